@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -114,27 +114,27 @@ class Bars:
         for part in parts[1:]:
             index = index.union(part.index)
         fields = tuple(dict.fromkeys(field for part in parts for field in part.fields))
-        shape = (len(index), sum(len(part.symbols) for part in parts))
+        whole = cls.placed(parts, index, fields, sum(len(part.symbols) for part in parts))
+        return replace(whole, calendar=parts[0].calendar if len({part.calendar for part in parts}) == 1 else None)
+
+    @classmethod
+    def placed(cls, parts: Iterable[Bars], index: pd.DatetimeIndex, fields: tuple[str, ...], symbols: int) -> Bars:
+        """Readings of so many `symbols` in all, taken one after another, on moments and fields that have theirs."""
+        shape = (len(index), symbols)
         _check_size(len(fields), *shape, "the folder")
         blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
-        column = 0
+        names: list[str] = []
+        origins: list[str] = []
+        problems: list[Finding] = []
         for part in parts:
-            at, columns = index.searchsorted(part.index), slice(column, column + len(part.symbols))
+            at, columns = index.searchsorted(part.index), slice(len(names), len(names) + len(part.symbols))
             for field, block in zip(part.fields, part.blocks, strict=True):
                 blocks[fields.index(field), at, columns] = block
             mask[at, columns], rows[at, columns] = part.mask, part.rows
-            column += len(part.symbols)
-        return cls(
-            index,
-            tuple(name for part in parts for name in part.symbols),
-            fields,
-            blocks,
-            mask,
-            rows,
-            tuple(origin for part in parts for origin in part.origins),
-            tuple(problem for part in parts for problem in part.problems),
-            parts[0].calendar if len({part.calendar for part in parts}) == 1 else None,
-        )
+            names += part.symbols
+            origins += part.origins
+            problems += part.problems
+        return cls(index, tuple(names), fields, blocks, mask, rows, tuple(origins), tuple(problems))
 
 
 def recognise(name: object) -> str:
@@ -189,7 +189,7 @@ def _check_size(fields: int, times: int, symbols: int, origin: object) -> None:
     if symbols > MOST_SYMBOLS or fields * times * symbols > MOST_CELLS:
         raise DataError(
             f"{origin} has {symbols:,} symbols at {times:,} moments, {fields * times * symbols * 8 / 1e9:,.1f} GB of "
-            f"bars; give fewer symbols (at most {MOST_SYMBOLS:,}) or a shorter period"
+            f"bars; give fewer symbols (at most {MOST_SYMBOLS:,}) or a shorter period, or read it in parts (--memory)"
         )
 
 

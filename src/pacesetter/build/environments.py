@@ -118,6 +118,18 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     return _agents[key]
 
 
+def leadlag_extra(config: Config, symbols: tuple[str, ...]) -> tuple[Feature, ...]:
+    """Lead–lag features of bars that are not in memory: those of one fixed window; an agent's are refused."""
+    asked = config.features.leadlag
+    if not asked.is_on:
+        return ()
+    if not isinstance(asked.lookback, int):
+        raise ConfigError("windows of a lookback agent need all bars at once; give features.leadlag.lookback=60")
+    if len(symbols) < 2:
+        raise ConfigError(f"lead–lag features need other symbols, and there is only {symbols[0]}; give several")
+    return _signals(asked, ConstantLookback(asked.lookback))
+
+
 def _check_leaders(asked: LeadLagFeatures, panel: Panel) -> None:
     """Refuse a market without others to attend to, and one with fewer bars than their moves need."""
     if len(panel.symbols) < 2:

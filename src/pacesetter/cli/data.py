@@ -47,21 +47,47 @@ def data_list() -> None:
     Console().print(table)
 
 
+Memory = Annotated[str, typer.Option(help="Memory of all processes together, e.g. 8GB.")]
+
+
 def data_check(
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON to this file.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Read some symbols at a time within so much memory, e.g. 4GB.")
+    ] = None,
 ) -> None:
-    """Check a source's bars: coverage, gaps, and every broken rule. Exit 0 fine, 1 errors found, 2 not readable."""
+    """Check a source's bars: coverage, gaps, and every broken rule. Exit 0 fine, 1 errors found, 2 not readable.
+
+    With --memory, files of any size are checked, e.g. data=FOLDER --memory 4GB launcher.workers=2.
+    """
     from pacesetter.build import build_readiness
     from pacesetter.training import compose
 
-    readiness = build_readiness(compose(overrides or ()))
+    if memory is None:
+        readiness = build_readiness(compose(overrides or ()))
+    else:
+        large = _large(overrides, memory)
+        readiness = large.check()
     _show_readiness(readiness)
+    if memory is not None:
+        typer.echo(f"peak {large.peak_mb:,.0f} MB of --memory {memory}")
     if out is not None:
         out.write_text(json.dumps(readiness.to_json(), indent=2) + "\n", encoding="utf-8")
         typer.echo(f"JSON: {out}")
     if not readiness.ok:
         raise typer.Exit(1)
+
+
+def _large(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
+    """The files to be read in parts, by the launcher that the overrides name."""
+    from pacesetter.training import compose
+    from pacesetter.training.hydra.overrides import take_options
+    from pacesetter.training.large import LargeFiles
+    from pacesetter.training.launch.workers import Launcher
+
+    launcher, own = take_options(overrides or (), "launcher", Launcher)
+    return LargeFiles(compose(own), launcher, memory, at_once)
 
 
 def _show_readiness(readiness: Any) -> None:
@@ -133,36 +159,24 @@ def data_split(
 def data_features(
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("data/features"),
-    at_once: Annotated[int, typer.Option(help="Symbols in memory at a time.", min=1)] = 10,
+    memory: Memory = "4GB",
+    at_once: Annotated[
+        int | None, typer.Option(help="Symbols in memory of a process; as many as the memory allows.", min=1)
+    ] = None,
 ) -> None:
-    """Check the bars of files and store their features, some symbols at a time: for more than fits into memory."""
+    """Check the bars of files and store their features, some symbols at a time: for more than fits into memory.
+
+    The folder holds one table on disk, e.g. data=FOLDER --memory 8GB --out data/features launcher.workers=2.
+    """
     import time
-    from dataclasses import replace
 
-    from pacesetter.build import build_panel
-    from pacesetter.data.loading import source_and_loading
-    from pacesetter.errors import ConfigError
-    from pacesetter.features.parts import store_feature_parts
-    from pacesetter.training import compose
-
-    config = compose(overrides or ())
-    source, _ = source_and_loading(config.data["source"], config.data_options)
-    if not hasattr(source, "symbol_names"):
-        raise ConfigError(f"data={config.data['source']} has no files to read in parts; give a folder or a file")
-    names, done, start = source.symbol_names(), 0, time.perf_counter()
-    parts = store_feature_parts(
-        lambda some: build_panel(replace(config, data=config.data | {"symbols": list(some)})),
-        names,
-        out,
-        features=config.features.names or None,
-        at_once=at_once,
+    large, start = _large(overrides, memory, at_once), time.perf_counter()
+    table = large.features(out)
+    typer.echo(
+        f"{len(table.symbols):,} symbols × {len(table.index):,} bars × {len(table.names)} features, "
+        f"{table.values.nbytes / 1e9:,.1f} GB, {time.perf_counter() - start:,.1f} s, "
+        f"peak {large.peak_mb:,.0f} MB of --memory {memory} → {printable(out)}"
     )
-    for part in parts:
-        done += len(part.symbols)
-        typer.echo(
-            f"{done:,} of {len(names):,} symbols, {part.bars:,} bars, {part.features} features, "
-            f"{time.perf_counter() - start:,.1f} s → {printable(part.path)}"
-        )
 
 
 def data_verify(

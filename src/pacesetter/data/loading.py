@@ -25,7 +25,7 @@ from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.words import counted
 
-__all__ = ["Loading", "check", "load", "source_and_loading", "source_of"]
+__all__ = ["Loading", "believe", "check", "cut", "judged", "load", "source_and_loading", "source_of"]
 
 log = logging.getLogger("pacesetter.data")
 CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
@@ -69,12 +69,12 @@ def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
     (100, 3)
     """
     if isinstance(source, pd.DataFrame):
-        return _believe(read_frame(source), configure(Loading, options, "data"), "the frame")
+        return believe(read_frame(source), configure(Loading, options, "data"), "the frame")
     name, reader = source_of(source)
     origin, loading = source_and_loading(name, reader | options)
     if loading.cache is None:
-        return _believe(origin.read(), loading, name)
-    return _kept(loading.cache, origin, loading, lambda: _believe(origin.read(), loading, name))
+        return believe(origin.read(), loading, name)
+    return _kept(loading.cache, origin, loading, lambda: believe(origin.read(), loading, name))
 
 
 def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
@@ -93,10 +93,10 @@ def check(source: str, **options: Any) -> Readiness:
     """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning."""
     origin, loading = source_and_loading(source, options)
     report = readiness(_bars(origin.read(), source), loading.quality)
-    return replace(report, findings=_judged(report.findings, loading))
+    return replace(report, findings=judged(report.findings, loading))
 
 
-def _judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:
+def judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:
     """The findings, those that the options allow or repair made warnings."""
     judged = []
     for finding in findings:
@@ -126,9 +126,10 @@ def _bars(read: Panel | Bars, source: str) -> Bars:
     return Bars.of(read, source) if isinstance(read, Panel) else read
 
 
-def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
+def believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
+    """The panel of bars that keep every rule, repaired and cut as the options say; refuses others."""
     bars = _bars(read, source)
-    findings = _judged(examine(bars, loading.quality), loading)
+    findings = judged(examine(bars, loading.quality), loading)
     for sentence in folded(finding for finding in findings if finding.severity == "warning"):
         log.info(sentence)
     refused = [finding for finding in findings if finding.severity == "error"]
@@ -140,6 +141,11 @@ def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     if loading.fill != "none":
         # Broken bars become missing first, so that the repair fills them from good neighbours.
         panel = _without(panel, broken_bars(bars, loading.allow))
+    return cut(panel, loading)
+
+
+def cut(panel: Panel, loading: Loading) -> Panel:
+    """The panel with the resolution, the repair and the period that the options name."""
     # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
     panel = panel.resample(loading.resolution) if loading.resolution else panel
     return _between(repair(panel, loading.fill), loading)

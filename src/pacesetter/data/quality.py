@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,17 @@ from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
 from pacesetter.words import printable
 
-__all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
+__all__ = [
+    "REPAIRABLE",
+    "Examined",
+    "Quality",
+    "Readiness",
+    "broken_bars",
+    "examine",
+    "examined",
+    "readiness",
+    "whole_readiness",
+]
 
 Array = NDArray[Any]
 Severity = Literal["error", "warning"]
@@ -71,20 +81,48 @@ class Readiness:
 
 def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
     """Every broken rule: what the reader met, then the values, then the calendar."""
-    quality = quality or Quality()
-    problems = list(bars.problems)
-    for rule in VALUE_RULES:
-        problems += _per_symbol(bars, rule)
-    for check in (_names, _future, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
-        problems += check(bars, quality)
-    return tuple(problems)
+    return tuple(finding for findings in _by_rule(bars, quality or Quality()) for finding in findings)
 
 
 def readiness(bars: Bars, quality: Quality | None = None) -> Readiness:
     """The report on bars before they are loaded."""
-    span = (str(bars.index[0]), str(bars.index[-1])) if len(bars.index) else ("", "")
-    coverage = tuple(_life(bars, column) for column in range(len(bars.symbols)))
-    return Readiness(len(bars.index), *span, bars.fields, bars.calendar, coverage, examine(bars, quality))
+    return whole_readiness([examined(bars, quality)], bars.index, bars.fields, bars.calendar)
+
+
+class Examined(NamedTuple):
+    """What is known of some symbols: the findings of each rule, and their coverage."""
+
+    by_rule: tuple[tuple[Finding, ...], ...]
+    coverage: tuple[dict[str, Any], ...]
+
+
+def examined(bars: Bars, quality: Quality | None = None) -> Examined:
+    """The findings and the coverage of some symbols on the moments of all."""
+    by_rule = tuple(map(tuple, _by_rule(bars, quality or Quality())))
+    return Examined(by_rule, tuple(_life(bars, column) for column in range(len(bars.symbols))))
+
+
+def whole_readiness(
+    parts: Sequence[Examined], index: pd.DatetimeIndex, fields: tuple[str, ...], calendar: str | None
+) -> Readiness:
+    """The report on all symbols, of which each part was examined alone: as if they had been read at once."""
+    span = (str(index[0]), str(index[-1])) if len(index) else ("", "")
+    findings: list[Finding] = []
+    for place in range(len(parts[0].by_rule)):
+        # Some rules look at moments alone, which all parts share: the first part says what there is to say.
+        once = place >= len(parts[0].by_rule) - len(RULES_OF_MOMENTS)
+        findings += (finding for part in (parts[:1] if once else parts) for finding in part.by_rule[place])
+    coverage = tuple(life for part in parts for life in part.coverage)
+    return Readiness(len(index), *span, fields, calendar, coverage, tuple(findings))
+
+
+def _by_rule(bars: Bars, quality: Quality) -> Iterator[Iterable[Finding]]:
+    """What the reader met, then the findings of each rule; those of moments are the last."""
+    yield bars.problems
+    for rule in VALUE_RULES:
+        yield _per_symbol(bars, rule)
+    for check in (*RULES_OF_SYMBOLS, *RULES_OF_MOMENTS):
+        yield check(bars, quality)
 
 
 # ---- values: one bar against its own rule -----------------------------------------------------------------------
@@ -324,3 +362,7 @@ def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
         if len(moments):
             said, when, count = what.format(bars.calendar), str(moments[0]), len(moments)
             yield Finding(rule, said, bars.origins[0], None, when, count, "warning", remedy)
+
+
+RULES_OF_SYMBOLS = (_names, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage)
+RULES_OF_MOMENTS = (_future, _columns, _calendar)

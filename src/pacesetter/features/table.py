@@ -21,7 +21,7 @@ from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.features.feature import FEATURES, Feature, default_names
 from pacesetter.panel import Panel
 
-__all__ = ["FeatureTable", "feature_table", "forget_tables"]
+__all__ = ["FeatureTable", "choose_features", "feature_column", "feature_table", "forget_tables"]
 
 Array = NDArray[Any]
 _CACHED_TABLES = 2
@@ -165,17 +165,23 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
     Features whose fields the panel lacks are left out, with a notice and under `left_out`. The latest tables are kept,
     so that asking again for the same panel costs nothing.
     """
+    kept, left_out = choose_features(panel.fields, features, extra)
+    return _computed(panel, kept, tuple(left_out.items()))
+
+
+def choose_features(
+    fields: Sequence[str], features: Sequence[str] | None = None, extra: Sequence[Feature] = ()
+) -> tuple[tuple[Feature, ...], dict[str, str]]:
+    """The features that panels with these fields can give, and the reason for each that they cannot."""
     wanted = _wanted(features, extra)
-    lacking = {feature.name: [field for field in feature.needs if field not in panel.fields] for feature in wanted}
-    left_out = {name: f"needs {', '.join(fields)}" for name, fields in lacking.items() if fields}
+    lacking = {feature.name: [field for field in feature.needs if field not in fields] for feature in wanted}
+    left_out = {name: f"needs {', '.join(missing)}" for name, missing in lacking.items() if missing}
     for name, reason in left_out.items():
         _log.info("feature %s is left out: it %s, which the panel lacks", name, reason)
     kept = tuple(feature for feature in wanted if feature.name not in left_out)
     if not kept:
-        raise DataError(
-            f"no feature is left: {', '.join(lacking) or 'none'} requested, fields {', '.join(panel.fields)}"
-        )
-    return _computed(panel, kept, tuple(left_out.items()))
+        raise DataError(f"no feature is left: {', '.join(lacking) or 'none'} requested, fields {', '.join(fields)}")
+    return kept, left_out
 
 
 def forget_tables() -> None:
@@ -200,13 +206,13 @@ def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Featu
 @lru_cache(maxsize=_CACHED_TABLES)
 def _computed(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
     """The table of features that the panel can give; panels are equal when their content is."""
-    columns = np.stack([_column(panel, feature).T for feature in features])
+    columns = np.stack([feature_column(panel, feature).T for feature in features])
     values = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # one transposition beats a strided write per feature
     memory = {feature.name: feature.memory_bars for feature in features}
     return FeatureTable(panel.index, panel.symbols, tuple(memory), values, memory, dict(left_out))
 
 
-def _column(panel: Panel, feature: Feature) -> Array:
+def feature_column(panel: Panel, feature: Feature) -> Array:
     """(time, symbol) float32 values of one feature; what is not finite or not observed is NaN."""
     values = np.asarray(feature.compute(panel))
     if values.shape != panel.mask.shape:

@@ -25,6 +25,7 @@ __all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "a
 # Not forked from this one: locks that threads of torch or Numba hold at that moment would stay locked in the child. A
 # process that has imported and done nothing else is forked instead, where the system can: imports take seconds.
 START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+LEAVE_SECONDS = 5.0  # that a free process has to end by itself
 Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
 
 
@@ -92,18 +93,24 @@ class ProcessWorker:
         initial = threads, dict(os.environ)
         self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=initial)
         with _same_modules():
-            self.pool.submit(os.getpid)  # starts the process
+            self.latest: Future[Any] = self.pool.submit(os.getpid)  # starts the process
         self.processes = set(multiprocessing.active_children()) - before
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         try:
-            return self.pool.submit(function, *arguments)
+            self.latest = self.pool.submit(function, *arguments)
+            return self.latest
         except BrokenProcessPool as problem:  # it died while it was free
             future: Future[Any] = Future()
             future.set_exception(problem)
             return future
 
     def dismiss(self) -> None:
+        if self.latest.done():
+            # A free one ends by itself and gives its locks back; killed, Python would warn that they were leaked.
+            self.pool.shutdown(wait=False)
+            for process in self.processes:
+                process.join(LEAVE_SECONDS)
         for process in self.processes:
             process.kill()
         self.pool.shutdown(wait=False, cancel_futures=True)

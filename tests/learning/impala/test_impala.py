@@ -146,7 +146,7 @@ def test_processes_give_the_same_numbers_also_when_one_is_killed(bank: Bank, her
 
     class Killer(Counted):
         def between(self) -> None:
-            if learner.step == 2 * learner.round_steps:
+            if learner.step == learner.round_steps:  # its next rollouts are still to be played
                 (process,) = method.line.workers[0].processes
                 os.kill(process.pid, 9)
                 killed.append(process.pid)

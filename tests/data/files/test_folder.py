@@ -1,4 +1,7 @@
-"""Files as people and programs write them, and as they break: read exactly, or refused in one sentence."""
+"""Files as people and programs write them, and as they break: read exactly, or refused in one sentence.
+
+By `data.files.text`, `data.files.parquet` and `data.files.kinds`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ LONG = (
     "2020-01-03,BBB,20.5,22,20,21.5,210\n"
 )
 HOURS = "timestamp,AAA\n2020-01-02T15:00:00Z,1\n2020-01-02T16:00:00Z,2\n2020-01-02T17:00:00Z,3\n"
-US143 = Path(__file__).resolve().parents[2] / "../shared/data/us143_daily_2005_2016.parquet"
+US143 = Path(__file__).resolve().parents[3] / "../shared/data/us143_daily_2005_2016.parquet"
 Write = Callable[..., str]
 
 

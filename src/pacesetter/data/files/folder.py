@@ -1,0 +1,207 @@
+"""What both kinds of files share: a file or a folder with one file per symbol, its options, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.data.calendars import infer_calendar, session_closes
+from pacesetter.errors import DataError, did_you_mean
+from pacesetter.frames import Bars, read_frame
+from pacesetter.panel import Panel
+
+__all__ = ["Files", "opened"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Files(ABC):
+    """Options of both file sources.
+
+    path       a file, or a folder with one file per symbol (named after it)
+    symbols    keep only these, in this order; of a folder only their files are read, of Parquet only their rows
+    calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
+               `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
+    stamp      whether the file's timestamps are the opens or the closes of bars; auto: opens in a column named so
+    bar        length of a bar stamped at its open, e.g. 1h; found from the data when left out
+    timezone   of stamps without an offset (UTC by default)
+    sha256     hex digest the file must have
+    max_mb     refuse larger files
+    """
+
+    path: str
+    symbols: tuple[str, ...] = ()
+    calendar: str = "auto"
+    stamp: Literal["auto", "close", "open"] = "auto"
+    bar: str | None = None
+    timezone: str | None = None
+    sha256: str | None = None
+    max_mb: int = 2048
+
+    endings: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
+        """The file as a table, and the number of each of its rows as an editor shows it."""
+
+    def read(self) -> Panel | Bars:
+        """Bars with the row of each cell, or the Panel that was stored."""
+        files = self._asked(self._files())
+        for file in files:
+            self._check_bytes(file)
+        stored = [file for file in files if self._is_stored_panel(file)]
+        if stored and len(files) > 1:
+            raise DataError(f"{stored[0].name} is a stored panel among {len(files)} files; give data.path of one")
+        if stored:
+            panel = Panel.load(stored[0])
+            return panel.select(self.symbols) if self.symbols else panel
+        parts = [self._read_one(file) for file in files]
+        named = {name for part in parts for name in part.symbols}
+        if self.symbols and not named.issuperset(self.symbols) and len(files) < len(every := self._files()):
+            parts = [self._read_one(file) for file in every]  # a file may name its symbol otherwise than its own name
+        return self._chosen(Bars.beside(parts) if len(parts) > 1 else parts[0])
+
+    def pieces(self) -> Iterator[Bars]:
+        """The bars of each file that `read` puts side by side, one file in memory at a time; refuses a stored panel."""
+        for file in self.origin_files():
+            self._check_bytes(file)
+            if self._is_stored_panel(file):
+                raise DataError(f"{file.name} is a stored panel, which is read whole; give the files it was made of")
+            bars = self._read_one(file)
+            yield bars if os.path.isdir(self.path) else self._chosen(bars)
+
+    @abstractmethod
+    def check_pieces(self) -> None:
+        """Refuse what cannot be read some symbols at a time."""
+
+    def bars_of_one(self) -> int:
+        """Bars of the longest file at most; of a file with several symbols, of one on average. Nothing is read."""
+        return max(self._rows(file) for file in self.origin_files())
+
+    @abstractmethod
+    def _rows(self, file: Path) -> int:
+        """Rows of a file, for each symbol where it has several."""
+
+    def origin_files(self) -> list[Path]:
+        """The files that `read` reads, by which a cache of panels tells whether anything changed."""
+        return self._asked(self._files())
+
+    def symbol_names(self) -> tuple[str, ...]:
+        """The symbols there are, without reading their bars: of a folder by the names of its files."""
+        if self.symbols:
+            return self.symbols
+        files = self._files()
+        if os.path.isdir(self.path):
+            return tuple(self._symbol_of(file) for file in files)
+        return self._names_inside(files[0])
+
+    @abstractmethod
+    def _names_inside(self, file: Path) -> tuple[str, ...]:
+        """The symbols of one file."""
+
+    def _asked(self, files: list[Path]) -> list[Path]:
+        """Of a folder only the files named after the symbols, where each has one; otherwise all."""
+        by_name = {self._symbol_of(file): file for file in files}
+        if self.symbols and len(files) > 1 and set(self.symbols) <= set(by_name):
+            return [by_name[name] for name in self.symbols]
+        return files
+
+    def _symbol_of(self, file: Path) -> str:
+        """The symbol that a file of a folder is named after."""
+        ending = next((ending for ending in self.endings if file.name.lower().endswith(ending)), file.suffix)
+        return file.name[: len(file.name) - len(ending)]
+
+    def _files(self) -> list[Path]:
+        if os.path.isdir(self.path):
+            paths = (file for file in sorted(Path(self.path).iterdir()) if not file.name.startswith("."))
+            files = [file for file in paths if file.is_file() and file.name.lower().endswith(self.endings)]
+            if not files:
+                raise DataError(f"folder {self.path} has no {' or '.join(self.endings)} file; give another data.path")
+            return files
+        if not os.path.exists(self.path):
+            raise DataError(f"file {self.path} does not exist; give data.path=…")
+        return [Path(self.path)]
+
+    def _check_bytes(self, file: Path) -> None:
+        # Checked before reading: an empty or huge file is refused without loading it.
+        size = file.stat().st_size
+        if size == 0:
+            raise DataError(f"{file.name} is empty (0 bytes); write it again")
+        self._check_size(size, file)
+        if self.sha256 is not None:
+            with opened(file) as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            if digest != self.sha256.lower():
+                raise DataError(f"{file.name} has SHA-256 {digest}, not data.sha256; the file was changed or damaged")
+
+    def _check_size(self, size: int, file: Path) -> None:
+        if size > self.max_mb * 2**20:
+            raise DataError(
+                f"{file.name} has {size / 2**20:,.1f} MB, above data.max_mb={self.max_mb}; raise that to allow it"
+            )
+
+    def _is_stored_panel(self, file: Path) -> bool:
+        return False
+
+    def _read_one(self, file: Path) -> Bars:
+        frame, numbers = self._table(file)
+        calendar: list[str] = []
+
+        def close_of(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
+            # Remembered, because the calendar inferred from dates is the one the panel must carry.
+            calendar.append(self._calendar_of(dates))
+            return session_closes(dates, calendar[0])
+
+        bars = read_frame(
+            frame,
+            symbol=self._symbol_of(file),
+            origin=file.name,
+            numbers=numbers,
+            stamp=self.stamp,
+            bar=self.bar,
+            timezone=self.timezone,
+            close_of=close_of,
+        )
+        if os.path.isdir(self.path) and len(bars.symbols) != 1:
+            raise DataError(f"{file.name} has {len(bars.symbols)} symbols; in a folder each file must have one")
+        return replace(bars, calendar=calendar[0] if calendar else self._calendar_of(bars.index))
+
+    def _calendar_of(self, moments: pd.DatetimeIndex) -> str:
+        return infer_calendar(moments) if self.calendar == "auto" else self.calendar
+
+    def _chosen(self, bars: Bars) -> Bars:
+        if not self.symbols:
+            return bars
+        places = {name: column for column, name in enumerate(bars.symbols)}
+        missing = [name for name in self.symbols if name not in places]
+        if missing:
+            raise DataError(f"{self.path} has no symbol '{missing[0]}'{did_you_mean(missing[0], places)}")
+        columns = [places[name] for name in self.symbols]
+        # Problems of symbols that were not asked for must not refuse the load.
+        kept = tuple(p for p in bars.problems if p.symbol in (None, "all symbols", *self.symbols))
+        return replace(
+            bars,
+            symbols=self.symbols,
+            blocks=bars.blocks[:, :, columns],
+            mask=bars.mask[:, columns],
+            rows=bars.rows[:, columns],
+            origins=tuple(bars.origins[column] for column in columns),
+            problems=kept,
+        )
+
+
+def opened(file: Path) -> BufferedReader:
+    try:
+        return file.open("rb")
+    except OSError as problem:
+        raise DataError(f"{file.name} cannot be read ({problem.strerror}); check its permissions") from problem
