@@ -76,6 +76,29 @@ def wide_fusion() -> Patch:
     return StreamEncoder, "_build_window", changed
 
 
+class Fed(nn.Module):
+    """A feed-forward as those of the blocks, with a residual."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.layers(x)
+
+
+def deep_fusion() -> tuple[Patch, Patch]:
+    """The account joins by two of them."""
+    build = StreamEncoder._build_window
+
+    def changed(self: Any, bars: int, features: int) -> None:
+        build(self, bars, features)
+        self.fusion = nn.Sequential(*(Fed(self.width, self.config.expansion * self.width) for _ in range(2)))
+
+    fused = (StreamEncoder, "_fused", lambda self, encoded, context: self.fusion(encoded + context))
+    return (StreamEncoder, "_build_window", changed), fused
+
+
 ROWS_ALONE: Patch = (ppo, "streams", lambda encoder: False)
 STREAM, WINDOWS = "stream_small", "transformer_small"
 ABLATIONS: dict[str, tuple[str, *tuple[Patch, ...]]] = {
@@ -88,6 +111,7 @@ ABLATIONS: dict[str, tuple[str, *tuple[Patch, ...]]] = {
     "small start 0.1": (STREAM, small_start(0.1)),
     "small start 0.03": (STREAM, small_start(0.03)),
     "small start 0.1, wide fusion": (STREAM, small_start(0.1), wide_fusion()),
+    "small start 0.1, deep fusion": (STREAM, small_start(0.1), *deep_fusion()),
 }
 
 
