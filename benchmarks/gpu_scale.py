@@ -37,9 +37,11 @@ def measure(options: argparse.Namespace, name: str, bank: Any) -> list[float]:
     if options.device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    begun = time.perf_counter()
     learner = gpu_fleet.make_learner(own, bank)
     learner.learn(2 * learner.round_steps)
     gpu_fleet.synchronise(learner.device)
+    print(f"{name} compiled and warm in {time.perf_counter() - begun:.1f} s", flush=True)
     start = time.perf_counter()
     learner.learn((2 + ROUNDS) * learner.round_steps)
     gpu_fleet.synchronise(learner.device)
@@ -57,6 +59,7 @@ def measured(options: argparse.Namespace, networks: list[str], sizes: list[int])
         if not asked:
             continue
         bank, prepared = make(options, symbols)
+        print(f"bars and features of {symbols} symbols in {prepared:.1f} s", flush=True)
         for name in asked:
             found = known[f"{name} {symbols} {shape}"] = [prepared, *measure(options, name, bank)]
             print(name, symbols, found, flush=True)

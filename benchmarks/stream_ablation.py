@@ -20,6 +20,7 @@ from record import publish, table
 from stream_league import ENTRANTS, STEPS
 from torch import nn
 
+from pacesetter.agents.stream import encoder as stream_encoder
 from pacesetter.agents.stream.encoder import Stream, StreamEncoder
 from pacesetter.learning.fleet import ppo
 from pacesetter.training.league.cell import Cell, play_cell
@@ -53,7 +54,10 @@ def begun_with(change: Callable[[StreamEncoder], None]) -> Patch:
 
 
 def small_start(gain: float) -> Patch:
-    """Every layer that adds to the encoding begins with smaller weights: the encoding is the same, times a number."""
+    """Every layer that adds to the encoding, the embedding too, begins with smaller weights.
+
+    Each layer reads the sum through a norm, so the encoding is the same, times a number.
+    """
 
     def change(encoder: Any) -> None:
         encoder.embed.weight.data.mul_(gain)
@@ -100,18 +104,22 @@ def deep_fusion() -> tuple[Patch, Patch]:
 
 
 ROWS_ALONE: Patch = (ppo, "streams", lambda encoder: False)
+XAVIER: Patch = (stream_encoder, "FIRST_GAIN", 1.0)  # first weights as they were
+SMALL: Patch = (stream_encoder, "FIRST_GAIN", 0.03)
 STREAM, WINDOWS = "stream_small", "transformer_small"
 ABLATIONS: dict[str, tuple[str, *tuple[Patch, ...]]] = {
     "window transformer": (WINDOWS,),
-    "stream as it was": (STREAM,),
-    "minibatches of single rows": (STREAM, ROWS_ALONE),
-    "bars unseen": (STREAM, bars_scaled(0.0)),
-    "bars times 0.1": (STREAM, bars_scaled(0.1)),
-    "account times 5": (STREAM, account_scaled(5.0)),
-    "small start 0.1": (STREAM, small_start(0.1)),
-    "small start 0.03": (STREAM, small_start(0.03)),
-    "small start 0.1, wide fusion": (STREAM, small_start(0.1), wide_fusion()),
-    "small start 0.1, deep fusion": (STREAM, small_start(0.1), *deep_fusion()),
+    "stream as it is": (STREAM,),
+    "stream as it was": (STREAM, XAVIER),
+    "minibatches of single rows": (STREAM, XAVIER, ROWS_ALONE),
+    "bars unseen": (STREAM, XAVIER, bars_scaled(0.0)),
+    "bars times 0.1": (STREAM, XAVIER, bars_scaled(0.1)),
+    "account times 5": (STREAM, XAVIER, account_scaled(5.0)),
+    "small start 0.1": (STREAM, XAVIER, small_start(0.1)),
+    "small start 0.03": (STREAM, XAVIER, small_start(0.03)),
+    "small start 0.1, wide fusion": (STREAM, XAVIER, small_start(0.1), wide_fusion()),
+    "small start 0.1, deep fusion": (STREAM, XAVIER, small_start(0.1), *deep_fusion()),
+    "blocks begin at 0.03": (STREAM, SMALL),
 }
 
 
@@ -133,7 +141,8 @@ def play(options: argparse.Namespace, name: str, more: tuple[str, ...]) -> Itera
     entrant, *patches = ABLATIONS[name]
     for market in (f"planted {strength}" for strength in options.markets.split("+")):
         for seed in seeds_of(options.seeds):
-            where = str(options.folder.resolve())
+            # A folder for each: an intervention is no option, so runs of two that begin at once would have one name.
+            where = str(options.folder.resolve() / name.replace(" ", "_"))
             with in_force(tuple(patches)):
                 overrides = (*(ENTRANTS[entrant] or ()), *more)
                 score = play_cell(Cell(where, market, name, seed, MARKETS[market], overrides))
