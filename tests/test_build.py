@@ -267,8 +267,9 @@ def test_validation_of_several_resolutions_is_on_the_first_and_says_so():
 
 
 def test_networks_that_are_not_looked_up_are_there_and_read_no_leaders():
-    for name in PLAIN_NETWORKS:
+    for name, memory_bars in PLAIN_NETWORKS.items():
         assert not hasattr(network(name), "leaders")
+        assert network(name).memory_bars == memory_bars
 
 
 @pytest.mark.parametrize(

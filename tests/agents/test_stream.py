@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet, FleetAgent
+from pacesetter.agents.initialise import verify_initialisation
 from pacesetter.agents.stream.encoder import STREAM, Stream, StreamEncoder
 from pacesetter.agents.stream.following import Following
+from pacesetter.build import build_task
+from pacesetter.errors import ConfigError
+from pacesetter.training import compose
 
 
 def make_encoder(layers: int = 4, span: int = 24, seed: int = 0) -> StreamEncoder:
@@ -34,6 +39,49 @@ def test_the_full_size_is_that_of_the_window_transformer_and_remembers_93_bars()
     assert config.memory_bars == 4 * 23 + 1
     count = sum(parameter.numel() for parameter in config.build({"window": (93, 23), "position": (5,)}).parameters())
     assert 3.2e6 < count < 3.4e6
+
+
+def test_windows_are_as_long_as_the_memory_whatever_is_asked_for() -> None:
+    def bars(*overrides: str) -> int:
+        return int(build_task(compose(["task=fleet", "agent=ppo", *overrides])).window_bars)
+
+    assert bars("agent.network=stream") == 93
+    assert bars("agent.network=stream_small", "task.window_bars=10") == 47
+    assert bars("agent.network=stream_small", "agent.network_options={span:6,layers:3}") == 3 * 5 + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("{span:1}", "network.span=1 must be 2 or more"),
+        ("{layers:0}", "network.layers=0 must be 1 or more"),
+        ("{heads:7}", "a width of 64 does not split into 7 heads; choose a multiple of 7"),
+        ("{span:x}", "network.span='x' must be of type int, not str"),
+        ("{spam:3}", "unknown option 'network.spam'; did you mean 'span'?"),
+    ],
+)
+def test_bad_sizes_are_refused_before_anything_is_loaded(options: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        compose(["task=fleet", "agent=ppo", "agent.network=stream_small", f"agent.network_options={options}"])
+
+
+@torch.no_grad()
+def test_an_encoding_begins_as_the_embedding_of_its_bar_and_does_not_drown_the_account() -> None:
+    torch.manual_seed(0)
+    encoder = network("stream_small").build({"window": (47, 1), "position": (5,)})
+    assert isinstance(encoder, StreamEncoder)
+    assert verify_initialisation(encoder) == ()
+    # Both of unit variance, as the normaliser leaves them.
+    bars, position = torch.randn(500, 47, 1), torch.randn(500, 5)
+    encoded, embedded = encoder.encode(bars, 1)[:, 0], encoder.embed(bars[:, -1])
+    account = encoder._context({"position": position}, {})
+    assert encoded.std(0).norm() < 1.5 * account.std(0).norm()
+    assert (encoded - embedded).std(0).norm() < 0.8 * embedded.std(0).norm()
+
+
+def test_an_encoder_of_no_bars_is_built() -> None:
+    encoder = network("stream_small").build({"position": (5,)})
+    assert encoder({"position": torch.randn(2, 5)}).shape == (2, 64)
 
 
 @torch.no_grad()

@@ -10,7 +10,13 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.errors import ConfigError
 
-__all__ = ["AssetAttention", "AttentionStack", "sinusoids"]
+__all__ = ["AssetAttention", "AttentionStack", "check_heads", "sinusoids"]
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuse a width that heads cannot share equally."""
+    if width % heads:
+        raise ConfigError(f"a width of {width} does not split into {heads} heads; choose a multiple of {heads}")
 
 
 class SelfAttention(nn.Module):
@@ -18,8 +24,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        if width % heads:
-            raise ConfigError(f"a width of {width} does not split into {heads} heads; choose a multiple of {heads}")
+        check_heads(width, heads)
         self.heads = heads
         self.inputs = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from pacesetter.agents.attention import AssetAttention, AttentionStack, sinusoids
+from pacesetter.agents.attention import AssetAttention, AttentionStack, check_heads, sinusoids
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
@@ -59,6 +59,7 @@ class Network:
         sizes = {name: value for name, value in vars(self).items() if type(value) is int}
         # Every whole number here is a size.
         check_range(1, owner="network", **sizes)
+        check_heads(self.width, sizes.get("heads", 1))
 
     @property
     def memory_bars(self) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-__all__ = ["initialise_encoder", "initialise_head", "verify_initialisation"]
+__all__ = ["initialise_encoder", "initialise_head", "shrink", "verify_initialisation"]
 
 RECURRENT = (nn.LSTM, nn.GRU)
 _UNRULED = (0.005, 3.0)  # allowed gains of a layer that another library has set
@@ -56,6 +56,13 @@ def initialise_head(head: nn.Sequential, gain: float) -> None:
         nn.init.zeros_(layer.bias)
         # An (m, n) orthogonal matrix has min(m, n) unit vectors among m·n entries: mean square gain²/max(m, n).
         _expect(layer, "weight", chosen / math.sqrt(max(layer.weight.shape)))
+
+
+@torch.no_grad()
+def shrink(layer: nn.Linear, gain: float) -> None:
+    """First weights of a layer times `gain`, for one whose part in a sum is to begin small."""
+    layer.weight.mul_(gain)
+    _expect(layer, "weight", gain * math.sqrt(2 / sum(layer.weight.shape)))
 
 
 def _expect(layer: nn.Module, name: str, root_mean_square: float) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 from pacesetter.build.sections import Evaluation, Features, MainJob, Programme, Track, Train
@@ -92,16 +93,22 @@ class Config:
         return dataclasses.asdict(self)
 
 
-PLAIN_NETWORKS = ("mlp", "mlp_small", "mlp_tiny", "transformer", "transformer_medium", "transformer_small")
+# Networks whose sizes need no check, with the bars that they remember where they decide it. Their registry knows the
+# same, but torch takes two seconds to import.
+PLAIN_NETWORKS: dict[str, int | None] = {
+    **dict.fromkeys(("mlp", "mlp_small", "mlp_tiny", "transformer", "transformer_medium", "transformer_small")),
+    "stream": 93,
+    "stream_small": 47,
+}
 
 
 def _network(agent: dict[str, Any]) -> Any:
     """The agent's network with its options, not built yet; None where none is named, or one of the method's own."""
+    if agent.get("network") in PLAIN_NETWORKS and not agent.get("network_options"):
+        return SimpleNamespace(memory_bars=PLAIN_NETWORKS[agent["network"]])
     # Without torch, as where only baselines are played, no network is ever built.
     if not (agent.get("network") and find_spec("torch")):
         return None
-    if agent["network"] in PLAIN_NETWORKS and not agent.get("network_options"):
-        return None  # nothing to refuse, and torch takes two seconds to import
     from pacesetter.agents.encoders import LINEAR, network
 
     if agent["network"] == LINEAR:  # not an encoder: its method solves it, and refuses it where it does not

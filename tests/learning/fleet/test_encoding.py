@@ -64,6 +64,18 @@ def test_segments_and_the_table_are_windows(make_stream: Make) -> None:
         torch.testing.assert_close(learner.encoding(rows), plain, rtol=1e-4, atol=1e-5)
 
 
+def test_the_first_minibatch_of_a_round_meets_the_policy_that_acted(make_stream: Make) -> None:
+    learner = make_stream()
+    method = learner.method
+    learner.learn(48)  # a round that changes the weights, so that the table of bars has to be made again
+    learner.fleet.encoder.normaliser.commit()
+    learner.encoding.begin_round()
+    data = method.prepare(method.collect(learner), learner)
+    batch = next(method.minibatches(data))
+    policy, _ = method.fleet.decide(learner.features(batch.observation), batch.observation["action_mask"])
+    torch.testing.assert_close(policy.log_prob(batch.actions), batch.log_probs, rtol=0, atol=1e-5)
+
+
 def test_it_learns_in_segments_and_resumes_bit_exactly(make_stream: Make, tmp_path: Path) -> None:
     learner = make_stream()
     before = learner.fleet.encoder.blocks[0].attention.bias.detach().clone()

@@ -20,15 +20,18 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
+from pacesetter.agents.attention import check_heads
 from pacesetter.agents.encoders import NETWORKS, Encoder, Network
-from pacesetter.agents.layout import Tensors
+from pacesetter.agents.initialise import shrink
+from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stream.following import Following
-from pacesetter.errors import ConfigError, check_range
+from pacesetter.errors import check_range
 
 __all__ = ["STREAM", "BarFollower", "Memory", "Stream", "StreamEncoder", "follower_of"]
 
 STREAM = "stream"  # entry (width,) of an observation whose window was encoded already
 CHUNK = 32  # queries that share their keys: those of their chunk and of the one before it
+FIRST_GAIN = 0.1  # of what blocks add to a bar's embedding, when learning begins
 NEVER = -1e9  # score of a key that is not there; finite, so that a gradient through it is 0
 
 Array = NDArray[Any]
@@ -51,8 +54,7 @@ class BandedAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, span: int) -> None:
         super().__init__()
-        if width % heads:
-            raise ConfigError(f"a width of {width} does not split into {heads} heads; choose a multiple of {heads}")
+        check_heads(width, heads)
         self.heads, self.span = heads, span
         self.query = nn.Linear(width, width)
         self.pair = nn.Linear(width, 2 * width)  # keys and values
@@ -152,6 +154,17 @@ class StreamEncoder(Encoder):
         self.fusion = nn.Sequential(
             nn.LayerNorm(self.width), nn.Linear(self.width, self.width), nn.GELU(), nn.Linear(self.width, self.width)
         )
+
+    def begin_small(self) -> None:
+        """Let the encoding of a bar begin as an embedding of the bar itself; what blocks add begins small.
+
+        With Xavier's weights blocks add unit variance of the bars before it, six times what the account and the
+        lead–lag features have that join afterwards: what those say was learned late or not at all.
+        """
+        for block in self.blocks:
+            assert isinstance(block, BandedBlock)
+            shrink(block.attention.output, FIRST_GAIN)
+            shrink(block.feed_forward[-1], FIRST_GAIN)  # type: ignore[arg-type]
 
     def forward(self, observation: Tensors) -> torch.Tensor:
         """(batch, width) of observations with a window, or with what `encode` or `append` made of it as `stream`."""
@@ -270,6 +283,13 @@ class Stream(Network):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(2, owner="network", span=self.span)
+
+    def build(self, shapes: Shapes) -> Encoder:
+        encoder = super().build(shapes)
+        if encoder.layout.window:
+            assert isinstance(encoder, StreamEncoder)
+            encoder.begin_small()
+        return encoder
 
     @property
     def memory_bars(self) -> int:
