@@ -1,11 +1,10 @@
 """A full encoder and its student on the league's planted market: Sharpe ratios paired, time as served, int8 too.
 
-    python benchmarks/distillation.py [--seeds 1] [--folder runs/distillation] [--device cuda] [--record]
+    python benchmarks/distillation.py [--seeds 1] [--folder runs/offline] [--device cuda] [--record]
 
-The teacher is a fleet with the full encoder that PPO trained in the market. Beside its student stand the same
-small network trained directly: on as many rows with the orders that the teacher sent (benchmarks/distillation_rows.py),
-and by PPO in the market, with as many steps and with all of the teacher's. What was measured is kept in the folder; with
-`--measure` the figures of the seeds are printed, and nothing is served over HTTP.
+The teacher is a fleet with the full encoder that cloned the episodes PPO logged, see
+benchmarks/offline.py; `bc_log` there is the student's network trained directly on the same episodes. Runs that are
+there are not made again; with `--measure` the figures of a seed are stored and nothing is served over HTTP.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from distillation_rows import EPISODES, HARD, SOFT, Rows, learned_from
+import offline
 from fleet_methods import YARDSTICKS
+from offline import COMMON
 from record import publish, table
 from rich.console import Console
 
@@ -34,22 +34,20 @@ from pacesetter.serving.api.runtime import BundlePolicy
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.student import compare_served, served_graphs
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.cell import QUIET, Cell, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS
+from pacesetter.training.league.cell import QUIET
+from pacesetter.training.league.ladder import MARKETS
 from pacesetter.training.offline.distill import Student, distill
 from pacesetter.training.run.train import train
 
 MARKET, SYMBOLS = "planted 0.4", 143
 FULL = "transformer"  # the full encoder, 3.2 M parameters
 TEACHER = (
-    *(*ENTRANTS["ppo_fleet"], f"agent.network={FULL}", "agent.heads=[128]", "agent.learning_rate=0.001"),
-    "agent.encoder_learning_rate=0.0003",
+    *("agent=bc", "agent.regimes=[]", f"agent.network={FULL}", "agent.heads=[128]", "train.steps=20480"),
+    *("train.validate_every=5120", "train.log_every=5120", "agent.batch_size=128", "agent.gamma=0.5"),
+    *("agent.learning_rate=0.0005", "agent.encoder_learning_rate=0.0005", "train.best_by=score"),
 )
 TIMES = ("kilobytes", "p50_ms", "p95_ms", "of_teacher")
 SHOWN = ("kB", "p50 ms", "p95 ms", "of the teacher's time", "same")
-STEPS_OF_PPO = 49_152  # as the teacher
-IN_MARKET = "same network, PPO in the market"
-KINDS = (SOFT, HARD)
 STUDENT = Student("mlp_tiny", None, heads=32, steps=40_960, episodes=320)
 
 
@@ -63,28 +61,29 @@ def finished(folder: Path, seed: int, name: str) -> Path | None:
 
 
 def teacher_of(folder: str, seed: int, device: str) -> Path:
-    runs = Path(folder) / "runs"
+    runs = Path(folder) / "distilled"
     known = finished(runs, seed, FULL)
     if known is not None:
         return known
-    own = (*MARKETS[MARKET], *TEACHER, f"seed={seed}", f"name={FULL}", *QUIET, f"train.device={device}")
+    dataset = offline.dataset_of("log", offline.ppo_cell(MARKET, seed, folder))
+    own = (*MARKETS[MARKET], *COMMON, *TEACHER, f"agent.dataset={dataset}", f"seed={seed}", f"name={FULL}", *QUIET)
+    own = (*own, f"train.device={device}")
     return train(replace(compose(list(own)), runs=str(runs)), console=Console(quiet=True)).run.folder
-
-
-def direct_of(folder: str, seed: int, steps: int) -> Backtest:
-    """The student's network, trained by PPO in the market for so many steps of each agent."""
-    runs, name = Path(folder) / "runs", f"direct-{steps}"
-    size = ("train.envs=16",) if steps < 1024 else ()  # a round has as many rows of each symbol as there are steps
-    own = (*MARKETS[MARKET], *ENTRANTS["ppo_fleet"], *size, f"train.steps={steps}", f"seed={seed}", f"name={name}", *QUIET)
-    known = finished(runs, seed, name)
-    if known is None:
-        known = train(replace(compose(list(own)), runs=str(runs)), console=Console(quiet=True)).run.folder
-    return StoredRun(known).play()
 
 
 def student_of(teacher: Path, seed: int) -> Path:
     known = finished(teacher.parent, seed, f"{FULL}-student")
     return known or distill(teacher, STUDENT, seed, Console(quiet=True)).folder
+
+
+def direct_of(folder: str, seed: int) -> Path:
+    """The run of the student's network that cloned the same episodes."""
+    offline.play("bc_log", MARKET, seed, folder)
+    for place in sorted((path.parent for path in Path(folder, "runs").glob("*/config.yaml")), reverse=True):
+        config = read_config(Run.open(place))
+        if (config.agent["algorithm"], config.seed) == ("bc", seed) and "runs" in str(config.agent["dataset"]):
+            return place
+    raise FileNotFoundError(f"no run of bc with seed {seed} in {folder}")
 
 
 def played_in_int8(student: Path, graph: bytes) -> Backtest:
@@ -109,28 +108,16 @@ def measured(folder: str, seed: int, device: str) -> dict[str, Any]:
     graphs, observations = served_graphs(teacher, student)
     plays = {"teacher": StoredRun(teacher).play(), "student": StoredRun(student).play()}
     plays["student, int8"] = played_in_int8(student, graphs["student, int8"])
-    plays[IN_MARKET] = direct_of(folder, seed, STEPS_OF_PPO)
+    plays["same network, trained directly"] = StoredRun(direct_of(folder, seed)).play()
     ratio = partial(sharpe, bars_per_year=plays["teacher"].bars_per_year)
-    facts: dict[str, Any] = {"yardsticks": {}, "rows": {}, "equal": equal_rows(folder, teacher, seed, device, ratio)}
+    facts: dict[str, Any] = {"yardsticks": {}, "rows": {}}
     for name in YARDSTICKS:
-        facts["yardsticks"][name] = play_cell(Cell(folder, MARKET, name, seed, MARKETS[MARKET], None)).sharpe
+        facts["yardsticks"][name] = offline.play(name, MARKET, seed, folder).sharpe
     served = {row.name: asdict(row) for row in compare_served(graphs, observations)}
     for name, result in plays.items():
         gap = paired_difference(result.returns, plays["teacher"].returns, ratio, draws=1_000)
         facts["rows"][name] = {"sharpe": float(ratio(result.returns)), "gap": list(gap)[:3], "served": served.get(name)}
     write_atomic(known, json.dumps(facts, indent=1, default=float).encode())
-    return facts
-
-
-def equal_rows(folder: str, teacher: Path, seed: int, device: str, ratio: Any) -> dict[str, Any]:
-    """Sharpe ratios by the number of episodes, and the student's less that of the same network on the same rows."""
-    rows, facts = Rows(teacher, seed, device), {}
-    for count in EPISODES:
-        plays = {kind: rows.played(learned_from(rows, count, STUDENT.network, STUDENT.heads, kind)) for kind in KINDS}
-        gap = paired_difference(plays[SOFT].returns, plays[HARD].returns, ratio, draws=1_000)
-        plays[IN_MARKET] = direct_of(folder, seed, 512 * count // EPISODES[0])
-        facts[str(count)] = {name: float(ratio(one.returns)) for name, one in plays.items()} | {"gap": list(gap)[:3]}
-        print(seed, count, facts[str(count)], flush=True)
     return facts
 
 
@@ -152,7 +139,7 @@ def decided_over_http(folder: str) -> list[list[Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1")
-    parser.add_argument("--folder", default="runs/distillation")
+    parser.add_argument("--folder", default="runs/offline")
     parser.add_argument("--device", default="cpu", help="that the teacher is trained on")
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_known_args()[0]

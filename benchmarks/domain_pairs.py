@@ -1,6 +1,6 @@
-"""Bars of two domains in one file, for benchmarks/domain.py: a source whose truth is known, or an exchange, and a target.
+"""Bars of two domains in one file, for benchmarks/domain.py: a source and a target, bar by bar side by side.
 
-Rows stand side by side bar by bar. Deciles have closes alone; their opens are written as their closes, so that an order
+Deciles have closes alone; their opens are written as their closes, so that an order
 fills at the next close, as it does on closes-only data.
 """
 
@@ -30,13 +30,10 @@ BARS = 5_400  # of a synthetic pair
 class Pair:
     """Two domains: how they are called, and a frame (time, (field, symbol)) of each by seed."""
 
+    key: str
     source: str
     target: str
     frames: Callable[[int], tuple[pd.DataFrame, pd.DataFrame]]
-
-    @property
-    def name(self) -> str:
-        return f"{self.source} → {self.target}"
 
 
 def planted(seed: int, bars: int, freq: str = "1D") -> pd.DataFrame:
@@ -75,11 +72,12 @@ def _frame(panel: Panel) -> pd.DataFrame:
     return pd.concat(fields, axis=1)
 
 
-PAIRS = {
-    "real": Pair("planted 0.4", "size deciles", deciles),
-    "exchange": Pair("XNYS", "XTKS", exchanges),
-    "hourly": Pair("planted 0.4, daily", "planted 0.4, hourly", frequencies),
-}
+_PAIRS = (
+    Pair("real", "planted 0.4", "size deciles", deciles),
+    Pair("exchange", "XNYS", "XTKS", exchanges),
+    Pair("hourly", "planted 0.4, daily", "planted 0.4, hourly", frequencies),
+)
+PAIRS = {pair.key: pair for pair in _PAIRS}
 
 
 def write_pair(pair: Pair, path: Path, seed: int) -> tuple[str, ...]:

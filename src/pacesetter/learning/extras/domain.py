@@ -57,7 +57,7 @@ class DomainConfig:
     strength: float = 1.0
     ramp_steps: int = 10_000
     hidden: int = 64
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-3
     learns_each: int = 4
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class Domain:
         """
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """(symbol,) cross-entropy of the discriminator, ascended by the encoder; the discriminator descends it first."""
+        """(symbol,) cross-entropy of the discriminator, which the encoder ascends; first the discriminator descends it."""
         self._descend(batch, features.detach())  # detached: its own steps must not teach the encoder to help it
         # The discriminator's gradients of this loss are unused: its optimiser clears them before its own step.
         entropies = self._entropies(batch, reverse_gradient(features, self.weight))
