@@ -114,7 +114,7 @@ class Domain:
         """
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """(symbol,) cross-entropy of the discriminator, which the encoder ascends; first the discriminator descends it."""
+        """(symbol,) cross-entropy that the encoder ascends; the discriminator descends it first."""
         self._descend(batch, features.detach())  # detached: its own steps must not teach the encoder to help it
         # The discriminator's gradients of this loss are unused: its optimiser clears them before its own step.
         entropies = self._entropies(batch, reverse_gradient(features, self.weight))
