@@ -57,9 +57,9 @@ TEACHER = (
     *("agent.heads=[128]", "agent.learning_rate=0.001", "agent.encoder_learning_rate=0.0003", "agent.target_kl=0.03"),
     *("train.steps=16384", "train.validate_every=4096", "train.log_every=4096"),
 )
-EPISODES = (5, 20, 80)  # of each symbol, 100 bars each
+EPISODES = (2, 5, 20)  # of each symbol, 100 bars each
 PPO_STEPS = 49_152  # of the league's fleet
-ENVS, STEPS, VALIDATED = 16, 32_768, 8_192  # rows drawn of each symbol, and those between two validations
+STEPS, VALIDATED = 32_768, 8_192  # rows drawn of each symbol, and those between two validations
 RATES = {"learning_rate": 3e-3, "encoder_learning_rate": 3e-3}
 SOFT, HARD, IN_MARKET = "student, soft targets", "same network, orders sent", "same network, PPO in the market"
 
@@ -74,9 +74,9 @@ class Rows:
         self.config, self.panel = replace(config, train=replace(config.train, device="cpu")), self.stored.panel
         self.teacher = best_fleet(teacher).to("cpu")
         self.validation = JudgedMarkets(self.config, self.panel).validation
-        market = build_recording_market(self.config, self.panel, ENVS)
+        market = build_recording_market(self.config, self.panel, max(EPISODES))
         steps = record(market, fleet_teacher(self.teacher, market), 0.0, max(EPISODES) * len(market.symbols), seed)
-        recorded, _ = whole_episodes(steps, market, 0, most=max(EPISODES) // ENVS)
+        recorded, _ = whole_episodes(steps, market, 0, most=1)
         assert recorded is not None
         self.episodes, self.tables = recorded, market_tables(market)
         self.manifest = dataset_manifest(self.config, self.panel, market, teacher.name, "", ["teacher"], seed)
@@ -142,14 +142,14 @@ def trained(folder: Path, seed: int, name: str, *own: str) -> Path:
 
 def steps_for(count: int) -> int:
     """Steps of PPO that are as many rows as `count` episodes, rounded up to whole rounds."""
-    return 512 * -(-count // 5)
+    return 256 * -(-2 * count // 5)
 
 
 def in_market(folder: Path, seed: int, steps: int) -> Backtest:
     """The student's network after so many steps of PPO in the market."""
     # A round has as many rows of each symbol as steps, and the fewest must hold one.
-    size = ("train.envs=16",) if steps < 1_024 else ()
-    often = f"train.validate_every={max(steps // 4, 512)}"
+    size = ("train.envs=8",) if steps < 1_024 else ()
+    often = f"train.validate_every={max(steps // 4, 256)}"
     return StoredRun(trained(folder, seed, f"direct{steps}", *size, f"train.steps={steps}", often)).play()
 
 
@@ -236,9 +236,9 @@ ABOUT = (
     f"League market `{MARKET}`: 10 symbols, 2.5 bps a side, 1,800 bars to train, 600 to choose by, 3,000 to test. "
     f"The teacher has the network `{{network}}` and 16,384 steps of PPO in the market; all others are `{NETWORK}` with "
     f"heads of {HEADS}. Student and clone draw {STEPS:,} rows of each symbol from the same rows of the teacher, of "
-    "which four fifths are learned from. PPO in the market has 512 steps for every 500 rows. Annualised Sharpe ratio "
-    "on the test set after costs; in brackets the 95 % interval by paired blocks of bars, ± half the 95 % Student "
-    "interval over seeds."
+    "which four fifths are learned from (half of 200). PPO in the market has 256, 512 and 2,048 steps for 200, 500 "
+    "and 2,000 rows. Annualised Sharpe ratio on the test set after costs; in brackets the 95 % interval by paired "
+    "blocks of bars, ± half the 95 % Student interval over seeds."
 )
 
 if __name__ == "__main__":

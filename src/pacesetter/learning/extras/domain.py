@@ -82,7 +82,7 @@ class Domain:
         self.own = nn.ModuleDict({"discriminator": layers})
         self.own.to(around.device)
         self.optimiser = torch.optim.Adam(self.own.parameters(), config.learning_rate)
-        self._loss = 0.0
+        self._loss = torch.tensor(0.0)
 
     def _labels(self, around: Surroundings) -> torch.Tensor:
         """(symbol of the market,) 1 where it is of the target domain; refuses unknown symbols, and one domain alone."""
@@ -127,11 +127,11 @@ class Domain:
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
-        self._loss = float(loss.detach())
+        self._loss = loss.detach()
 
     def logged(self) -> dict[str, torch.Tensor]:
         """The discriminator's cross-entropy, log 2 where it can tell nothing, and λ."""
-        return {"domain/cross_entropy": torch.tensor(self._loss), "domain/weight": torch.tensor(self.weight)}
+        return {"domain/cross_entropy": self._loss, "domain/weight": torch.tensor(self.weight)}
 
     def _entropies(self, batch: Transitions, features: torch.Tensor) -> torch.Tensor:
         """(row,) weighed so that both domains count alike."""
