@@ -77,10 +77,10 @@ def measured(folder: Path, pair: Pair, variant: str, seed: int, steps: int) -> F
         own += [extra.format(names=",".join(target))] if extra else []
         run = StoredRun(train(compose(own), console=Console(quiet=True)).run.folder)
         figures = sharpes(run.play(), target) | probes(run, target)
-        known.write_text(json.dumps(figures))
-        print(pair.key, variant, seed, figures, flush=True)
         if variant == WITHOUT:
             _yardsticks(folder, pair, run, target, seed)
+        known.write_text(json.dumps(figures))
+        print(pair.key, variant, seed, figures, flush=True)
     return dict(json.loads(known.read_text()))
 
 

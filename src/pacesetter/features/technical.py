@@ -1,4 +1,4 @@
-"""The 23 technical features of a table, one by name, and sentiment. Ratios, returns or shares: symbols and years compare."""
+"""The 23 technical features of a table, one more by name, and sentiment; symbols and years compare in all of them."""
 
 from __future__ import annotations
 
