@@ -60,7 +60,7 @@ TEACHER = (
 EPISODES = (2, 5, 20)  # of each symbol, 100 bars each
 PPO_STEPS = 49_152  # of the league's fleet
 STEPS, VALIDATED = 32_768, 8_192  # rows drawn of each symbol, and those between two validations
-RATES = {"learning_rate": 3e-3, "encoder_learning_rate": 3e-3}
+RATES: dict[str, Any] = {"learning_rate": 3e-3, "encoder_learning_rate": 3e-3}
 SOFT, HARD, IN_MARKET = "student, soft targets", "same network, orders sent", "same network, PPO in the market"
 
 

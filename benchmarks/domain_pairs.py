@@ -84,7 +84,8 @@ def write_pair(pair: Pair, path: Path, seed: int) -> tuple[str, ...]:
     """Write the bars of both domains; gives the symbols of the target."""
     source, target = pair.frames(seed)
     source.index = target.index  # bar by bar
-    long = pd.concat([source, target], axis=1).stack(level=1, future_stack=True).rename_axis(["time", "symbol"])
+    long = pd.DataFrame(pd.concat([source, target], axis=1).stack(level=1, future_stack=True))
+    long.index.names = ["time", "symbol"]
     # Adjusted prices of thin funds may lie a little outside the day's range.
     long["high"], long["low"] = long.max(axis=1), long.min(axis=1)
     path.parent.mkdir(parents=True, exist_ok=True)
