@@ -208,24 +208,31 @@ def rows_of(found: dict[int, dict[str, Any]], others: dict[int, dict[str, float]
     return lines
 
 
+def seeds_table(folder: Path, name: str, seeds: list[int], device: str) -> str:
+    """What was measured of these seeds, and the yardsticks."""
+    found = {seed: measured(folder, name, seed, device) for seed in seeds}
+    others = {seed: beside(folder, seed) for seed in seeds}
+    header = ["rows of each symbol", "seed", "teacher", SOFT, HARD, "soft less hard (95 %)", IN_MARKET]
+    lines = [line for count in EPISODES for line in rows_of(found, others, count)]
+    yardsticks = [[str(seed), *(f"{others[seed][name]:+.2f}" for name in YARDSTICKS)] for seed in seeds]
+    return f"{table(header, lines)}\n\n{table(['seed', *YARDSTICKS], yardsticks)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="1+2+3")
+    parser.add_argument("--seeds", nargs="+", default=["1+2+3"], help="a table for each group, such as 1+2+3")
     parser.add_argument("--network", default="transformer", help="of the teacher")
     parser.add_argument("--device", default="cpu", help="that the teacher is trained on")
     parser.add_argument("--folder", type=Path, default=Path("runs/distillation_rows"))
     parser.add_argument("--measure", action="store_true", help="only teacher and student, without what stands beside")
     options = parser.parse_known_args()[0]
-    folder, seeds = options.folder.resolve(), [int(seed) for seed in options.seeds.split("+")]
-    found = {seed: measured(folder, options.network, seed, options.device) for seed in seeds}
+    folder, groups = options.folder.resolve(), [[int(seed) for seed in group.split("+")] for group in options.seeds]
     if options.measure:
+        for seed in (seed for seeds in groups for seed in seeds):
+            measured(folder, options.network, seed, options.device)
         return
-    others = {seed: beside(folder, seed) for seed in seeds}
-    header = ["rows of each symbol", "seed", "teacher", SOFT, HARD, "soft less hard (95 %)", IN_MARKET]
-    body = f"{ABOUT.format(network=options.network)}\n\n"
-    body += table(header, [line for count in EPISODES for line in rows_of(found, others, count)])
-    yardsticks = [[str(seed), *(f"{others[seed][name]:+.2f}" for name in YARDSTICKS)] for seed in seeds]
-    body += "\n\n" + table(["seed", *YARDSTICKS], yardsticks)
+    tables = [seeds_table(folder, options.network, seeds, options.device) for seeds in groups]
+    body = "\n\n".join([ABOUT.format(network=options.network), *tables])
     publish("distillation_rows", body, "A student and the same small network at equal rows")
 
 
