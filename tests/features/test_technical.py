@@ -6,6 +6,7 @@ import pytest
 import talib
 
 from pacesetter.features import FEATURES, feature_table
+from pacesetter.features.feature import default_names
 from pacesetter.features.technical import SEED_WEIGHT, smoothing_memory
 from pacesetter.panel import Panel
 
@@ -77,6 +78,7 @@ FORMULAS = {
     "obv_20": obv,
     "volume_ratio_20": lambda frame: frame.volume / frame.volume.rolling(20).mean(),
     "volatility_10": lambda frame: np.log(frame.close).diff().rolling(10).std(),
+    "scaled_return_60": lambda frame: np.log(frame.close).diff() / np.log(frame.close).diff().rolling(60).std(),
     "high_low_range": lambda frame: (frame.high - frame.low) / frame.close,
     "gap": lambda frame: np.log(frame.open / frame.close.shift()),
 }
@@ -115,8 +117,9 @@ def test_adx_knows_a_trend_from_a_seesaw(make_bars) -> None:
     assert adx[1] < 0.1
 
 
-def test_there_are_23_technical_features_and_sentiment() -> None:
-    kinds = [FEATURES[name].kind for name in FEATURES]
+def test_a_table_has_23_technical_features_and_sentiment_and_others_by_name() -> None:
+    kinds = [FEATURES[name].kind for name in default_names()]
+    assert "scaled_return_60" in set(FEATURES) - set(default_names())
     assert kinds.count("technical") == 23
     assert kinds.count("sentiment") == 1
 

@@ -43,6 +43,22 @@ def test_the_leader_scores_highest_on_both_sides_of_the_break() -> None:
     assert (score[BREAK + 60 :].argmax(axis=1) == 3).all()
 
 
+def test_scaled_features_are_the_same_in_a_market_of_another_volatility() -> None:
+    calm = market()
+    wild = Panel.from_fields(calm.index, list(calm.symbols), {"close": 100 * (calm.close / 100) ** 3})
+    (calm_now, wild_now), (plain_calm, plain_wild) = (
+        [computed(panel, is_scaled=is_scaled) for panel in (calm, wild)] for is_scaled in (True, False)
+    )
+    assert set(calm_now) == {"leader_score", "follow_through_scaled", "instability", "expected_scaled"}
+    np.testing.assert_allclose(wild_now["expected_scaled"], calm_now["expected_scaled"], rtol=1e-6)
+    # Moves of leaders are simple returns, which three times the log return is near to.
+    np.testing.assert_allclose(wild_now["follow_through_scaled"], calm_now["follow_through_scaled"], atol=0.15)
+    assert np.nanstd(plain_wild["expected"]) > 2.5 * np.nanstd(plain_calm["expected"])
+    deviation = np.log(calm.close[90:151]).T
+    own = np.diff(deviation).std(axis=1, ddof=1)
+    np.testing.assert_allclose(calm_now["expected_scaled"][150], plain_calm["expected"][150] / own)
+
+
 def test_the_score_is_the_row_mean_of_the_window_that_ends_at_the_bar() -> None:
     panel = market()
     matrix = LeadLag("ccf_lag1").fit(panel).scores(150, 60)

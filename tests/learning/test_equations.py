@@ -215,3 +215,13 @@ def test_the_mean_of_sampled_gae_is_the_expected_one(path: dict[str, torch.Tenso
     )
     error = sampled.std(0) / len(sampled) ** 0.5
     assert ((sampled.mean(0) - (found.targets - path["values"])).abs() < 5 * error).all()
+
+
+@pytest.mark.parametrize("advantage", [-1.0, 0.0, 1.0])
+def test_a_policy_that_went_very_far_leaves_no_nan_behind(advantage: float) -> None:
+    log_ratios = torch.tensor([100.0, -100.0, 0.1], requires_grad=True)
+    surrogate = clipped_surrogate(log_ratios, torch.full((3,), advantage), 0.2)
+    surrogate.sum().backward()
+    assert surrogate.isfinite().all()
+    assert log_ratios.grad is not None
+    assert log_ratios.grad.isfinite().all()

@@ -41,6 +41,8 @@ class LeadLagFeatures:
     shrinkage       of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.shrinkage`
     leaders         of each symbol that are shown with their moves of the last `leader_lags` bars; agent.network=cross
                     sets both by its own options
+    is_scaled       returns among them in deviations of the symbol's own returns, so that markets of other volatility
+                    look alike: `leadlag_expected_scaled`, `leadlag_follow_through_scaled`
     """
 
     lookback: int | str | None = AUTO
@@ -51,6 +53,7 @@ class LeadLagFeatures:
     shrinkage: Literal["soft", "garrote", "hard"] = DEFAULT_SHRINKAGE
     leaders: int = 0
     leader_lags: int = 5
+    is_scaled: bool = False
 
     @property
     def agent(self) -> str | None:
@@ -65,7 +68,7 @@ class LeadLagFeatures:
     @property
     def options(self) -> dict[str, Any]:
         """Options of `leadlag_features` beside the method and the policy."""
-        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage", "leaders", "leader_lags")
+        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage", "leaders", "leader_lags", "is_scaled")
         return {name: getattr(self, name) for name in named}
 
     def __post_init__(self) -> None:

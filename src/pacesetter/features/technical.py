@@ -1,8 +1,9 @@
-"""The 23 technical features and sentiment. All are ratios, returns or shares, so that symbols and years compare."""
+"""The 23 technical features of a table, one more by name, and sentiment; symbols and years compare in all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,13 +25,14 @@ from pacesetter.features.rolling import (
     smoothed,
 )
 
-__all__ = ["SEED_WEIGHT", "ema", "log_return", "smoothing_memory"]
+__all__ = ["OWN_BARS", "SEED_WEIGHT", "ema", "log_return", "smoothing_memory", "volatility"]
 
 Array = NDArray[Any]
 
 SEED_WEIGHT = 1e-9  # weight of forgotten bars; float32 rounds at 6e-8, the rest is room for a market that calms down
 WILDER = 14  # bars of RSI, ATR, ADX and the stochastic
 FAST, SLOW, SIGNAL = 12, 26, 9  # EMA bars of MACD
+OWN_BARS = 60  # of the deviation that a scaled return is measured in
 BAND = 20  # bars of the Bollinger band, of OBV and of the usual volume
 
 
@@ -189,6 +191,12 @@ def volatility(close: Array, bars: int) -> Array:
     return rolling_std(log_return(close, 1), bars, ddof=1)
 
 
+def scaled_return(close: Array, bars: int) -> Array:
+    """One-bar log return in deviations of the latest `bars` bars: markets of other volatility look alike."""
+    moves = log_return(close, 1)
+    return ratio(moves, rolling_std(moves, bars, ddof=1))
+
+
 def high_low_range(high: Array, low: Array, close: Array) -> Array:
     """High less low as a share of the close."""
     return (high - low) / close
@@ -199,8 +207,9 @@ def gap(open: Array, close: Array) -> Array:
     return np.log(open / lagged(close))
 
 
-def _register(name: str, indicator: Callable[..., Array], memory_bars: int) -> None:
-    FEATURES.add(name, symbolwise(name, indicator, memory_bars, kind="technical"))
+def _register(name: str, indicator: Callable[..., Array], memory_bars: int, is_default: bool = True) -> None:
+    feature = symbolwise(name, indicator, memory_bars, kind="technical")
+    FEATURES.add(name, replace(feature, is_default=is_default))
 
 
 _SLOW_MEMORY = smoothing_memory(SLOW, 2 / (SLOW + 1))
@@ -224,6 +233,7 @@ _register("obv_20", on_balance_volume, BAND + 1)
 _register("volume_ratio_20", volume_ratio, BAND)
 for _bars in (10, 20):
     _register(f"volatility_{_bars}", partial(volatility, bars=_bars), _bars + 1)
+_register(f"scaled_return_{OWN_BARS}", partial(scaled_return, bars=OWN_BARS), OWN_BARS + 1, is_default=False)
 _register("high_low_range", high_low_range, 1)
 _register("gap", gap, 2)
 

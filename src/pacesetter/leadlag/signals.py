@@ -13,7 +13,7 @@ the window, so that a longer one lets weaker links through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features import Feature
+from pacesetter.features.feature import on_observed
+from pacesetter.features.technical import OWN_BARS, volatility
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.leaders import leader_names, leader_rows
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
@@ -46,6 +48,7 @@ __all__ = [
 Array = NDArray[Any]
 SIXTY_BARS = ConstantLookback(60)
 BLOCK_BYTES = 8 * 2**20  # of matrices held at once: several passes over them stay in the cache
+RETURNS = ("follow_through", "expected")  # features that are returns
 FIRST_BARS = 60  # increments that the window of `expected` has at least, where it has a length of its own
 
 
@@ -60,6 +63,7 @@ def leadlag_features(
     newest_bars: int | None = None,
     leaders: int = 0,
     leader_lags: int = 5,
+    is_scaled: bool = False,
     **options: Any,
 ) -> tuple[Feature, ...]:
     """Four features by the estimator `method` with its `options`; the policy is rolled once per panel for all of them.
@@ -72,6 +76,9 @@ def leadlag_features(
     `expected` has the policy's window, or one of `expected_lookback`, shorter near the first bar: what is expected
     gains from more bars than the ranking of leaders does. `shrinkage` is one of SHRINKAGE. A server that reads the
     latest rows alone asks for `expected` of the `newest_bars`; it is NaN before them.
+
+    With `is_scaled` the two returns, follow_through and expected, are in deviations of the symbol's own last
+    `OWN_BARS` returns, and are called so: symbols and markets of other volatility then look alike.
 
     With `leaders` there are also those of each symbol's strongest so many, see `leaders.leader_rows`: the moves of
     their last `leader_lags` bars, in the window of `expected`.
@@ -103,7 +110,24 @@ def leadlag_features(
     longest = max(memory["leader_score"], memory["expected"])
     names = leader_names(leaders, leader_lags)
     shown = tuple(feature(name, bars) for name, bars in memory.items())
+    if is_scaled:
+        shown = tuple(_scaled(one) if one.name.endswith(RETURNS) else one for one in shown)
     return shown + tuple(_leader_feature(measured, name, place, longest) for place, name in enumerate(names))
+
+
+def _scaled(feature: Feature) -> Feature:
+    """The feature in deviations of each symbol's own returns."""
+    return replace(
+        feature,
+        name=f"{feature.name}_scaled",
+        memory_bars=max(feature.memory_bars, OWN_BARS + 1),
+        compute=lambda panel: ratio(feature.compute(panel), _own_deviations(panel)),
+    )
+
+
+def _own_deviations(panel: Panel) -> Array:
+    """(time, symbol) sample deviations of the last `OWN_BARS` observed log returns."""
+    return on_observed(partial(volatility, bars=OWN_BARS), ("close",), panel)
 
 
 def _leader_feature(measured: _Signals, name: str, place: int, memory_bars: int) -> Feature:

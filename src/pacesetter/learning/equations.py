@@ -25,6 +25,8 @@ __all__ = [
     "vtrace",
 ]
 
+LARGEST_LOG_RATIO = 20.0  # e²⁰ is far outside any clip range, and far below what float32 holds
+
 
 def gae(
     rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, decay: float
@@ -83,7 +85,8 @@ def expected_advantages(
 
 def clipped_surrogate(log_ratios: torch.Tensor, advantages: torch.Tensor, clip: float) -> torch.Tensor:
     """min(ρ·A, clip(ρ, 1 ± ε)·A) of ratios ρ = π/π_old (Schulman et al. 2017, eq. 7), in any shape."""
-    ratios = log_ratios.exp()
+    # A ratio that overflows makes all gradients NaN, also where the clipped side is taken: 0 · ∞.
+    ratios = log_ratios.clamp(max=LARGEST_LOG_RATIO).exp()
     # The minimum is a lower bound: clipping takes the gain of going too far away, never the way back.
     return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
 

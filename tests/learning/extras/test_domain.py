@@ -95,8 +95,14 @@ def make_shortcut(seed: int, is_target: bool, count: int = 200) -> tuple[torch.T
     return inputs, labels
 
 
+ROLLOUT = 16  # encoder steps between two calls of `learn`, as in a fleet's PPO
+
+
 def adapt(strength: float) -> tuple[float, float, float]:
-    """Accuracy of a fresh probe of the domain, and of the task in source and target, labelled in the source alone."""
+    """Accuracy of a fresh probe of the domain, and of the task in source and target, labelled in the source alone.
+
+    `learn` is called once a rollout, as PPO does; the encoder steps many times between.
+    """
     torch.manual_seed(0)
     encoder, head, steps = torch.nn.Linear(4, 2), torch.nn.Linear(2, 1), 500
     config = DomainConfig(("B",), strength=strength, ramp_steps=steps // 2, hidden=16, learning_rate=0.02)
@@ -107,7 +113,8 @@ def adapt(strength: float) -> tuple[float, float, float]:
         inputs = torch.cat([source, target])
         batch, features = rows(inputs), encoder(inputs)
         domain.reward(batch, features, features, step)
-        domain.learn(batch, features, features)
+        if step % ROLLOUT == 0:
+            domain.learn(batch, features, features)
         answers = head(features[: len(source)]).squeeze(-1)
         task = torch.nn.functional.binary_cross_entropy_with_logits(answers, labels)
         optimiser.zero_grad()
@@ -131,6 +138,16 @@ def test_where_a_feature_serves_both_domains_the_source_is_kept_and_the_target_g
     assert adapted[1] > 0.98  # the source is kept
     assert without[2] < 0.6
     assert adapted[2] > 0.95  # the target gains
+
+
+def test_the_discriminator_learns_before_each_step_of_the_encoder():
+    torch.manual_seed(0)
+    domain = Domain(surroundings(4), DomainConfig(("B",), learns_each=3))
+    batch, features = rows(make_inputs(0)[0]), make_inputs(0)[0].requires_grad_()
+    untrained = domain._entropies(batch, features).mean()
+    domain.losses(batch, features)
+    assert {state["step"].item() for state in domain.optimiser.state.values()} == {3}
+    assert domain._entropies(batch, features).mean() < untrained
 
 
 def test_the_ramp_rises_from_nothing():
@@ -161,6 +178,8 @@ def test_a_fleet_learns_with_it_and_resumes_bit_exactly(make_learner):
 
 def test_bad_options_are_refused():
     assert "domain" in EXTRAS
+    with pytest.raises(ConfigError, match="learns_each=0"):
+        DomainConfig(("A",), learns_each=0)
     with pytest.raises(ConfigError, match="names the symbols of the target domain"):
         DomainConfig()
     with pytest.raises(ConfigError, match="unknown symbol 'C'"):

@@ -50,18 +50,20 @@ class DomainConfig:
 
     target       symbols of the target domain, e.g. those of another exchange; all others are the source
     strength     largest λ                        ramp_steps   steps of each symbol until it is nearly reached
+    learns_each  steps of the discriminator before each step of the encoder
     """
 
     target: tuple[str, ...] = ()
     strength: float = 1.0
     ramp_steps: int = 10_000
     hidden: int = 64
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-3
+    learns_each: int = 4
 
     def __post_init__(self) -> None:
         owner = "agent.extras.domain"
         check_range(0, owner=owner, strength=self.strength)
-        check_range(1, owner=owner, ramp_steps=self.ramp_steps, hidden=self.hidden)
+        check_range(1, owner=owner, ramp_steps=self.ramp_steps, hidden=self.hidden, learns_each=self.learns_each)
         if not self.learning_rate > 0:
             raise ConfigError(f"{owner}.learning_rate={self.learning_rate} must be above 0")
         if not self.target:
@@ -80,7 +82,7 @@ class Domain:
         self.own = nn.ModuleDict({"discriminator": layers})
         self.own.to(around.device)
         self.optimiser = torch.optim.Adam(self.own.parameters(), config.learning_rate)
-        self._loss = 0.0
+        self._loss = torch.tensor(0.0)
 
     def _labels(self, around: Surroundings) -> torch.Tensor:
         """(symbol of the market,) 1 where it is of the target domain; refuses unknown symbols, and one domain alone."""
@@ -104,25 +106,32 @@ class Domain:
         """Rewards stay as they are; the ramp hears of the steps."""
         self.steps = steps
 
-    @torch.enable_grad()  # rollouts ask for it where nothing has gradients
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """One step of the discriminator on the features as they are."""
-        # Detached: the discriminator's own step must not teach the encoder to help it.
-        loss = self._entropies(batch, features.detach()).mean()
-        self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        self._loss = float(loss.detach())
+        """Nothing: it learns in `losses`, where the encoder does.
+
+        Once a rollout is too seldom. An encoder that ascends the loss of a discriminator that stands still moves each
+        domain to where the other one was, and they are told apart as before.
+        """
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """(symbol,) cross-entropy of the discriminator, ascended by the encoder."""
+        """(symbol,) cross-entropy that the encoder ascends; the discriminator descends it first."""
+        self._descend(batch, features.detach())  # detached: its own steps must not teach the encoder to help it
         # The discriminator's gradients of this loss are unused: its optimiser clears them before its own step.
         entropies = self._entropies(batch, reverse_gradient(features, self.weight))
         return {"domain": entropies.view(len(self.is_target), -1).mean(1)}
 
+    def _descend(self, batch: Transitions, features: torch.Tensor) -> None:
+        """Steps of the discriminator on the features as they are."""
+        for _ in range(self.config.learns_each):
+            loss = self._entropies(batch, features).mean()
+            self.optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
+        self._loss = loss.detach()
+
     def logged(self) -> dict[str, torch.Tensor]:
         """The discriminator's cross-entropy, log 2 where it can tell nothing, and λ."""
-        return {"domain/cross_entropy": torch.tensor(self._loss), "domain/weight": torch.tensor(self.weight)}
+        return {"domain/cross_entropy": self._loss, "domain/weight": torch.tensor(self.weight)}
 
     def _entropies(self, batch: Transitions, features: torch.Tensor) -> torch.Tensor:
         """(row,) weighed so that both domains count alike."""

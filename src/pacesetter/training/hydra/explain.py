@@ -47,6 +47,7 @@ COMMON = {
     "grid": "windows in bars that a discrete action chooses from",
     "heads": "widths of the hidden layers of actor and critic",
     "inner": "estimator whose scores are combined",
+    "is_scaled": "returns among the lead–lag features in deviations of the symbol's own",
     "leader_lags": "latest moves of each leader that are shown",
     "learning_rate": "step size of the optimiser",
     "learning_starts": "steps before the first gradient step",
