@@ -29,7 +29,7 @@ from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.league.cell import QUIET, Cell, play_cell
 from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.meta.adaptation import WITH, play_task, unseen_tasks
+from pacesetter.training.meta.playing import WITH, Opponent, play_task, unseen_tasks
 from pacesetter.training.run.train import train
 
 FOLDER = Path("runs/meta_benchmark")
@@ -72,7 +72,7 @@ def played_unseen(family: str, seed: int) -> dict[str, Any]:
     players = {name: (*own, *tasks) for name, own in ENTRANTS.items() if name != PLAIN}
     players |= {PLAIN: ENTRANTS[PLAIN], SAME_TASKS: ("agent=meta_small", "agent.context=off", *SAME, *tasks)}
     folders = {name: _trained(name, own, seed) for name, own in players.items()}
-    plain = {name: best_fleet(folders[name]) for name in (PLAIN, SAME_TASKS)}
+    plain = {name: Opponent(StoredRun(folders[name]), best_fleet(folders[name])) for name in (PLAIN, SAME_TASKS)}
     results: dict[str, Any] = {}
     for name in (name for name in folders if name not in plain):
         run, fleet = StoredRun(folders[name]), best_fleet(folders[name])

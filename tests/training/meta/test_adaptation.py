@@ -15,8 +15,9 @@ import pytest
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.meta.adaptation import WITH, WITHOUT, adapt_run, play_task, unseen_tasks
+from pacesetter.training.meta.adaptation import adapt_run
 from pacesetter.training.meta.pictures import main_axes
+from pacesetter.training.meta.playing import HOLD, ORACLE, TREND, WITH, WITHOUT, play_task, unseen_tasks
 
 
 def test_players_meet_the_same_bars_and_a_run_is_reported(
@@ -26,7 +27,7 @@ def test_players_meet_the_same_bars_and_a_run_is_reported(
     run = StoredRun(folder)
     task = unseen_tasks(run, "mixed", 2, seed=9)[0]
     played = {one.player: one for one in play_task(run, "mixed", task, best_fleet(folder), {}, 2, seed=3)}
-    assert set(played) == {WITH, WITHOUT, "hold"}
+    assert set(played) == {WITH, WITHOUT, HOLD, TREND, ORACLE}
     np.testing.assert_array_equal(played[WITH].returns[0], played[WITHOUT].returns[0])  # nothing was seen yet
     assert played[WITH].returns.shape == (20, 6)
     assert played[WITH].contexts.shape == (6, 8)

@@ -32,10 +32,11 @@ LEAST_BARS = 50  # of a regime that is a task
 
 
 class MarketTask(NamedTuple):
-    """One market of a family, and what it is called in tables and pictures."""
+    """One market of a family, what it is called in tables and pictures, and its drift where that is known."""
 
     label: str
     panel: Panel
+    drift: float | None = None
 
 
 def family_tasks(family: str, panel: Panel, count: int, seed: int) -> list[MarketTask]:
@@ -48,7 +49,7 @@ def family_tasks(family: str, panel: Panel, count: int, seed: int) -> list[Marke
 def _persistent(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
     sides = [1.0 if number % 2 == 0 else -1.0 for number in range(count)]
     drifts = [side * float(generator.uniform(*DRIFTS)) for side in sides]
-    return [MarketTask("bull" if drift > 0 else "bear", drifted(panel, drift)) for drift in drifts]
+    return [MarketTask("bull" if drift > 0 else "bear", drifted(panel, drift), drift) for drift in drifts]
 
 
 def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
@@ -57,7 +58,7 @@ def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[Mar
         drift = float(generator.uniform(-DRIFTS[1], DRIFTS[1]))
         factor = float(np.exp(generator.uniform(*np.log(FACTORS))))
         label = f"{'up' if drift > 0 else 'down'}, {'wild' if factor > 1 else 'calm'}"
-        tasks.append(MarketTask(label, drifted(panel, drift, factor)))
+        tasks.append(MarketTask(label, drifted(panel, drift, factor), drift))
     return tasks
 
 
