@@ -33,21 +33,32 @@ from pacesetter.training.run.train import train
 
 FOLDER = Path("runs/meta_tasks")
 FAMILIES = ("persistent", "mixed")
-UNSEEN_TASKS, EPISODES, DRAWN = 16, 8, 1_000
-CONTEXT_BARS, TASKS, STEPS = 32, 8, 10_240
+UNSEEN_TASKS, EPISODES, DRAWN = 8, 8, 1_000
+CONTEXT_BARS, TASKS, STEPS, RATE = 32, 8, 204_800, 0.01
 CURVE_BARS = 20  # of an episode, in one point of the adaptation curve
 PLAIN, SAME_TASKS, WIDE = "ppo", "ppo on the same tasks", "ppo on the same tasks, window of 33 bars"
+FALLING = f"{{kind:linear,points:[[0,{RATE}],[{STEPS},0.0001]]}}"
+# The league's noise with more bars, of which the last 4,800 are the test set, and fewer symbols; a small network, since
+# what a bar earns is one part in a hundred of its spread.
 SAME = (
-    *(*MARKETS["noise"], "features.leadlag.lookback=null", "task=fleet", "task.action=target", "task.retrain_share=0"),
-    *("train.envs=64", "agent.batch_size=512", f"train.steps={STEPS}", f"train.validate_every={STEPS}"),
+    *(*MARKETS["noise"], "data.symbols=4", "data.groups=1", "data.bars=60000", "train.shares=[0.9,0.02]"),
+    *("features.leadlag.lookback=null", "task=fleet", "task.action=target", "task.retrain_share=0", "train.envs=160"),
+    *(f"train.steps={STEPS}", f"train.validate_every={STEPS}"),
+    f"train.schedules={{learning_rate:{FALLING},encoder_learning_rate:{FALLING}}}",
 )
+LEARNING = (
+    *(f"agent.learning_rate={RATE}", f"agent.encoder_learning_rate={RATE}", "agent.n_steps=16", "agent.n_epochs=1"),
+    *("agent.batch_size=640", "agent.ent_coef=0.01", "agent.target_kl=null"),
+    *("agent.network_options={width:8}", "agent.heads=[8]"),
+)
+CONTEXT = (f"agent.context_bars={CONTEXT_BARS}", "agent.context_width=8", "agent.latent=2", "agent.warmup_steps=0")
 PLAYERS: dict[str, tuple[str, ...]] = {
     PLAIN: ("agent=ppo_small",),
     SAME_TASKS: ("agent=meta_small", "agent.context=off"),
     WIDE: ("agent=meta_small", "agent.context=off", f"task.window_bars={CONTEXT_BARS + 1}"),
     **{
-        f"context {kind}": ("agent=meta_small", f"agent.context={kind}", f"agent.context_bars={CONTEXT_BARS}")
-        for kind in ("gru", "attention", "pearl")
+        f"context {kind}": ("agent=meta_small", f"agent.context={kind}", *CONTEXT)
+        for kind in ("sums", "pearl", "attention", "gru")
     },
 }
 YARDSTICKS = (HOLD, TREND, ORACLE)
@@ -68,7 +79,16 @@ class Played(NamedTuple):
 def learned(cell: Played, extra: tuple[str, ...] = ()) -> Path:
     """Train a player; PPO alone learns from the training bars as they are."""
     family = () if cell.player == PLAIN else (f"agent.family={cell.family}", f"agent.tasks={TASKS}")
-    texts = [*SAME, *PLAYERS[cell.player], *family, *extra, f"seed={cell.seed}", f"runs={FOLDER / 'runs'}", *QUIET]
+    texts = [
+        *SAME,
+        *PLAYERS[cell.player],
+        *LEARNING,
+        *family,
+        *extra,
+        f"seed={cell.seed}",
+        f"runs={FOLDER / 'runs'}",
+        *QUIET,
+    ]
     return train(compose(texts), console=Console(quiet=True)).run.folder
 
 

@@ -40,7 +40,7 @@ OWN_REGIMES = "own"  # the family of a market whose regimes are its own
 class FleetMeta(FleetPPO):
     """Options of meta-learning, beside those of PPO.
 
-    context         gru, attention, pearl, or off: PPO on the same tasks
+    context         gru, attention, pearl, sums, or off: PPO on the same tasks
     context_bars    transitions that it reads             context_width   of its answer
     latent          numbers of a latent task, of pearl    kl_coef         weight of its divergence from the prior
     warmup_steps    over which the context comes in, from not at all to wholly
@@ -48,7 +48,7 @@ class FleetMeta(FleetPPO):
     tasks           how many markets of the family
     """
 
-    context: Literal["gru", "attention", "pearl", "off"] = "gru"
+    context: Literal["gru", "attention", "pearl", "sums", "off"] = "gru"
     context_bars: int = 16
     context_width: int = 32
     latent: int = 8

@@ -27,7 +27,7 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.learning.meta.agents import ContextFleet
 from pacesetter.learning.meta.families import MarketTask, family_tasks
 from pacesetter.learning.options.making import return_place
-from pacesetter.market.orders import Discrete
+from pacesetter.market.orders import Discrete, target_range
 
 __all__ = [
     "HOLD",
@@ -180,9 +180,12 @@ def _orders(market: Any, observation: Observation, wanted: torch.Tensor) -> torc
     """Orders that hold as much as they may where `wanted` (env,), and nothing elsewhere."""
     if market.actions is not None:
         return torch.where(wanted, int(Discrete.BUY_LARGE), int(Discrete.SELL_ALL))
-    held = observation["position"][:, PositionEntry.WEIGHT]
-    # A target of 0 is cash; an order of −1 sells what is held, and with nothing held could go short.
-    out = torch.zeros_like(held) if market.batch.action == "target" else -(held > 0).to(held)
+    if market.batch.action == "target":
+        low, high = target_range(market.batch.market)
+        out = torch.full_like(wanted, -(high + low) / (high - low), dtype=torch.float32)  # stands for a target of 0
+    else:
+        # An order of −1 sells what is held, and with nothing held could go short.
+        out = -(observation["position"][:, PositionEntry.WEIGHT] > 0).float()
     return torch.where(wanted, 1.0, out)[:, None]
 
 
