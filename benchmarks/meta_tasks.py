@@ -34,7 +34,7 @@ from pacesetter.training.run.train import train
 FOLDER = Path("runs/meta_tasks")
 FAMILIES = ("persistent", "mixed")
 UNSEEN_TASKS, EPISODES, DRAWN = 8, 8, 1_000
-CONTEXT_BARS, TASKS, STEPS, RATE = 32, 8, 204_800, 0.01
+CONTEXT_BARS, TASKS, STEPS, RATE = 32, 8, 409_600, 0.01
 CURVE_BARS = 20  # of an episode, in one point of the adaptation curve
 PLAIN, SAME_TASKS, WIDE = "ppo", "ppo on the same tasks", "ppo on the same tasks, window of 33 bars"
 FALLING = f"{{kind:linear,points:[[0,{RATE}],[{STEPS},0.0001]]}}"
