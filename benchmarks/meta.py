@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.league.cell import QUIET, Cell, play_cell
 from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.meta.adaptation import WITH, play_task, unseen_tasks
+from pacesetter.training.meta.playing import WITH, Opponent, play_task, unseen_tasks
 from pacesetter.training.run.train import train
 
 FOLDER = Path("runs/meta_benchmark")
@@ -47,7 +48,9 @@ ENTRANTS = {
 FAMILIES = ("persistent", "mixed")
 UNSEEN_SEEDS, UNSEEN_TASKS, UNSEEN_EPISODES, DRAWN = (1, 2, 3), 8, 8, 1_000
 PLAIN, SAME_TASKS = "ppo", "ppo on the same tasks"
-OPTIMA = {(2, 5): 2.8889, (2, 10): 6.0218}  # by dynamic programming, see tests/learning/meta/test_bandits.py
+# By dynamic programming, see tests/learning/meta/test_bandits.py; larger ones learn for more rounds.
+OPTIMA = {(2, 5): 2.8889, (2, 10): 6.0218, (3, 10): 6.4096, (5, 10): 6.6600, (2, 20): 12.4313}
+ROUNDS = {(2, 5): 60, (2, 10): 60, (3, 10): 120, (5, 10): 180, (2, 20): 90}
 
 
 def cells(seed: int) -> list[Cell]:
@@ -72,7 +75,7 @@ def played_unseen(family: str, seed: int) -> dict[str, Any]:
     players = {name: (*own, *tasks) for name, own in ENTRANTS.items() if name != PLAIN}
     players |= {PLAIN: ENTRANTS[PLAIN], SAME_TASKS: ("agent=meta_small", "agent.context=off", *SAME, *tasks)}
     folders = {name: _trained(name, own, seed) for name, own in players.items()}
-    plain = {name: best_fleet(folders[name]) for name in (PLAIN, SAME_TASKS)}
+    plain = {name: Opponent(StoredRun(folders[name]), best_fleet(folders[name])) for name in (PLAIN, SAME_TASKS)}
     results: dict[str, Any] = {}
     for name in (name for name in folders if name not in plain):
         run, fleet = StoredRun(folders[name]), best_fleet(folders[name])
@@ -128,13 +131,14 @@ def known_bandits() -> dict[str, float]:
 def play_bandits() -> None:
     """Train each context on each family of bandits that is not known yet."""
     rewards = known_bandits()
-    for arms, pulls in OPTIMA:
-        for kind in ("gru", "attention", "pearl"):
-            key = f"{arms}/{pulls} {kind}"
-            if key not in rewards:
-                rewards[key] = exact_reward(train_bandit(BanditOptions(arms=arms, pulls=pulls, context=kind)))
-                FOLDER.mkdir(parents=True, exist_ok=True)
-                (FOLDER / "bandits.json").write_text(json.dumps(rewards))
+    for kind, (arms, pulls) in product(("gru", "pearl", "attention"), OPTIMA):
+        key = f"{arms}/{pulls} {kind}"
+        if key not in rewards:
+            options = BanditOptions(arms=arms, pulls=pulls, context=kind, rounds=ROUNDS[arms, pulls])
+            rewards[key] = exact_reward(train_bandit(options))
+            print(key, f"{rewards[key]:.4f} of {OPTIMA[arms, pulls]:.4f}", flush=True)
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            (FOLDER / "bandits.json").write_text(json.dumps(rewards))
 
 
 def stored_scores() -> dict[tuple[str, str, int], float]:
@@ -157,12 +161,16 @@ def report() -> str:
         "differences are paired by seed, ± half of the 95 % Student interval over seeds; `completed` is the least "
         f"share of episodes over markets.\n\n{table([*header, 'completed'], unseen_rows())}"
     )
-    rewards = known_bandits()
-    bandits = [
-        [key, f"{reward:.4f}", f"{reward / OPTIMA[tuple(int(n) for n in key.split()[0].split('/'))]:.2%}"]  # type: ignore[index]
-        for key, reward in rewards.items()
-    ]
-    return f"{text}\n\n{table(['bandit (arms/pulls), context', 'exact reward', 'of the optimum'], bandits)}"
+    return f"{text}\n\n{bandit_table()}"
+
+
+def bandit_table() -> str:
+    """Exact rewards of the bandits that are known, beside the optimum."""
+    rows = []
+    for key, reward in known_bandits().items():
+        arms, pulls = (int(number) for number in key.split()[0].split("/"))
+        rows.append([key, ROUNDS[arms, pulls], f"{reward:.4f}", f"{reward / OPTIMA[arms, pulls]:.2%}"])
+    return table(["bandit (arms/pulls), context", "rounds", "exact reward", "of the optimum"], rows)
 
 
 def main() -> None:
@@ -181,6 +189,7 @@ def main() -> None:
             played_unseen(family, options.unseen)
     elif options.bandits:
         play_bandits()
+        publish("meta_bandits", bandit_table(), "Contexts on Bernoulli bandits, seed 0")
     else:
         publish("meta", report(), "Meta-RL: what a context adds to PPO")
 

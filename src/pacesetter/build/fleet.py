@@ -59,4 +59,7 @@ def best_fleet(folder: str | Path) -> Fleet:
     if problem != "fleet":
         raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
-    return load_fleet(Path(folder) / "checkpoints" / "best")
+    best = Path(folder) / "checkpoints" / "best"
+    if not best.is_dir():
+        raise RunError(f"{folder} ended before its first validation; finish it with pacesetter train --resume {folder}")
+    return load_fleet(best)

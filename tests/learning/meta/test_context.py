@@ -8,7 +8,7 @@ import torch
 from pacesetter.errors import ConfigError
 from pacesetter.learning.meta.context import kl_to_prior, make_context, product_of_gaussians
 
-KINDS = ("gru", "attention", "pearl")
+KINDS = ("gru", "attention", "pearl", "sums")
 
 
 def encoder(kind, bars=5):
@@ -31,11 +31,23 @@ def test_the_newest_transition_changes_it(kind):
     assert (encoder(kind)(tokens, valid) - encoder(kind)(other, valid)).abs().max() > 1e-4
 
 
-def test_pearl_does_not_know_the_order_and_the_others_do():
+def test_pearl_and_sums_do_not_know_the_order_and_the_others_do():
     tokens, valid = torch.randn(2, 5, 3), torch.ones(2, 5)
     change = {k: (encoder(k)(tokens, valid) - encoder(k)(tokens.flip(1), valid)).abs().max().item() for k in KINDS}
-    assert change["pearl"] < 1e-6
+    assert max(change["pearl"], change["sums"]) < 1e-6
     assert min(change["gru"], change["attention"]) > 1e-4
+
+
+def test_sums_spread_alike_after_few_and_many_transitions_and_a_lasting_mean_grows_by_the_root():
+    torch.manual_seed(1)
+    context, noise, valid = encoder("sums", bars=64), torch.randn(4_000, 64, 3), torch.ones(4_000, 64)
+    few = valid.clone()
+    few[:, :-4] = 0
+    spreads = [context(noise, some).std(0) for some in (few, valid)]
+    torch.testing.assert_close(spreads[0], spreads[1], rtol=0.1, atol=0.0)
+    shift = torch.tensor([0.0, 0.0, 0.1])  # of the return that followed
+    moved = [(context(noise + shift, some) - context(noise, some)).mean(0) for some in (few, valid)]
+    torch.testing.assert_close(moved[1], 4 * moved[0])
 
 
 def test_the_posterior_is_the_product_of_the_prior_and_the_factors():

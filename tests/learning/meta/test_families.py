@@ -40,6 +40,18 @@ def test_a_drift_is_in_annual_deviations(panel):
     np.testing.assert_allclose(gained * panel.bars_per_year, 2.0 * deviation * panel.bars_per_year**0.5, rtol=0.02)
 
 
+def test_a_drift_falls_between_open_and_close_where_an_order_of_the_bar_earns_it(panel):
+    other = drifted(panel, 2.0)
+    each = 2.0 * moves(panel).std(axis=0) / panel.bars_per_year**0.5
+    within = np.log(other.close / other["open"]) - np.log(panel.close / panel["open"])
+    np.testing.assert_allclose(within, np.broadcast_to(each, within.shape), atol=1e-9)
+    gaps = [np.log(some["open"][1:] / some.close[:-1]) for some in (panel, other)]
+    np.testing.assert_allclose(gaps[0], gaps[1], atol=1e-9)
+    falls = drifted(panel, -3.0)
+    assert (falls["high"] >= np.maximum(falls["open"], falls.close)).all()
+    assert (falls["low"] <= np.minimum(falls["open"], falls.close)).all()
+
+
 def test_bull_and_bear_take_turns(panel):
     labels = [task.label for task in family_tasks("persistent", panel, 4, seed=0)]
     assert labels == ["bull", "bear", "bull", "bear"]

@@ -88,6 +88,26 @@ def test_it_learns_and_resumes_bit_exactly(make, tmp_path, kind):
     assert resumed.weights_hash() == learner.weights_hash()
 
 
+@pytest.mark.parametrize("kind", ["gru", "pearl", "off"])
+def test_all_action_advantages_know_what_is_kept_after_every_order(make, kind):
+    options = ("task.action=discrete", "agent.advantages=expected", "agent.gamma=0.5", "agent.gae_lambda=0")
+    learner = make(f"agent.context={kind}", *options)
+    if kind != "off":
+        weighted(learner.fleet)
+    method = learner.method
+    rollout = method.collect(learner)
+    _, tried, values = (torch.stack(parts) for parts in zip(*method.considered, strict=True))
+    sent = rollout.actions.unsqueeze(-1)
+    torch.testing.assert_close(tried.gather(-1, sent).squeeze(-1), rollout.rewards)
+    goes_on = ~(rollout.terminated | rollout.truncated)[:-1]
+    known = values.gather(-1, sent).squeeze(-1)[:-1]
+    torch.testing.assert_close(known[goes_on], (0.5 * rollout.values[1:])[goes_on])
+    # With a context other orders of a bar lead to other values, even where they leave the same position.
+    assert values.std(-1).max() > 0
+    learner.learn(64)
+    assert learner.statistics()["entropy"].isfinite().all()
+
+
 def test_an_empty_context_leaves_the_policy_as_it_is_without(make):
     learner = make("agent.context=gru")
     fleet, full = weighted(learner.fleet), learner.market.tables(learner.observation)
@@ -133,7 +153,7 @@ def test_nothing_is_written_where_it_is_refused(meta_words, tmp_path):
         ("agent.context_bars=20", r"agent\.context_bars=20 is never filled in episodes of task\.episode_bars=20"),
         ("agent.tasks=1", r"agent\.tasks=1: one task has nothing to tell apart"),
         ("agent.family=bulls", r"agent\.family=bulls is unknown"),
-        ("agent.advantages=expected", r"agent\.advantages=expected does not know"),
+        ("agent.advantages=expected", r"agent\.advantages=expected tries every discrete order"),
         ("features.names=[volatility_20]", r"agent=meta reads the feature return_1"),
         ("task.curriculum=five_stages", r"agent\.family=persistent makes other markets"),
     ):

@@ -11,12 +11,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.meta.adaptation import WITH, WITHOUT, adapt_run, play_task, unseen_tasks
+from pacesetter.training.meta.adaptation import adapt_run
 from pacesetter.training.meta.pictures import main_axes
+from pacesetter.training.meta.playing import (
+    HOLD,
+    ORACLE,
+    TREND,
+    WITH,
+    WITHOUT,
+    play_task,
+    play_yardsticks,
+    unseen_tasks,
+)
 
 
 def test_players_meet_the_same_bars_and_a_run_is_reported(
@@ -26,7 +37,7 @@ def test_players_meet_the_same_bars_and_a_run_is_reported(
     run = StoredRun(folder)
     task = unseen_tasks(run, "mixed", 2, seed=9)[0]
     played = {one.player: one for one in play_task(run, "mixed", task, best_fleet(folder), {}, 2, seed=3)}
-    assert set(played) == {WITH, WITHOUT, "hold"}
+    assert set(played) == {WITH, WITHOUT, HOLD, TREND, ORACLE}
     np.testing.assert_array_equal(played[WITH].returns[0], played[WITHOUT].returns[0])  # nothing was seen yet
     assert played[WITH].returns.shape == (20, 6)
     assert played[WITH].contexts.shape == (6, 8)
@@ -41,9 +52,57 @@ def test_players_meet_the_same_bars_and_a_run_is_reported(
     assert page.is_file()
 
 
+@pytest.mark.parametrize("action", ["target", "discrete", "continuous"])
+def test_the_oracle_holds_in_a_bull_and_has_cash_in_a_bear_whatever_the_orders_are(
+    meta_words: list[str], tmp_path: Path, action: str
+) -> None:
+    from pacesetter.training.hydra.compose import compose
+    from pacesetter.training.run.train import train
+
+    config = compose([*meta_words, f"task.action={action}", "agent.context=sums", f"runs={tmp_path}"])
+    run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
+    for task in unseen_tasks(run, "persistent", 2, seed=9):
+        played = {one.player: one.returns for one in play_yardsticks(run, "persistent", task, 4, 2, seed=3)}
+        assert np.abs(played[HOLD]).sum() > 0
+        if task.label == "bull":
+            np.testing.assert_array_equal(played[ORACLE], played[HOLD])
+        else:
+            assert not played[ORACLE].any()
+        assert (played[TREND] != played[HOLD]).any()
+
+
+def test_an_opponent_may_see_more_and_must_trade_by_the_same_rules(
+    meta_words: list[str], meta_run: Path, tmp_path: Path
+) -> None:
+    from pacesetter.training.hydra.compose import compose
+    from pacesetter.training.run.train import train
+
+    def plain(*more: str) -> Path:
+        config = compose([*meta_words, "agent.context=off", *more, f"runs={tmp_path}"])
+        return Path(train(config, console=Console(quiet=True)).run.folder)
+
+    folder = Path(shutil.copytree(meta_run, tmp_path / "own"))
+    wide = plain("task.window_bars=6", "name=wide")
+    adapt_run(folder, (wide,), ("persistent", "blends"), 2, 1, seed=9)
+    rows = pd.read_csv(folder / "meta.csv")
+    assert rows[wide.name].notna().all()
+    assert list(rows["oracle"].notna()) == [True, True, False, False]  # blends have no drift that is known
+    with pytest.raises(ConfigError, match=r"another task\.market"):
+        adapt_run(folder, (plain("task.market.costs.commission_bps=3", "name=dear"),), ("mixed",), 2, 1, seed=9)
+    with pytest.raises(ConfigError, match="other bars"):
+        adapt_run(folder, (plain("data.bars=301", "name=longer"),), ("mixed",), 2, 1, seed=9)
+
+
 def test_a_run_without_a_context_is_refused(trained_run: Path) -> None:
     with pytest.raises(RunError, match="has no fleet"):
         adapt_run(trained_run, (), ("mixed",), 2, 1, seed=9)
+
+
+def test_a_run_that_was_stopped_before_its_first_validation_says_so(meta_run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(meta_run, tmp_path / meta_run.name))
+    shutil.rmtree(folder / "checkpoints" / "best")
+    with pytest.raises(RunError, match=r"before its first validation; finish it with pacesetter train --resume"):
+        adapt_run(folder, (), ("mixed",), 2, 1, seed=9)
 
 
 def test_an_unknown_family_is_refused(meta_run: Path) -> None:

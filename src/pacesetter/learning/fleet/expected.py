@@ -47,9 +47,11 @@ class ExpectedPPO(PPO[AgentsT, Any]):
         """Try all orders where the environments stand: (env, order) log-probabilities, rewards and next values."""
         assert isinstance(policy, MaskedCategorical)
         rewards, terminated, following = self.market.counterfactual()
-        # rows of a symbol lie side by side, orders of an environment within them: as the stacked heads want them
-        values = self.fleet.value(acting.features(following), self.rows).view_as(rewards)
-        values = torch.where(terminated, 0.0, self.config.gamma * values)
+        values = torch.zeros_like(rewards)
+        if self.config.gamma:
+            # rows of a symbol lie side by side, orders of an environment within them: as the stacked heads want them
+            values = self.config.gamma * self.fleet.value(acting.features(following), self.rows).view_as(rewards)
+        values = torch.where(terminated, 0.0, values)
         self.considered.append((policy.log_probabilities.clamp(min=LOWEST), rewards, values))
 
     def advantages(

@@ -20,6 +20,8 @@ from pacesetter.learning.meta.context import ContextKind, make_context
 
 __all__ = ["BanditOptions", "BanditPolicy", "exact_reward", "train_bandit"]
 
+ROWS_AT_ONCE = 16_384
+
 
 @dataclass(frozen=True)
 class BanditOptions:
@@ -138,6 +140,12 @@ def _loss(policy: BanditPolicy, rows: dict[str, torch.Tensor]) -> torch.Tensor:
     return loss
 
 
+def _likeliest(policy: BanditPolicy, tokens: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+    """(row,) arms of the deterministic policy, some rows at a time: twenty pulls have half a million outcomes."""
+    some = zip(torch.split(tokens, ROWS_AT_ONCE), torch.split(valid, ROWS_AT_ONCE), strict=True)
+    return torch.cat([policy(*rows)[0].mode() for rows in some])
+
+
 @torch.no_grad()
 def exact_reward(policy: BanditPolicy) -> float:
     """The expected reward of an episode, by playing the deterministic policy through every outcome of its pulls."""
@@ -145,7 +153,7 @@ def exact_reward(policy: BanditPolicy) -> float:
     tokens, valid = policy.fresh(1)
     chance, counts, expected = torch.ones(1), torch.ones(1, options.arms, 2), 0.0  # wins and losses, from Beta(1, 1)
     for _ in range(options.pulls):
-        arm = policy(tokens, valid)[0].mode()
+        arm = _likeliest(policy, tokens, valid)
         beliefs = counts[torch.arange(len(arm)), arm]
         wins = beliefs[:, 0] / beliefs.sum(1)
         expected += float((chance * wins).sum())

@@ -20,14 +20,16 @@ __all__ = [
     "ContextKind",
     "GaussianContext",
     "GruContext",
+    "SumContext",
     "kl_to_prior",
     "make_context",
     "product_of_gaussians",
 ]
 
-ContextKind = Literal["gru", "attention", "pearl"]
+ContextKind = Literal["gru", "attention", "pearl", "sums"]
 AGE_NUMBERS = 8  # sines and cosines that tell attention how old a token is
 HEADS = 4
+ORDER_FROM_END = 3  # place of the order in a transition: order, reward, return are the last
 LEAST_LOG_VARIANCE, MOST_LOG_VARIANCE = -6.0, 6.0  # of one transition's factor; beyond it sums of precisions overflow
 
 
@@ -99,6 +101,27 @@ class GaussianContext(nn.Module):
         return product_of_gaussians(means, variances, valid)
 
 
+class SumContext(nn.Module):
+    """A linear map of each transition, summed and divided by the root of their number (Deep Sets, Zaheer et al. 2017).
+
+    Such a sum is a t-statistic: it has the same spread after one transition and after all of them, and a small mean
+    that lasts grows out of it. A mean of transitions, which the others come to at first, shrinks by the same root.
+    """
+
+    noise_size = 0
+
+    def __init__(self, tokens: int, bars: int, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(tokens, width, bias=False)
+        with torch.no_grad():
+            # An order is mostly not 0 on average, so that its sum would drown the returns at first.
+            self.embed.weight[:, -ORDER_FROM_END] = 0.0
+
+    def forward(self, tokens: torch.Tensor, valid: torch.Tensor, noise: torch.Tensor | None = None) -> torch.Tensor:
+        count = valid.sum(1, keepdim=True).clamp(min=1)
+        return self.embed((tokens * valid[..., None]).sum(1) / count.sqrt())  # type: ignore[no-any-return]
+
+
 def product_of_gaussians(
     means: torch.Tensor, variances: torch.Tensor, valid: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -120,4 +143,4 @@ def make_context(kind: ContextKind, tokens: int, bars: int, width: int, latent: 
     """The context encoder of that name for `bars` transitions of so many numbers."""
     if kind == "pearl":
         return GaussianContext(tokens, bars, width, latent)
-    return {"gru": GruContext, "attention": AttentionContext}[kind](tokens, bars, width)
+    return {"gru": GruContext, "attention": AttentionContext, "sums": SumContext}[kind](tokens, bars, width)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,13 +29,15 @@ DRIFTS = 1.5, 3.0  # of a persistent market: annual drift in annual deviations
 FACTORS = 0.5, 2.0  # of volatility
 BLOCK_BARS = 50  # mean length of a block that is drawn again
 LEAST_BARS = 50  # of a regime that is a task
+BAR = ("open", "high", "low", "close")
 
 
 class MarketTask(NamedTuple):
-    """One market of a family, and what it is called in tables and pictures."""
+    """One market of a family, what it is called in tables and pictures, and its drift where that is known."""
 
     label: str
     panel: Panel
+    drift: float | None = None
 
 
 def family_tasks(family: str, panel: Panel, count: int, seed: int) -> list[MarketTask]:
@@ -48,7 +50,7 @@ def family_tasks(family: str, panel: Panel, count: int, seed: int) -> list[Marke
 def _persistent(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
     sides = [1.0 if number % 2 == 0 else -1.0 for number in range(count)]
     drifts = [side * float(generator.uniform(*DRIFTS)) for side in sides]
-    return [MarketTask("bull" if drift > 0 else "bear", drifted(panel, drift)) for drift in drifts]
+    return [MarketTask("bull" if drift > 0 else "bear", drifted(panel, drift), drift) for drift in drifts]
 
 
 def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
@@ -57,7 +59,7 @@ def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[Mar
         drift = float(generator.uniform(-DRIFTS[1], DRIFTS[1]))
         factor = float(np.exp(generator.uniform(*np.log(FACTORS))))
         label = f"{'up' if drift > 0 else 'down'}, {'wild' if factor > 1 else 'calm'}"
-        tasks.append(MarketTask(label, drifted(panel, drift, factor)))
+        tasks.append(MarketTask(label, drifted(panel, drift, factor), drift))
     return tasks
 
 
@@ -101,15 +103,29 @@ FAMILIES: dict[str, Callable[[Panel, int, np.random.Generator], list[MarketTask]
 
 
 def drifted(panel: Panel, drift: float, factor: float = 1.0) -> Panel:
-    """The panel with `factor` times its volatility and a drift, in annual deviations a year, in every symbol."""
+    """The panel with `factor` times its volatility and a drift, in annual deviations a year, in every symbol.
+
+    A bar's drift falls between its open and its close. An order fills at the open, so it earns the drift of its own
+    bar; in the gap before the open it would be earned by orders of the bar before alone.
+    """
     other = altered(panel, factor=factor)
     moves = np.diff(np.log(np.where(other.mask, other.close, np.nan)), axis=0)
     each = drift * np.nanstd(moves, axis=0) / np.sqrt(other.bars_per_year)  # a bar's share of it
-    blocks = other.blocks.copy()
+    blocks, bars = other.blocks.copy(), np.arange(len(other))[:, None]
     for place, name in enumerate(other.fields):
         if name in PRICES:
-            blocks[place] *= np.exp(np.arange(len(other))[:, None] * each)
-    return replace(other, blocks=blocks, truth=None)
+            blocks[place] *= np.exp((bars - (name == "open")) * each)
+    return replace(other, blocks=_contained(blocks, other.fields), truth=None)
+
+
+def _contained(blocks: Array, fields: Sequence[str]) -> Array:
+    """Blocks whose high and low hold open and close between them; a panel without all four stays as it is."""
+    if not set(BAR) <= set(fields):
+        return blocks
+    prices = {name: blocks[list(fields).index(name)] for name in BAR}
+    for name, widest in (("high", np.maximum), ("low", np.minimum)):
+        prices[name][:] = widest(prices[name], widest(prices["open"], prices["close"]))
+    return blocks
 
 
 def resampled(panel: Panel, rows: Array) -> Panel:

@@ -55,5 +55,14 @@ class ContextMarket(ConditionedMarket):
         newest = {WINDOW: self.market.tables.windows[block, 0, bar][:, None], POSITION: observation[POSITION]}
         self.now.copy_(self.memory.now(newest | self.market.tables.context_at(index)))
 
+    def counterfactual(self) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+        """As the market's, with what the agent would have kept after each order."""
+        rewards, terminated, following = self.market.counterfactual()
+        envs, orders = rewards.shape
+        every = order_numbers(torch.arange(orders, device=rewards.device), True).repeat(envs)
+        before = self.kept.repeat_interleave(orders, dim=0), self.now.repeat_interleave(orders, dim=0)
+        noise = {NOISE: self.noise.repeat_interleave(orders, dim=0)} if self.noise_size else {}
+        return rewards, terminated, following | {CONTEXT: self.memory.push(*before, every)} | noise
+
     def again(self, market: FleetMarket) -> ContextMarket:
         return ContextMarket(market, self.memory, self.noise_size)

@@ -19,6 +19,7 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.rollout import Rollout
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.fleet.expected import ExpectedPPO
 from pacesetter.learning.fleet.making import hidden_width, make_learner, own_options
 from pacesetter.learning.fleet.method import Acting, Losses
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
@@ -30,7 +31,7 @@ from pacesetter.learning.methods import Setup
 from pacesetter.learning.options.making import return_place
 from pacesetter.registry import configure
 
-__all__ = ["ContextPPO", "FleetMeta", "make_meta"]
+__all__ = ["ContextPPO", "ExpectedContextPPO", "FleetMeta", "make_meta"]
 
 OWN_REGIMES = "own"  # the family of a market whose regimes are its own
 
@@ -39,7 +40,7 @@ OWN_REGIMES = "own"  # the family of a market whose regimes are its own
 class FleetMeta(FleetPPO):
     """Options of meta-learning, beside those of PPO.
 
-    context         gru, attention, pearl, or off: PPO on the same tasks
+    context         gru, attention, pearl, sums, or off: PPO on the same tasks
     context_bars    transitions that it reads             context_width   of its answer
     latent          numbers of a latent task, of pearl    kl_coef         weight of its divergence from the prior
     warmup_steps    over which the context comes in, from not at all to wholly
@@ -47,7 +48,7 @@ class FleetMeta(FleetPPO):
     tasks           how many markets of the family
     """
 
-    context: Literal["gru", "attention", "pearl", "off"] = "gru"
+    context: Literal["gru", "attention", "pearl", "sums", "off"] = "gru"
     context_bars: int = 16
     context_width: int = 32
     latent: int = 8
@@ -65,11 +66,6 @@ class FleetMeta(FleetPPO):
             raise ConfigError(
                 f"agent.tasks={self.tasks}: one task has nothing to tell apart; give 2 or more, or agent.family="
                 f"{OWN_REGIMES}, whose tasks are the market's own regimes"
-            )
-        if self.context != "off" and self.advantages == "expected":
-            raise ConfigError(
-                "agent.advantages=expected does not know what a context would hold after other orders; take sampled, "
-                "or agent.context=off"
             )
 
     @property
@@ -108,11 +104,16 @@ class ContextPPO(PPO[ContextFleet, Any]):
         return figures | ({"meta/latent_divergence": metrics["latent"].mean(0)} if "latent" in metrics else {})
 
 
+class ExpectedContextPPO(ContextPPO, ExpectedPPO[ContextFleet]):
+    """The same with advantages of every discrete order: what would be kept after each of them is known too."""
+
+
 def make_meta(setup: Setup) -> FleetTrainer:
     """The trainer of a fleet with a context in the training market; refuses a context longer than an episode."""
     config = configure(FleetMeta, own_options(setup), "agent")
+    is_expected = config.advantages == "expected"
     if config.context == "off":
-        return make_learner(PPO, FleetMeta, setup)
+        return make_learner(ExpectedPPO if is_expected else PPO, FleetMeta, setup)
     market: FleetMarket = setup.train
     episode_bars = market.batch.episode_bars
     if episode_bars is not None and config.context_bars >= episode_bars:
@@ -122,7 +123,8 @@ def make_meta(setup: Setup) -> FleetTrainer:
         )
     fleet = _make_fleet(setup, config)
     noise_size = int(fleet.encoder.context.noise_size)
-    return FleetTrainer(ContextPPO(fleet, ContextMarket(market, fleet.bar_memory, noise_size), config))
+    method = ExpectedContextPPO if is_expected else ContextPPO
+    return FleetTrainer(method(fleet, ContextMarket(market, fleet.bar_memory, noise_size), config))
 
 
 def _make_fleet(setup: Setup, config: FleetMeta) -> ContextFleet:
