@@ -20,7 +20,17 @@ from typing import Any, Protocol
 from pacesetter.errors import ConfigError
 from pacesetter.threads import use_threads
 
-__all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "attempt", "import_once", "ray_session"]
+__all__ = [
+    "START",
+    "ActorWorker",
+    "Answer",
+    "ProcessWorker",
+    "ThisProcess",
+    "Worker",
+    "attempt",
+    "import_once",
+    "ray_session",
+]
 
 # Not forked from this one: locks that threads of torch or Numba hold at that moment would stay locked in the child. A
 # process that has imported and done nothing else is forked instead, where the system can: imports take seconds.
@@ -84,12 +94,15 @@ def _same_modules() -> Iterator[None]:
 
 
 class ProcessWorker:
-    """A process of this machine, which ends when this one does, with its share of the cores for compiled loops."""
+    """A process of this machine, which ends when this one does, with its share of the cores for compiled loops.
 
-    def __init__(self, threads: int = 1) -> None:
+    start   spawn: from nothing; START: from a process that has imported for all, see `import_once`
+    """
+
+    def __init__(self, threads: int = 1, start: str = "spawn") -> None:
         # The executor does not say which process is its own: it is the child that was not there before.
         before = set(multiprocessing.active_children())
-        context = multiprocessing.get_context(START)
+        context = multiprocessing.get_context(start)
         initial = threads, dict(os.environ)
         self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=initial)
         with _same_modules():

@@ -40,7 +40,7 @@ def test_killed_workers_are_replaced_and_errors_come_as_they_were_raised(
 def test_processes_come_from_one_that_has_imported_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     import_once(study_cell)
     monkeypatch.setenv("PACESETTER_TEST", "now")
-    workers = [ProcessWorker(), ProcessWorker()]
+    workers = [ProcessWorker(1, START), ProcessWorker(1, START)]
     try:
         parents = {worker.submit(os.getppid).result(120) for worker in workers}
         assert len(parents) == 1

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from pacesetter.errors import ConfigError
-from pacesetter.learning.workers import ActorWorker, ProcessWorker, ThisProcess, ray_session
+from pacesetter.learning.workers import START, ActorWorker, ProcessWorker, ThisProcess, ray_session
 from pacesetter.training.launch.crew import Crew
 from pacesetter.training.run.interrupts import leave, on_sigterm
 
@@ -85,7 +85,7 @@ class Launcher:
             )
         # Threads of all workers together fill the machine once: more would only take turns.
         share = max(cores // self.workers, 1)
-        return Crew(partial(ProcessWorker, share), self.workers, self.retries)
+        return Crew(partial(ProcessWorker, share, START), self.workers, self.retries)
 
     def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
         """Workers for which machines have `CPU` cores and `GPU`s; refuses none, as one would wait for them for ever."""
