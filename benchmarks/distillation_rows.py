@@ -224,6 +224,7 @@ def main() -> None:
     parser.add_argument("--network", default="transformer", help="of the teacher")
     parser.add_argument("--device", default="cpu", help="that the teacher is trained on")
     parser.add_argument("--folder", type=Path, default=Path("runs/distillation_rows"))
+    parser.add_argument("--played-on", default="this machine", help="said on the page, where cells came from another")
     parser.add_argument("--measure", action="store_true", help="only teacher and student, without what stands beside")
     options = parser.parse_known_args()[0]
     folder, groups = options.folder.resolve(), [[int(seed) for seed in group.split("+")] for group in options.seeds]
@@ -232,7 +233,7 @@ def main() -> None:
             measured(folder, options.network, seed, options.device)
         return
     tables = [seeds_table(folder, options.network, seeds, options.device) for seeds in groups]
-    body = "\n\n".join([ABOUT.format(network=options.network), *tables])
+    body = "\n\n".join([ABOUT.format(network=options.network, place=options.played_on), *tables])
     publish("distillation_rows", body, "A student and the same small network at equal rows")
 
 
@@ -242,7 +243,7 @@ ABOUT = (
     f"heads of {HEADS}. Student and clone draw {STEPS:,} rows of each symbol from the same rows of the teacher, of "
     "which four fifths are learned from (half of 200). PPO in the market has 256, 512 and 2,048 steps for 200, 500 "
     "and 2,000 rows. Annualised Sharpe ratio on the test set after costs; in brackets the 95 % interval by paired "
-    "blocks of bars, ± half the 95 % Student interval over seeds."
+    "blocks of bars, ± half the 95 % Student interval over seeds. Teacher, student and clone: {place}."
 )
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Gradient reversal between two domains: can the domain still be told, and what is it worth in both?
 
-    python benchmarks/domain.py [--pairs real exchange hourly] [--seeds 1 2 3] [--folder runs/domain] [--steps 24576]
-                                [--record]
+    python benchmarks/domain.py [--pairs real exchange hourly] [--returns hourly] [--seeds 1 2 3] [--folder runs/domain]
+                                [--steps 24576] [--record]
 
 One fleet on one encoder trades the symbols of both domains, bar by bar side by side; benchmarks/domain_pairs.py says
 which. It learns by PPO with the settings of the league, with and without `agent.extras.domain`. Features are in each
@@ -194,8 +194,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", nargs="+", default=list(PAIRS))
     parser.add_argument("--variants", nargs="+", default=[WITHOUT, WITH])
+    parser.add_argument("--returns", nargs="*", default=["hourly"], help="pairs that features in returns are played on")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--folder", type=Path, default=Path("runs/domain"))
+    parser.add_argument("--played-on", default="this machine", help="said on the page, where cells came from another")
     parser.add_argument("--steps", type=int, default=24_576)
     options = parser.parse_known_args()[0]
     folder, tables = options.folder.resolve(), []
@@ -203,8 +205,9 @@ def main() -> None:
         if name == "exchange" and not SHARED.is_file():
             tables.append(f"XNYS → XTKS was not played: {SHARED.name} is not in shared/data beside the checkout.")
             continue
-        tables.append(pair_table(folder, PAIRS[name], options.seeds, options.variants, options.steps))
-    about = ABOUT.format(seeds=", ".join(map(str, options.seeds)), steps=options.steps)
+        variants = list(VARIANTS) if name in options.returns else options.variants
+        tables.append(pair_table(folder, PAIRS[name], options.seeds, variants, options.steps))
+    about = ABOUT.format(seeds=", ".join(map(str, options.seeds)), steps=options.steps, place=options.played_on)
     publish("domain", "\n\n".join([about, *tables]), "Gradient reversal between two domains")
 
 
@@ -212,7 +215,7 @@ ABOUT = (
     "Seeds {seeds}, {steps:,} steps of each agent, 1 bp a side. Annualised Sharpe ratio on the test set, the last "
     "fifth of the bars, of what the positions in each domain earned after costs, an hour counted as a day. Of real "
     "bars there is one path, so seeds are of the weights. Probes: balanced accuracy, chance is 50 %; their differences "
-    "are in points. ± is half the 95 % Student interval over seeds."
+    "are in points. ± is half the 95 % Student interval over seeds. Trained and played on {place}."
 )
 
 if __name__ == "__main__":
