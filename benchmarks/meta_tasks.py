@@ -23,6 +23,7 @@ from record import publish, table
 from rich.console import Console
 
 from pacesetter.build.fleet import best_fleet
+from pacesetter.errors import RunError
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.comparison import mean_and_half_width
@@ -62,6 +63,7 @@ PLAYERS: dict[str, tuple[str, ...]] = {
     },
 }
 YARDSTICKS = (HOLD, TREND, ORACLE)
+STOPPED = {"drift": None, "bars": [0.0] * 100, "completed": 0.0}
 
 
 class Played(NamedTuple):
@@ -97,7 +99,11 @@ def play(cell: Played, extra: tuple[str, ...] = ()) -> dict[str, Any]:
     if cell.path.is_file():
         return dict(json.loads(cell.path.read_text()))
     start = time.process_time()
-    folder = learned(cell, extra)
+    try:
+        folder = learned(cell, extra)
+    except RunError as problem:
+        # The fail-safe stopped it: it has no weights to play with, which counts as cash in every market.
+        return _kept(cell, {cell.player: [STOPPED] * UNSEEN_TASKS}, start, str(problem))
     run, results = StoredRun(folder), dict[str, list[dict[str, Any]]]()
     own = Opponent(run, best_fleet(folder))
     for number, task in enumerate(unseen_tasks(run, cell.family, UNSEEN_TASKS, DRAWN + cell.seed)):
@@ -108,7 +114,11 @@ def play(cell: Played, extra: tuple[str, ...] = ()) -> dict[str, Any]:
         for one in played:
             kept = {"drift": task.drift, "bars": np.nanmean(one.returns, axis=1).tolist(), "completed": one.completed}
             results.setdefault(one.player, []).append(kept)
-    answer = {"players": results, "processor seconds": time.process_time() - start}
+    return _kept(cell, results, start)
+
+
+def _kept(cell: Played, results: dict[str, Any], start: float, stopped: str = "") -> dict[str, Any]:
+    answer = {"players": results, "processor seconds": time.process_time() - start, "stopped": stopped}
     cell.path.parent.mkdir(parents=True, exist_ok=True)
     cell.path.write_text(json.dumps(answer))
     print(cell, f"{_mean(results[cell.player]):+.3f} bps, {answer['processor seconds']:.0f} s", flush=True)
@@ -141,7 +151,11 @@ def rows_of(seeds: tuple[int, ...]) -> list[list[Any]]:
             own = {seed: players[player] for seed, players in by_seed.items() if player in players}
             if not own:
                 continue
-            cells: list[Any] = [family, player, f"{np.mean([_mean(tasks) for tasks in own.values()]):+.3f}"]
+            cells: list[Any] = [
+                family,
+                f"{player} ({len(own)} seeds)",
+                f"{np.mean([_mean(tasks) for tasks in own.values()]):+.3f}",
+            ]
             for other in (PLAIN, SAME_TASKS, WIDE):
                 gaps = [_mean(tasks) - _mean(by_seed[seed][other]) for seed, tasks in own.items()]
                 mean, half = mean_and_half_width(gaps)
@@ -164,17 +178,19 @@ def curve_rows(seeds: tuple[int, ...]) -> list[list[Any]]:
     return rows
 
 
-def report(seeds: tuple[int, ...]) -> str:
-    """All tables of the seeds."""
+def report(seeds: tuple[int, ...], played_on: str = "") -> str:
+    """All tables of the seeds, and the machine that played them where it was another one."""
     header = ["family", "player", "bps a bar", *(f"less {other}" for other in (PLAIN, SAME_TASKS, WIDE)), "completed"]
     text = (
         f"Seeds {', '.join(map(str, seeds))}; {UNSEEN_TASKS} unseen markets of each family and {EPISODES} episodes of "
         f"each symbol there; {STEPS:,} steps of each symbol. Mean return of a bar after costs in bps of equity, of "
         "which a position is 15 % at most; cash has 0. Differences are paired by seed, ± half of the 95 % Student "
-        f"interval over seeds.\n\n{table(header, rows_of(seeds))}"
+        f"interval over seeds. A run that the fail-safe stopped counts as cash, with 0 % completed.\n\n"
+        f"{table(header, rows_of(seeds))}"
     )
     episode = range(0, 100, CURVE_BARS)
     header = ["family", "player", *(f"bars {first + 1}–{first + CURVE_BARS}" for first in episode)]
+    text = f"Played on {played_on}.\n\n{text}" if played_on else text
     return f"{text}\n\nAdaptation: the same by the bar of the episode.\n\n{table(header, curve_rows(seeds))}"
 
 
@@ -183,10 +199,13 @@ def main() -> None:
     parser.add_argument("--play", default="", help="seeds with commas, or reporting")
     parser.add_argument("--players", default="", help="some of them, with semicolons")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--played-on", default="", help="the machine, where the cells were brought from another one")
     parser.add_argument("--seeds", default="reporting", help="to report")
     options, _ = parser.parse_known_args()
     if not options.play:
-        publish("meta_tasks", report(_seeds(options.seeds)), "Meta-RL: tasks that an observation hides")
+        publish(
+            "meta_tasks", report(_seeds(options.seeds), options.played_on), "Meta-RL: tasks that an observation hides"
+        )
         return
     players = options.players.split(";") if options.players else list(PLAYERS)
     cells = [Played(family, seed, name) for seed, name, family in product(_seeds(options.play), players, FAMILIES)]
