@@ -24,6 +24,7 @@ from rich.console import Console
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.scan.scan import ScanPlan, scan
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 QUIET = Console(file=io.StringIO())
 KILL_AFTER = 0.5  # of the seconds that the quickest took undisturbed
 
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--lookbacks", default="120,250")
     parser.add_argument("--draws", type=int, default=5_000)
     options = parser.parse_known_args()[0]
+    os.environ.update(ONE_THREAD)  # else a lone worker would have all cores by itself
     market = ["data=synthetic", f"data.symbols={options.symbols}", f"data.bars={options.bars}", "data.strength=0.4"]
     market.append(f"lag.draws={options.draws}")
     lookbacks = tuple(int(bars) for bars in options.lookbacks.split(","))

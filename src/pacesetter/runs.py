@@ -39,6 +39,7 @@ EVALUATION = "evaluation"  # folder of a run in which its judgement lies
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
+WIDEST_FIRST = ("avx512f", "avx2", "avx")
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,6 +206,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
+        "instructions": _instructions(),
         "cores": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")},
         "versions": {name: version for name in ("pacesetter", *KNOWN_LIBRARIES) if (version := _version(name))},
@@ -242,11 +244,23 @@ def _commit() -> str | None:
 
 @cache
 def _processor() -> str:
+    return _cpu_info("model name") or platform.processor() or platform.machine()
+
+
+@cache
+def _instructions() -> str:
+    """The widest vector instructions: virtual machines of one name may differ in them, and so in last bits."""
+    known = (_cpu_info("flags") or "").split()
+    return next((name for name in WIDEST_FIRST if name in known), "unknown")
+
+
+def _cpu_info(name: str) -> str | None:
+    """What Linux says of the first processor; None elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.partition(":")[0].strip() == name), None)
 
 
 # ---- a person's words for a run -------------------------------------------------------------------------------------

@@ -117,7 +117,14 @@ def stopped(stopped_once, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("threads", 64), ("device", "cuda"), ("processor", "another"), ("versions", {"torch": "1.0"}), ("data", "other")],
+    [
+        ("threads", 64),
+        ("device", "cuda"),
+        ("processor", "another"),
+        ("instructions", "avx1024"),
+        ("versions", {"torch": "1.0"}),
+        ("data", "other"),
+    ],
 )
 def test_another_machine_is_refused_with_the_reason(stopped, console, key, value):
     last = stopped.folder / "checkpoints/last"

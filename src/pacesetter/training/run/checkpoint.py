@@ -36,14 +36,15 @@ def identity(config: Config, fingerprint: str, run: Run) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": config.train.device,
         "processor": here["processor"],
+        "instructions": here["instructions"],
         "versions": {name: here["versions"][name] for name in TOLD if name in here["versions"]},
     }
 
 
 def check_same(stored: Mapping[str, Any], here: Mapping[str, Any], folder: Path) -> None:
-    """Refuse the first difference, by name."""
+    """Refuse the first difference, by name; a run of an earlier version does not say its instructions."""
     for name, value in here.items():
-        if stored.get(name) != value:
+        if stored.get(name) != value and (name in stored or name != "instructions"):
             raise RunError(
                 f"{folder} cannot be resumed bit-exactly: {name} was {stored.get(name)}, here it is {value}; resume it "
                 f"as it was, or start a new run from its weights with train.init_from={folder}"

@@ -38,7 +38,7 @@ USAGE_SECONDS = 1.0  # between two rows of it
 USAGE_COLUMNS = ("seconds", "processor_percent", "machine_percent", "memory_mb", "gpu_percent", "gpu_memory_mb")
 KEPT_FILES = ("config.yaml", "report.html", "gates.html", "gates.json", "fleet.csv", "allocations.csv", USAGE)
 KEPT_FOLDERS = ("checkpoints/best",)
-HARDWARE = ("platform", "processor", "cores", "python", "versions", "commit")
+HARDWARE = ("platform", "processor", "instructions", "cores", "python", "versions", "commit")
 
 
 class Tracker(Protocol):
