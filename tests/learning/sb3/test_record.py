@@ -119,22 +119,26 @@ def held_rewards(rewards: np.ndarray, cost: float) -> RewardTable:
     return RewardTable(np.arange(bars), ("signal",), places[:, 0], total, total[..., None], places, rewards > -9)
 
 
-def test_the_constant_counts_where_it_earns_more_than_the_records() -> None:
-    rewards = np.tile([[1.0, 0.0]], (40, 1))
-    rewards[20:] = [0.0, 1.0]  # the best window changes once
-    record = np.roll(rewards, 1, axis=0)
+def test_a_constant_counts_where_it_is_clearly_better_than_the_records() -> None:
+    bars = 640
+    rewards = np.tile([[1.0, 0.0]], (bars, 1))
+    rewards[bars // 2 :] = [0.0, 1.0]  # the best window changes once
+    record, usable = np.roll(rewards, 1, axis=0), np.ones(bars, dtype=bool)
     record[0] = 0.5
-    usable = np.ones(40, dtype=bool)
     assert better_constant(record, held_rewards(rewards, 0.0), usable) is None  # the record follows
-    # A switch that costs more than the bars behind it earn: the window of the first half is kept.
-    rewards[20] = [1.0, 0.0]
-    assert better_constant(record, held_rewards(rewards, 30.0), usable) == 0
-    # Bars that may not be learned from count for nothing.
-    usable[:21] = False
-    assert better_constant(record, held_rewards(rewards, 30.0), usable) == 1
-    # Two records are averaged: one that is always wrong outweighs the other.
-    wrong = np.tile([[0.0, 9.0]], (40, 1))
-    assert better_constant(np.concatenate([record, wrong], axis=1), held_rewards(rewards, 0.0), ~usable) == 0
+    wrong = np.tile([[0.0, 9.0]], (bars, 1))  # averaged with the other one it outweighs it
+    both = np.concatenate([record, wrong], axis=1)
+    first = np.arange(bars) < bars // 2
+    assert better_constant(both, held_rewards(rewards, 0.0), first) == 0
+    assert better_constant(both, held_rewards(rewards, 0.0), ~first) is None  # there it is right
+    assert better_constant(both, held_rewards(rewards, 0.0), first & (np.arange(bars) < 100)) is None  # one block
+
+    # Noise: a record that chooses at random is as good as a constant, which is best by chance alone.
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(bars, 2))
+    assert better_constant(rng.normal(size=(bars, 2)), held_rewards(noise, 0.0), usable) is None
+    # The same where each switch costs: now staying is clearly better.
+    assert better_constant(rng.normal(size=(bars, 2)), held_rewards(noise, 1.0), usable) is not None
 
 
 @pytest.mark.parametrize("place", [None, 1])

@@ -62,7 +62,7 @@ class FullInformation(OnPolicyAlgorithm):
     anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
                    leaves that constant only where the reward it expects elsewhere is worth more
     record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. Where the best
-                   constant earns more on the training set, the policy begins at that one. See `record.py`
+                   constant clearly earns more on the training set, the policy begins at that one. See `record.py`
     """
 
     policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": WindowPolicy}

@@ -6,7 +6,7 @@ With m_h(k) how well window k predicted on average over the latest h bars, as th
 
 The network's last layer begins at 0 and the w_h at one over their number. Before anything is learned the likeliest
 window is then the one with the best record, which is cross-validation's choice. Where a window that never changes
-would have earned more on the training set, the policy begins at that one instead (`better_constant`).
+would clearly have earned more on the training set, the policy begins at that one instead (`better_constant`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = ["RecordLogits", "WindowPolicy", "better_constant", "with_record"]
 
 Array = NDArray[Any]
 RECORD = "record"
+ERRORS, BLOCK_BARS = 2.0, 64  # standard errors by which a constant must be better, of means over so many bars
 LEAD = 0.1  # of a constant that is begun at: as if its record were that much above the others
 
 
@@ -69,21 +70,26 @@ class RecordLogits(nn.Module):
 
 
 def better_constant(record: Array, table: RewardTable, usable: Array) -> int | None:
-    """Place of the window that earns more over the usable bars than the best by its mean record does; None: no window.
+    """Place of the window that clearly earns more over the usable bars than the best by its mean record does, or None.
 
     record   (time, record · window) at the bars of the table      usable   (time,) bool
 
-    A record at a bar reads outcomes before it alone, so that choosing by it is judged out-of-sample. The constant is
-    chosen in hindsight, which favours it.
+    A record follows the market and a constant never does, so a constant must be better by two standard errors. Without
+    that, one that was best by chance, or in the only regime of the training set, would be kept for good.
     """
     windows = table.total.shape[1]
     choices = record.reshape(len(record), -1, windows).mean(axis=1).argmax(axis=1)
-    held, earned = int(choices[0]), 0.0
+    held, earned = int(choices[0]), np.zeros(len(choices))
     for row, chosen in enumerate(choices.tolist()):
-        earned += table.total[row, held, chosen] * usable[row]
+        earned[row] = table.total[row, held, chosen]
         held = int(table.in_force[row, held, chosen])
-    constants = np.einsum("tkk->tk", table.total)[usable].sum(axis=0)
-    return int(constants.argmax()) if constants.max(initial=-np.inf) > earned else None
+    constants = np.einsum("tkk->tk", table.total)[usable]
+    blocks = len(constants) // BLOCK_BARS
+    if blocks < 2:
+        return None
+    place = int(constants.mean(axis=0).argmax())
+    gaps = (constants[:, place] - earned[usable])[: blocks * BLOCK_BARS].reshape(blocks, -1).mean(axis=1)
+    return place if gaps.mean() > ERRORS * gaps.std(ddof=1) / np.sqrt(blocks) else None
 
 
 class WindowPolicy(MultiInputActorCriticPolicy):
