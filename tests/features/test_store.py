@@ -47,6 +47,7 @@ def test_the_stored_table_is_that_of_all_symbols(folder, stream, tmp_path, at_on
     made = store_features(stream, tmp_path / "made", features=ALL, at_once=at_once)
     np.testing.assert_array_equal(made.values.view(np.uint32), expected.values.view(np.uint32))
     assert (made.symbols, made.names, dict(made.memory)) == (expected.symbols, expected.names, dict(expected.memory))
+    assert made.index.equals(expected.index)
     assert made.fingerprint == expected.fingerprint
     assert not (tmp_path / "made" / SCRATCH).exists()
 
