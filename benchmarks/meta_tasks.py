@@ -52,14 +52,15 @@ LEARNING = (
     *("agent.batch_size=640", "agent.ent_coef=0.01", "agent.target_kl=null"),
     *("agent.network_options={width:8}", "agent.heads=[8]"),
 )
-CONTEXT = (f"agent.context_bars={CONTEXT_BARS}", "agent.context_width=8", "agent.latent=2", "agent.warmup_steps=0")
+CONTEXT = (f"agent.context_bars={CONTEXT_BARS}", "agent.latent=2", "agent.warmup_steps=0")
+WIDTHS = {"sums": 8, "pearl": 8, "attention": 8, "gru": 32}
 PLAYERS: dict[str, tuple[str, ...]] = {
     PLAIN: ("agent=ppo_small",),
     SAME_TASKS: ("agent=meta_small", "agent.context=off"),
     WIDE: ("agent=meta_small", "agent.context=off", f"task.window_bars={CONTEXT_BARS + 1}"),
     **{
-        f"context {kind}": ("agent=meta_small", f"agent.context={kind}", *CONTEXT)
-        for kind in ("sums", "pearl", "attention", "gru")
+        f"context {kind}": ("agent=meta_small", f"agent.context={kind}", f"agent.context_width={width}", *CONTEXT)
+        for kind, width in WIDTHS.items()
     },
 }
 YARDSTICKS = (HOLD, TREND, ORACLE)

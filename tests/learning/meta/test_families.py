@@ -57,6 +57,15 @@ def test_bull_and_bear_take_turns(panel):
     assert labels == ["bull", "bear", "bull", "bear"]
 
 
+def test_mixed_markets_come_in_pairs_of_which_neither_side_outweighs(panel):
+    tasks = family_tasks("mixed", panel, 6, seed=3)
+    assert sum(task.drift for task in tasks) == 0
+    for up, down in zip(tasks[::2], tasks[1::2], strict=True):
+        assert up.drift == -down.drift > 0
+        np.testing.assert_allclose(moves(up.panel).std(axis=0), moves(down.panel).std(axis=0))
+    assert len(family_tasks("mixed", panel, 3, seed=3)) == 3
+
+
 def test_a_resampled_bar_moves_as_its_source_did(panel):
     rows = np.arange(len(panel))[::-1]
     other = resampled(panel, rows)

@@ -3,7 +3,7 @@
 | family | a task is |
 |---|---|
 | persistent | the bars with a lasting drift, up in one task and down in the next |
-| mixed | the bars with a drift and a volatility of their own |
+| mixed | the bars with a drift and a volatility of their own, each of them once up and once down |
 | slices | the bars of one regime, labelled from path signatures, one after another |
 | blends | blocks of the bars in a new order, drawn by the stationary bootstrap (Politis, Romano 1994) |
 """
@@ -54,13 +54,15 @@ def _persistent(panel: Panel, count: int, generator: np.random.Generator) -> lis
 
 
 def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
-    tasks = []
-    for _ in range(count):
-        drift = float(generator.uniform(-DRIFTS[1], DRIFTS[1]))
+    tasks: list[MarketTask] = []
+    while len(tasks) < count:
+        size = float(generator.uniform(0, DRIFTS[1]))
         factor = float(np.exp(generator.uniform(*np.log(FACTORS))))
-        label = f"{'up' if drift > 0 else 'down'}, {'wild' if factor > 1 else 'calm'}"
-        tasks.append(MarketTask(label, drifted(panel, drift, factor), drift))
-    return tasks
+        # In pairs: where rising tasks outweigh falling ones, holding always pays, and nothing else is learned.
+        for drift in (size, -size):
+            label = f"{'up' if drift > 0 else 'down'}, {'wild' if factor > 1 else 'calm'}"
+            tasks.append(MarketTask(label, drifted(panel, drift, factor), drift))
+    return tasks[:count]
 
 
 def _slices(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
