@@ -1,33 +1,35 @@
 """A student of the full encoder beside the same small network by PPO with as many market steps as the teacher.
 
     python benchmarks/distillation_steps.py [--seeds 1+2+3] [--steps 16384+49152] [--teacher plain] [--device cuda]
-                                            [--folder runs/distillation_steps] [--measure] [--record]
+                                            [--folder runs/distillation_steps] [--measure teacher,student] [--record]
 
 PPO trains the full encoder in the market, and `pacesetter distill` its student. PPO trains the student's network in
 the same market with as many steps and environments, and with the league's settings, which were chosen for it. Both
-keep what did best on the validation set. What was measured is kept in the folder, by seed.
+keep what did best on the validation set. Returns on the test set are kept in the folder, by seed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from distillation import FULL, STUDENT, finished
 from distillation_rows import MARKET, trained, yardsticks_table
+from numpy.typing import NDArray
 from record import publish, table
 from rich.console import Console
 
 from pacesetter.evaluation.statistics.intervals import paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.runs import write_atomic
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.offline.distill import distill
 
+Array = NDArray[Any]
 _LARGE = (f"agent.network={FULL}", "agent.heads=[128]")
 
 
@@ -45,50 +47,43 @@ TEACHERS: dict[str, tuple[str, ...]] = {
     "heads": _rates(0.005, 0.0003, 0.1),
     "league": _rates(0.005, 0.002, None),
 }
-TEACHER, DISTILLED, SAME = "teacher", "student", "same network, PPO"
+PARTS = TEACHER, DISTILLED, SAME = "teacher", "student", "same network, PPO"
+FILES = {TEACHER: "{teacher}", DISTILLED: "{teacher}-student", SAME: "direct"}
 
 
-def teacher_of(folder: Path, seed: int, steps: int, teacher: str, device: str) -> Path:
-    """The run of a teacher; it is trained on the first call."""
-    return trained(folder, seed, f"{teacher}{steps}", *TEACHERS[teacher], *_length(steps), f"train.device={device}")
+def run_of(folder: Path, seed: int, steps: int, part: str, teacher: str, device: str) -> Path:
+    """The run of the teacher, of its student, or of the same network; it is trained on the first call."""
+    length = (f"train.steps={steps}", "train.validate_every=4096", "train.log_every=4096")
+    if part == SAME:
+        return trained(folder, seed, f"direct{steps}", *length)
+    taught = trained(folder, seed, f"{teacher}{steps}", *TEACHERS[teacher], *length, f"train.device={device}")
+    if part == TEACHER:
+        return taught
+    known = finished(taught.parent, seed, f"{teacher}{steps}-student")
+    return known or distill(taught, STUDENT, seed, Console(quiet=True), device).folder
 
 
-def runs_of(folder: Path, seed: int, steps: int, teacher: str, device: str) -> dict[str, Path]:
-    """The three runs of a seed, each trained on the first call."""
-    taught = teacher_of(folder, seed, steps, teacher, device)
-    student = finished(taught.parent, seed, f"{teacher}{steps}-student")
-    student = student or distill(taught, STUDENT, seed, Console(quiet=True), device).folder
-    return {TEACHER: taught, DISTILLED: student, SAME: trained(folder, seed, f"direct{steps}", *_length(steps))}
-
-
-def _length(steps: int) -> tuple[str, ...]:
-    return f"train.steps={steps}", "train.validate_every=4096", "train.log_every=4096"
+def returns_of(folder: Path, seed: int, steps: int, part: str, teacher: str, device: str) -> tuple[Array, float]:
+    """(bar,) returns on the test set and bars of a year; kept, so that parts can come from several machines."""
+    known = folder / "returns" / f"{FILES[part].format(teacher=teacher)}-{steps}-{seed}.npz"
+    if not known.is_file():
+        result = StoredRun(run_of(folder, seed, steps, part, teacher, device)).play()
+        known.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(known, returns=result.returns, bars_per_year=result.bars_per_year)
+        print(known.stem, f"{sharpe(result.returns, result.bars_per_year):+.3f}", flush=True)
+    with np.load(known) as stored:
+        return stored["returns"], float(stored["bars_per_year"])
 
 
 def measured(folder: Path, seed: int, steps: int, teacher: str, device: str) -> dict[str, Any]:
     """Test Sharpe ratios of a seed, and the student's less each of the other two by paired blocks of bars."""
-    known = folder / f"{teacher}-{steps}-{seed}.json"
-    if known.is_file():
-        return dict(json.loads(known.read_text()))
-    plays = {name: StoredRun(run).play() for name, run in runs_of(folder, seed, steps, teacher, device).items()}
-    ratio = partial(sharpe, bars_per_year=plays[TEACHER].bars_per_year)
-    facts: dict[str, Any] = {name: float(ratio(result.returns)) for name, result in plays.items()}
-    for name in (TEACHER, SAME):
-        gap = paired_difference(plays[DISTILLED].returns, plays[name].returns, ratio, draws=1_000)
-        facts[f"less {name}"] = [float(value) for value in gap[:3]]
-    print(seed, steps, facts, flush=True)
-    write_atomic(known, json.dumps(facts, indent=1).encode())
+    plays = {part: returns_of(folder, seed, steps, part, teacher, device) for part in PARTS}
+    ratio = partial(sharpe, bars_per_year=plays[TEACHER][1])
+    facts: dict[str, Any] = {part: float(ratio(returns)) for part, (returns, _) in plays.items()}
+    for part in (TEACHER, SAME):
+        gap = paired_difference(plays[DISTILLED][0], plays[part][0], ratio, draws=1_000)
+        facts[f"less {part}"] = [float(value) for value in gap[:3]]
     return facts
-
-
-def teacher_alone(folder: Path, seed: int, steps: int, teacher: str, device: str) -> float:
-    """The test Sharpe ratio of a teacher on a tuning seed, by which its settings are chosen."""
-    result = StoredRun(teacher_of(folder, seed, steps, teacher, device)).play()
-    value = float(sharpe(result.returns, result.bars_per_year))
-    facts = {"teacher": teacher, "steps": steps, "seed": seed, "sharpe": value}
-    print(json.dumps(facts), flush=True)
-    write_atomic(folder / f"alone-{teacher}-{steps}-{seed}.json", json.dumps(facts).encode())
-    return value
 
 
 def lines_of(found: dict[int, dict[str, Any]], steps: int) -> list[list[str]]:
@@ -120,19 +115,22 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="of the teacher and of the student's gradient steps")
     parser.add_argument("--folder", type=Path, default=Path("runs/distillation_steps"))
     parser.add_argument("--played-on", default="this machine", help="said on the page, where cells came from another")
-    parser.add_argument("--alone", action="store_true", help="only teachers, to choose among them on tuning seeds")
-    parser.add_argument("--measure", action="store_true", help="only what is trained, and nothing is recorded")
+    parser.add_argument("--measure", default="", help="only train and play these parts: teacher,student,direct")
     options = parser.parse_known_args()[0]
-    folder, body = options.folder.resolve(), ABOUT.format(place=options.played_on)
-    do = teacher_alone if options.alone else measured
-    for group in options.seeds:
-        seeds, lines = [int(seed) for seed in group.split("+")], []
-        for steps in map(int, options.steps.split("+")):
-            found = {seed: do(folder, seed, steps, options.teacher, options.device) for seed in seeds}
-            lines += [] if options.alone else lines_of(found, steps)
-        body += f"\n\n{table(HEADER, lines)}\n\n{yardsticks_table(folder, seeds)}" if not options.measure else ""
-    if not options.measure:
-        publish("distillation_steps", body, "A student and the same small network at equal steps of PPO")
+    folder, groups = options.folder.resolve(), [[int(seed) for seed in group.split("+")] for group in options.seeds]
+    chosen, lengths = (options.teacher, options.device), [int(steps) for steps in options.steps.split("+")]
+    if options.measure:
+        for word, steps, seeds in product(options.measure.split(","), lengths, groups):
+            for seed in seeds:
+                returns_of(folder, seed, steps, SAME if word == "direct" else word, *chosen)
+        return
+    body = ABOUT.format(place=options.played_on)
+    for seeds in groups:
+        lines = []
+        for steps in lengths:
+            lines += lines_of({seed: measured(folder, seed, steps, *chosen) for seed in seeds}, steps)
+        body += f"\n\n{table(HEADER, lines)}\n\n{yardsticks_table(folder, seeds)}"
+    publish("distillation_steps", body, "A student and the same small network at equal steps of PPO")
 
 
 HEADER = ["steps", "seed", TEACHER, DISTILLED, SAME, "student less teacher (95 %)", f"student less {SAME} (95 %)"]
