@@ -41,13 +41,11 @@ def _rates(heads: float, encoder: float, target_kl: float | None) -> tuple[str, 
     return (*_LARGE, *rates)
 
 
-# By name what teachers are trained with; `league` has the small network's own.
+# By name what teachers are trained with: smaller rates than the league's for a larger network.
 TEACHERS: dict[str, tuple[str, ...]] = {
     "plain": _rates(0.001, 0.0003, 0.03),
     "faster": _rates(0.002, 0.0006, None),
     "limited": _rates(0.002, 0.0006, 0.1),
-    "heads": _rates(0.005, 0.0003, 0.1),
-    "league": _rates(0.005, 0.002, None),
 }
 # More rows than on the other page: a teacher of 49,152 steps is surer of its orders, and takes longer to be followed.
 STUDENT = replace(PLAIN_STUDENT, steps=163_840)
