@@ -1,13 +1,16 @@
 """A student by soft targets beside the same small network trained directly on as many rows, on the planted market.
 
     python benchmarks/distillation_rows.py [--seeds 1+2+3] [--network transformer] [--device cuda]
-                                           [--folder runs/distillation_rows] [--record]
+                                           [--folder runs/distillation_rows] [--temperatures] [--record]
 
 PPO trains a teacher with a large encoder in the market. The teacher then acts in the training set, and its rows are
 kept: what it saw, the order that it sent, and its distribution over orders. The student learns from the distributions
 (KL), the same network from the orders (cloning). Both have equal rows, gradient steps, learning rates and starting
 weights, and both keep what did best on the validation set. The third is the same network by PPO in the market, with as
 many steps of each agent as there are rows. What was measured is kept in the folder, by seed.
+
+With `--temperatures` orders are discrete, and students learn at several temperatures from the same rows; recorded as
+`distillation_temperature`.
 """
 
 from __future__ import annotations
@@ -22,13 +25,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from distillation import finished
 from fleet_methods import YARDSTICKS
 from record import publish, table
 from rich.console import Console
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import best_fleet, fitted_until, read_config
+from pacesetter.build import best_fleet, fitted_until
 from pacesetter.build.dataset import build_recording_market, dataset_manifest
 from pacesetter.build.offline import JudgedMarkets
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -43,7 +47,7 @@ from pacesetter.learning.offline.bc import Cloning, FleetBC
 from pacesetter.learning.offline.distillation import Distillation, FleetDistillation
 from pacesetter.learning.offline.rows import StoredRows
 from pacesetter.policies.fleet import fleet_policy
-from pacesetter.runs import Run, write_atomic
+from pacesetter.runs import write_atomic
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.league.cell import QUIET, Cell, play_cell
@@ -60,6 +64,8 @@ TEACHER = (
 EPISODES = (2, 5, 20)  # of each symbol, 100 bars each
 STEPS, VALIDATED = 32_768, 8_192  # rows drawn of each symbol, and those between two validations
 RATES: dict[str, Any] = {"learning_rate": 3e-3, "encoder_learning_rate": 3e-3}
+TEMPERATURES = (1, 2, 4)
+DISCRETE = "discrete"  # a temperature has no meaning for other orders
 SOFT, HARD, IN_MARKET = "student, soft targets", "same network, orders sent", "same network, PPO in the market"
 
 
@@ -104,10 +110,10 @@ class Rows:
         return backtest(policy, stored.panel, first=stored.first, **rules)
 
 
-def learned_from(rows: Rows, count: int, name: str, heads: int, kind: str) -> Fleet:
+def learned_from(rows: Rows, count: int, name: str, heads: int, kind: str, temperature: float = 1.0) -> Fleet:
     """A small fleet that learned from `count` episodes of each symbol; the best of its validations."""
     fleet, stored = rows.fresh(name, heads), rows.of(count)
-    trainer = FleetTrainer(_method(kind, fleet, stored, rows))
+    trainer = FleetTrainer(_method(kind, fleet, stored, rows, temperature))
     best: tuple[float, Any] = (-np.inf, None)
     for steps in range(VALIDATED, STEPS + 1, VALIDATED):
         trainer.learn(steps)
@@ -120,9 +126,10 @@ def learned_from(rows: Rows, count: int, name: str, heads: int, kind: str) -> Fl
     return fleet.to("cpu")
 
 
-def _method(kind: str, fleet: Fleet, stored: StoredRows, rows: Rows) -> Any:
+def _method(kind: str, fleet: Fleet, stored: StoredRows, rows: Rows, temperature: float) -> Any:
     if kind == SOFT:
-        return Distillation(fleet, stored, FleetDistillation(seed=rows.seed, **RATES), rows.teacher)
+        config = FleetDistillation(seed=rows.seed, temperature=temperature, **RATES)
+        return Distillation(fleet, stored, config, rows.teacher)
     return Cloning(fleet, stored, FleetBC(seed=rows.seed, regimes=(), **RATES))
 
 
@@ -131,10 +138,9 @@ def _method(kind: str, fleet: Fleet, stored: StoredRows, rows: Rows) -> Any:
 
 def trained(folder: Path, seed: int, name: str, *own: str) -> Path:
     """The run of this name and seed; it is trained on the first call."""
-    for place in sorted(folder.glob(f"runs/*-{name}-*/manifest.json"), reverse=True):
-        run = Run.open(place.parent)
-        if run.manifest.get("weights_hash") and read_config(run).seed == seed:
-            return place.parent
+    known = finished(folder / "runs", seed, name)
+    if known is not None:
+        return known
     every = (*MARKETS[MARKET], *ENTRANTS["ppo_fleet"], *own, *QUIET, f"seed={seed}", f"name={name}", "train.threads=1")
     return train(replace(compose(list(every)), runs=str(folder / "runs")), console=Console(quiet=True)).run.folder
 
@@ -174,6 +180,51 @@ def measured(folder: Path, name: str, seed: int, device: str) -> dict[str, Any]:
         print(seed, count, own, flush=True)
     write_atomic(known, json.dumps(facts, indent=1).encode())
     return facts
+
+
+def by_temperature(folder: Path, name: str, seed: int, device: str) -> dict[str, Any]:
+    """Of a teacher with discrete orders: Sharpe ratios of its students by episodes and temperature.
+
+    Each warmer one also has its difference from the one at 1, by paired blocks of bars.
+    """
+    known = folder / f"{name}-{DISCRETE}-{seed}.json"
+    if known.is_file():
+        return dict(json.loads(known.read_text()))
+    own = (f"agent.network={name}", *TEACHER, f"task.action={DISCRETE}", f"train.device={device}")
+    rows = Rows(trained(folder, seed, f"{name}-{DISCRETE}", *own), seed, device)
+    result = rows.played(rows.teacher)
+    ratio = partial(sharpe, bars_per_year=result.bars_per_year)
+    facts: dict[str, Any] = {"teacher": float(ratio(result.returns)), "students": {}}
+    for count in EPISODES:
+        fleets = {warm: learned_from(rows, count, NETWORK, HEADS, SOFT, warm) for warm in TEMPERATURES}
+        plays = {warm: rows.played(fleet) for warm, fleet in fleets.items()}
+        students = {str(warm): {"sharpe": float(ratio(result.returns))} for warm, result in plays.items()}
+        for warm in TEMPERATURES[1:]:
+            gap = paired_difference(plays[warm].returns, plays[TEMPERATURES[0]].returns, ratio, draws=1_000)
+            students[str(warm)]["gap"] = [float(value) for value in gap[:3]]
+        facts["students"][str(count)] = students
+        print(seed, count, students, flush=True)
+    write_atomic(known, json.dumps(facts, indent=1).encode())
+    return facts
+
+
+def temperature_lines(found: dict[int, dict[str, Any]]) -> list[list[str]]:
+    """One line of each number of rows and seed, and of each number the means over seeds."""
+    lines = []
+    for count in EPISODES:
+        for seed, facts in found.items():
+            students = facts["students"][str(count)]
+            gaps = ("{:+.2f} ({:+.2f} … {:+.2f})".format(*students[str(warm)]["gap"]) for warm in TEMPERATURES[1:])
+            own = (f"{students[str(warm)]['sharpe']:+.2f}" for warm in TEMPERATURES)
+            lines.append([f"{100 * count:,}", str(seed), f"{facts['teacher']:+.2f}", *own, *gaps])
+        if len(found) > 1:
+            means = []
+            for warm in TEMPERATURES[1:]:
+                students_of = [facts["students"][str(count)] for facts in found.values()]
+                mean, half = mean_and_half_width([each[str(warm)]["gap"][0] for each in students_of])
+                means.append(f"{mean:+.2f} ± {half:.2f}")
+            lines.append([f"{100 * count:,}", "mean", *[""] * (1 + len(TEMPERATURES)), *means])
+    return lines
 
 
 def beside(folder: Path, seed: int) -> dict[str, float]:
@@ -218,6 +269,15 @@ def seeds_table(folder: Path, name: str, seeds: list[int], device: str) -> str:
     return f"{table(header, lines)}\n\n{table(['seed', *YARDSTICKS], yardsticks)}"
 
 
+def yardsticks_table(folder: Path, seeds: list[int]) -> str:
+    """Sharpe ratios of those that learn nothing in the market."""
+    rows = []
+    for seed in seeds:
+        cells = (play_cell(Cell(str(folder), MARKET, name, seed, MARKETS[MARKET], None)) for name in YARDSTICKS)
+        rows.append([str(seed), *(f"{cell.sharpe:+.2f}" for cell in cells)])
+    return table(["seed", *YARDSTICKS], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", nargs="+", default=["1+2+3"], help="a table for each group, such as 1+2+3")
@@ -225,18 +285,37 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="that the teacher is trained on")
     parser.add_argument("--folder", type=Path, default=Path("runs/distillation_rows"))
     parser.add_argument("--played-on", default="this machine", help="said on the page, where cells came from another")
+    parser.add_argument("--temperatures", action="store_true", help="students at several, of discrete orders")
     parser.add_argument("--measure", action="store_true", help="only teacher and student, without what stands beside")
     options = parser.parse_known_args()[0]
     folder, groups = options.folder.resolve(), [[int(seed) for seed in group.split("+")] for group in options.seeds]
+    measure = by_temperature if options.temperatures else measured
     if options.measure:
         for seed in (seed for seeds in groups for seed in seeds):
-            measured(folder, options.network, seed, options.device)
+            measure(folder, options.network, seed, options.device)
+        return
+    if options.temperatures:
+        found = {seed: measure(folder, options.network, seed, options.device) for seeds in groups for seed in seeds}
+        body = WARM_ABOUT.format(network=options.network, place=options.played_on)
+        body += f"\n\n{table(WARM_HEADER, temperature_lines(found))}\n\n{yardsticks_table(folder, list(found))}"
+        publish("distillation_temperature", body, "Students at several temperatures")
         return
     tables = [seeds_table(folder, options.network, seeds, options.device) for seeds in groups]
     body = "\n\n".join([ABOUT.format(network=options.network, place=options.played_on), *tables])
     publish("distillation_rows", body, "A student and the same small network at equal rows")
 
 
+WARM_HEADER = [
+    *("rows of each symbol", "seed", "teacher", *(f"T = {warm}" for warm in TEMPERATURES)),
+    *(f"T = {warm} less T = 1 (95 %)" for warm in TEMPERATURES[1:]),
+]
+WARM_ABOUT = (
+    f"League market `{MARKET}` with discrete orders. The teacher has the network `{{network}}` and 16,384 steps of "
+    f"PPO. Students have `{NETWORK}` with heads of {HEADS}, equal rows, gradient steps and starting weights; they "
+    "differ by the temperature that divides the logits of both while they learn. Annualised Sharpe ratio on 3,000 test "
+    "bars after costs; in brackets the 95 % interval by paired blocks of bars, ± half the 95 % Student interval over "
+    "seeds. Trained and played on: {place}."
+)
 ABOUT = (
     f"League market `{MARKET}`: 10 symbols, 2.5 bps a side, 1,800 bars to train, 600 to choose by, 3,000 to test. "
     f"The teacher has the network `{{network}}` and 16,384 steps of PPO in the market; all others are `{NETWORK}` with "

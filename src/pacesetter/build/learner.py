@@ -16,7 +16,7 @@ WINDOW = "window"
 MASKED = ("maskable_ppo",)  # single agents that act by masks; all fleets of discrete orders do
 
 
-def check_device(device: str) -> None:
+def check_device(device: str, key: str = "train.device") -> None:
     """Refuse a device that torch does not know or find here, where it would silently fall back to the CPU."""
     with needs("training", "rl"):
         import torch
@@ -25,9 +25,7 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as problem:  # the latter of a torch that was built without CUDA
         why = str(problem).splitlines()[0]
-        raise ConfigError(
-            f"train.device={device} cannot be used here ({why}); use cpu, or an available GPU"
-        ) from problem
+        raise ConfigError(f"{key}={device} cannot be used here ({why}); use cpu, or an available GPU") from problem
 
 
 def check_agent(config: Config) -> None:

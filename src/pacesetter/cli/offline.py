@@ -43,15 +43,19 @@ def distill(
     heads: Annotated[int, typer.Option(help="Width of the student's heads.", min=1)] = 32,
     steps: Annotated[int, typer.Option(help="Rows drawn of each symbol.", min=1)] = 40_000,
     episodes: Annotated[int, typer.Option(help="Episodes of each behaviour to learn from.", min=1)] = 200,
+    temperature: Annotated[
+        float, typer.Option(help="Divides the logits of both while it learns, 1 to 100; discrete orders only.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(help="Of weights, starts and orders.", min=0)] = 0,
+    device: Annotated[str, typer.Option(help="Of the gradient steps, e.g. cuda for a large teacher.")] = "cpu",
     store: Annotated[Path | None, typer.Option("--bundle", help="Also bundle the student into this store.")] = None,
 ) -> None:
     """Train a small student of a run's fleet by KL over visited states; sizes, latency and agreement side by side."""
     from pacesetter.training.offline.distill import Student
     from pacesetter.training.offline.distill import distill as train_student
 
-    asked = Student(network=network, heads=heads, steps=steps, episodes=episodes)
-    student = train_student(run, asked, seed)
+    asked = Student(network=network, heads=heads, steps=steps, episodes=episodes, temperature=temperature)
+    student = train_student(run, asked, seed, device=device)
     _show_served(run, student)
     if store is not None:
         from pacesetter.serving.bundle.packaging import bundle_run

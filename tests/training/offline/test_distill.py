@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from pacesetter.build import best_fleet, read_config, stored_config
+from pacesetter.cli import app
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.state import tensors_hash
 from pacesetter.runs import Run
@@ -44,6 +46,24 @@ def test_a_teacher_of_a_gpu_is_distilled_where_there_is_none(run, monkeypatch):
     assert read_config(student).train.device == "cpu"
 
 
+def test_a_temperature_is_learned_with_and_stored(run):
+    asked = Student("mlp", {"width": 8}, heads=8, steps=512, episodes=16)
+    students = {
+        warm: distill(run, replace(asked, temperature=warm), console=Console(quiet=True)) for warm in (1.0, 4.0)
+    }
+    told = {warm: json.loads((student.folder / "distillation.json").read_text()) for warm, student in students.items()}
+    assert {warm: facts["student"]["temperature"] for warm, facts in told.items()} == {1.0: 1.0, 4.0: 4.0}
+    assert len({Run.open(student.folder).manifest["weights_hash"] for student in students.values()}) == 2
+
+
+def test_a_temperature_that_cannot_be_is_refused_before_a_folder_is_made(run):
+    before = sorted(run.parent.iterdir())
+    result = CliRunner().invoke(app, ["distill", str(run), "--temperature", "0.5"])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception) == "temperature=0.5 must be in 1 … 100"
+    assert sorted(run.parent.iterdir()) == before
+
+
 def test_what_cannot_be_distilled_is_refused(run, tmp_path):
     with pytest.raises(ConfigError, match=r"the student has .* parameters, its teacher"):
         distill(run, Student("mlp", {"width": 256}))
@@ -51,3 +71,5 @@ def test_what_cannot_be_distilled_is_refused(run, tmp_path):
         distill(tmp_path, Student())
     with pytest.raises(ConfigError, match="steps"):
         Student(steps=0)
+    with pytest.raises(ConfigError, match=r"^device=tpu cannot be used here"):
+        distill(run, Student(), device="tpu")

@@ -16,7 +16,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import network as make_network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config, best_fleet, build_panel, fitted_until, stored_config
+from pacesetter.build import Config, best_fleet, build_panel, check_device, fitted_until, stored_config
 from pacesetter.build.dataset import build_recording_market, dataset_manifest
 from pacesetter.build.offline import JudgedMarkets
 from pacesetter.errors import ConfigError, check_range
@@ -26,7 +26,7 @@ from pacesetter.learning.experience.recording import fleet_teacher, market_table
 from pacesetter.learning.fleet.storage import save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
-from pacesetter.learning.offline.distillation import Distillation, FleetDistillation
+from pacesetter.learning.offline.distillation import Distillation, FleetDistillation, check_temperature
 from pacesetter.learning.offline.rows import StoredRows
 from pacesetter.learning.state import tensors_hash
 from pacesetter.runs import Run
@@ -45,6 +45,7 @@ class Student:
 
     steps      rows drawn of each symbol, the first half from the teacher's episodes, then also from the student's
     episodes   of each behaviour
+    temperature   that softens the distributions over discrete orders while it learns
     """
 
     network: str = "mlp_tiny"
@@ -52,6 +53,7 @@ class Student:
     heads: int = 32
     steps: int = 40_000
     episodes: int = 200
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         check_range(1, heads=self.heads, steps=self.steps, episodes=self.episodes)
@@ -75,12 +77,19 @@ class SideBySide:
     agreement: float
 
 
-def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console | None = None) -> Run:
-    """Train the student of a run and store it beside the run; everything is refused before a folder is made."""
+def distill(
+    folder: str | Path, asked: Student, seed: int = 0, console: Console | None = None, device: str = "cpu"
+) -> Run:
+    """Train the student of a run and store it beside the run; everything is refused before a folder is made.
+
+    device   on which gradient steps are taken; episodes are played and fleets compared on the CPU
+    """
+    check_device(device, "device")
     stored = stored_config(folder)
     # A student is small, and its teacher may have been trained on a GPU that is not here.
     config = replace(stored, train=replace(stored.train, device="cpu"))
     teacher = best_fleet(folder)
+    check_temperature(asked.temperature, teacher.actions)
     sizes = {"unseen": teacher.config.unseen} | dict(asked.network_options or {})
     torch.manual_seed(seed)
     student = Fleet(make_network(asked.network, **sizes), teacher.shapes, teacher.symbols, teacher.actions, asked.heads)
@@ -94,7 +103,7 @@ def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console 
     manifest = dataset_manifest(config, panel, market, Path(folder).name, "", ["visited"], seed)
     # Both see inputs in the same scale, and the student counts none of its own.
     student.encoder.normaliser.load_state_dict(teacher.encoder.normaliser.state_dict())
-    held_out = _learn(student, teacher, market, manifest, asked, seed)
+    held_out = _learn(student, teacher, market, manifest, asked, seed, device)
     rows = compare_fleets({"teacher": teacher, "student": student}, JudgedMarkets(config, panel).validation)
     run = _stored(folder, config, asked, student, teacher, rows, str(fitted_until(config, panel)), held_out)
     console = console or Console()
@@ -104,22 +113,32 @@ def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console 
 
 
 def _learn(
-    student: Fleet, teacher: Fleet, market: FleetMarket, manifest: dict[str, Any], asked: Student, seed: int
+    student: Fleet,
+    teacher: Fleet,
+    market: FleetMarket,
+    manifest: dict[str, Any],
+    asked: Student,
+    seed: int,
+    device: str,
 ) -> float:
     """Half of the steps on states that the teacher visits, half also on the student's; gives the held-out KL."""
     visited = [_visited(teacher, market, asked.episodes, share, seed) for share in RANDOM_SHARES]
     trainer = None
     for half in range(2):
         if half:
+            student.to("cpu")  # where the market is
             # States that the student's own mistakes lead to, labelled by the teacher (DAgger; Ross et al. 2011).
             visited.append(_visited(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
-        rows = StoredRows(manifest, market_tables(market), StoredEpisodes.join(visited), seed=seed)
+        rows = StoredRows(manifest, market_tables(market), StoredEpisodes.join(visited), seed=seed, device=device)
         # A fresh optimiser for the second half: moments of the first are of other states.
-        config = FleetDistillation(seed=seed + half)
+        config = FleetDistillation(seed=seed + half, temperature=asked.temperature)
         trainer = FleetTrainer(Distillation(student, rows, config, teacher))
         trainer.learn(asked.steps // 2)
     assert trainer is not None
-    return float(trainer.method.judged(trainer)["held_out_loss"].mean())  # type: ignore[attr-defined]
+    held_out = float(trainer.method.judged(trainer)["held_out_loss"].mean())  # type: ignore[attr-defined]
+    for fleet in (student, teacher):
+        fleet.to("cpu")
+    return held_out
 
 
 def _visited(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> StoredEpisodes:
