@@ -140,6 +140,16 @@ def test_a_run_without_an_agent_is_refused(small):
         load_agent(empty, build_environment(small(), build_panel(small())))
 
 
+def test_standardised_features_reach_the_table_and_need_windows_of_one_length(small):
+    config = small("ppo", "features.leadlag.lookback=60", "features.leadlag.standardise_bars=80")
+    names = build_table(config, build_panel(config)).names
+    assert {"leadlag_expected_standard", "leadlag_leader_score_standard"} < set(names)
+    with pytest.raises(ConfigError, match=r"features\.leadlag\.standardise_bars=10"):
+        small("ppo", "features.leadlag.standardise_bars=10")
+    with pytest.raises(ConfigError, match="standardise_bars=80 needs windows of one length"):
+        small("ppo", "features.leadlag.lookback=runs/agent", "features.leadlag.standardise_bars=80")
+
+
 def test_the_network_sees_the_account_entries_that_are_named(small):
     config = small("ppo", "task.account=[weight,cash]")
     learner = build_learner(config, build_parts(config, build_panel(config)))
