@@ -89,18 +89,9 @@ class LeadLagFeatures:
         if self.expected_lookback is not None:
             ConstantLookback(self.expected_lookback)
         if self.standardise_bars is not None:
-            self._check_standard(self.standardise_bars)
+            check_range(FIRST_BARS, owner="features.leadlag", standardise_bars=self.standardise_bars)
         if self.leaders and self.is_on:
             self._check_leaders()
-
-    def _check_standard(self, bars: int) -> None:
-        """Refuse a window that is too short, and one that a server of a lookback agent would not have."""
-        check_range(FIRST_BARS, owner="features.leadlag", standardise_bars=bars)
-        if self.agent is not None:
-            raise ConfigError(
-                f"features.leadlag.standardise_bars={bars} needs windows of one length; give "
-                "features.leadlag.lookback=250, or leave it out"
-            )
 
     def _check_leaders(self) -> None:
         """Refuse delays that no window of theirs holds; a lookback agent's windows are checked where they are known."""

@@ -94,7 +94,9 @@ def leadlag_features(
     own = None if expected_lookback is None else ConstantLookback(expected_lookback)
     if shrinkage not in SHRINKAGE:
         raise ConfigError(f"shrinkage='{shrinkage}' is unknown{did_you_mean(shrinkage, SHRINKAGE)}")
-    expected = _Expected(own, expected_lags, shrinkage, newest_bars, leaders, leader_lags)
+    # What is standardised reads the values of the bars behind, too.
+    newest = None if newest_bars is None else newest_bars + (standardise_bars or 1) - 1
+    expected = _Expected(own, expected_lags, shrinkage, newest, leaders, leader_lags)
     measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, expected)
 
     def feature(name: str, memory_bars: int) -> Feature:
