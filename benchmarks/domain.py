@@ -1,16 +1,16 @@
 """Gradient reversal between two domains: can the domain still be told, and what is it worth in both?
 
     python benchmarks/domain.py [--pairs real exchange hourly] [--folder runs/domain] [--record]
-    python benchmarks/domain.py --play --pairs real --seeds 201 --variants without "reversal 0.3"     (cells alone)
+    python benchmarks/domain.py --play --pairs real --seeds 201 --variants without "reversal 1.0"     (cells alone)
 
 One fleet on one encoder trades the symbols of both domains, bar by bar side by side; benchmarks/domain_pairs.py says
 which. It learns by PPO with the settings of the league, with and without `agent.extras.domain`, at several strengths.
-Returns are in each symbol's own deviations, lead–lag features in deviations of their own last values, and the network
-does not see what the fleet holds; `scaled` has neither of the two, and `returns` has returns as they are. The probe is
-a fresh classifier of the domain, a logistic regression or a network, on the encoder's features at the states that the
-fleet visits in the test set: fitted to the first half of its bars and judged on the second. The probe of the inputs is
-a network on what the encoder reads. What was measured is kept in the folder. Variants and strengths were chosen on the
-tuning seeds; the reporting seeds were played once.
+The network sees lead–lag features alone, in deviations of their own last values. `standard` shows it the bars' returns
+too, in each symbol's own deviations; `scaled` lead–lag features as they are, and what the fleet holds; `returns` has no
+feature in own deviations. The probe is a fresh classifier of the domain, a logistic regression or a network, on the
+encoder's features at the states that the fleet visits in the test set: fitted to the first half of its bars and judged
+on the second. The probe of the inputs is a network on what the encoder reads. What was measured is kept in the folder.
+Features and strength were chosen on the tuning seeds; the reporting seeds were played once.
 """
 
 from __future__ import annotations
@@ -54,26 +54,27 @@ MARKET = (
     *("task.reward.components={pnl:300.0}", "task.reward.clip=null", "task.market.costs.commission_bps=1.0"),
     *("task.market.costs.spread_bps=0", "task.market.costs.slippage_bps=0"),
 )
-NO_ACCOUNT = tuple(place for name, place in ACCOUNT_ENTRIES.items() if name != "is_trading")
 SCALED = ("features.names=[scaled_return_60]", "features.leadlag.is_scaled=true")
 RETURNS = ("features.names=[return_1]",)
-# By its own last values, and without what it holds: a target that rises is held long, which tells the domain.
+# By their own last values, and without what it holds: a target that rises is held long, which tells the domain.
 STANDARD = (*SCALED, "features.leadlag.standardise_bars=250", "task.account=[is_trading]")
-# The same without the bars' own returns: how they go together with what is expected differs between markets.
-SIGNALS = (*STANDARD, f"agent.network_options={{unseen:[window.0,{','.join(NO_ACCOUNT)}]}}")
+# Nor the bars' own returns: how closely they go together with what is expected differs between markets. This names
+# all that is not seen, those of the account too, since it stands in place of what the task hides.
+HIDDEN = ("window.0", *(place for name, place in ACCOUNT_ENTRIES.items() if name != "is_trading"))
+SIGNALS = (*STANDARD, f"agent.network_options={{unseen:[{','.join(HIDDEN)}]}}")
 REVERSAL = "agent.extras.domain={{target:[{names}],ramp_steps:3000,strength:{strength}}}"
-WITHOUT, CHOSEN = "without", "reversal 0.3"
+WITHOUT, WITH = "without", "reversal 1.0"
 STRENGTHS = (0.1, 0.3, 1.0)
 # name -> features, and the largest λ; 0 is without the extra
 VARIANTS = {
-    WITHOUT: (STANDARD, 0.0),
-    **{f"reversal {strength}": (STANDARD, strength) for strength in STRENGTHS},
-    f"{WITHOUT}, signals": (SIGNALS, 0.0),
-    **{f"reversal {strength}, signals": (SIGNALS, strength) for strength in STRENGTHS},
+    WITHOUT: (SIGNALS, 0.0),
+    **{f"reversal {strength}": (SIGNALS, strength) for strength in STRENGTHS},
+    f"{WITHOUT}, standard": (STANDARD, 0.0),
+    **{f"reversal {strength}, standard": (STANDARD, strength) for strength in STRENGTHS},
     f"{WITHOUT}, scaled": (SCALED, 0.0),
-    "reversal 1.0, scaled": (SCALED, 1.0),
+    f"{WITH}, scaled": (SCALED, 1.0),
     f"{WITHOUT}, returns": (RETURNS, 0.0),
-    "reversal 1.0, returns": (RETURNS, 1.0),
+    f"{WITH}, returns": (RETURNS, 1.0),
 }
 TUNING, REPORTING = (1, 2, 3), (201, 202, 203)
 YARDSTICKS = ("ridge", "lasso", "hold")
@@ -84,7 +85,7 @@ Figures = dict[str, float]
 
 def measured(folder: Path, pair: Pair, variant: str, seed: int, steps: int) -> Figures:
     """Sharpe ratios of both domains on the test set, and the accuracies of the probes; kept in the folder."""
-    known = folder / f"{pair.key}-{variant.replace(' ', '-')}-{seed}-{steps}.json"
+    known = _cell(folder, pair, variant, seed, steps)
     if not known.is_file():
         path = folder / f"{pair.key}-{seed}.csv"
         target = write_pair(pair, path, seed)
@@ -182,8 +183,9 @@ def visited(run: StoredRun) -> tuple[Any, Any, tuple[str, ...]]:
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
-def pair_table(folder: Path, pair: Pair, seeds: Sequence[int], variants: Sequence[str], steps: int) -> str:
+def pair_table(folder: Path, pair: Pair, seeds: Sequence[int], steps: int) -> str:
     """Means over seeds of a pair by variant, differences to the same features without reversal, and the yardsticks."""
+    variants = _played(folder, pair, seeds, steps)
     found = {name: [measured(folder, pair, name, seed, steps) for seed in seeds] for name in variants}
     rows = []
     for name, own in found.items():
@@ -200,6 +202,16 @@ def pair_table(folder: Path, pair: Pair, seeds: Sequence[int], variants: Sequenc
     return table([title, "source", "− without", "target", "− without", *PROBES], rows)
 
 
+def _played(folder: Path, pair: Pair, seeds: Sequence[int], steps: int) -> list[str]:
+    """Variants of which every seed is in the folder; those that the page compares are played where they are not."""
+    known = [name for name in VARIANTS if all(_cell(folder, pair, name, seed, steps).is_file() for seed in seeds)]
+    return [name for name in VARIANTS if name in (WITHOUT, WITH, *known)]
+
+
+def _cell(folder: Path, pair: Pair, variant: str, seed: int, steps: int) -> Path:
+    return folder / f"{pair.key}-{variant.replace(' ', '-')}-{seed}-{steps}.json"
+
+
 def _gap(key: str, reversed_: list[Figures], without: list[Figures]) -> str:
     """Mean and half of the 95 % Student interval of a figure's difference, paired by seed."""
     mean, half = mean_and_half_width([one[key] - other[key] for one, other in zip(reversed_, without, strict=True)])
@@ -207,21 +219,18 @@ def _gap(key: str, reversed_: list[Figures], without: list[Figures]) -> str:
 
 
 def page(folder: Path, pairs: Sequence[str], steps: int, place: str) -> str:
-    """All pairs: every variant on the tuning seeds, the chosen one and that without it on the reporting seeds."""
+    """Tables of all pairs, of the tuning seeds and of the reporting seeds."""
     parts = [ABOUT.format(steps=steps, place=place)]
     for heading, seeds in (("Tuning seeds", TUNING), ("Reporting seeds, played once", REPORTING)):
         parts.append(f"## {heading}")
-        for name in pairs:
-            names = [one for one in VARIANTS if name == "hourly" or not one.endswith("returns")]
-            chosen = names if seeds == TUNING else [WITHOUT, CHOSEN]
-            parts.append(pair_table(folder, PAIRS[name], seeds, chosen, steps))
+        parts += [pair_table(folder, PAIRS[name], seeds, steps) for name in pairs]
     return "\n\n".join(parts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", nargs="+", default=list(PAIRS))
-    parser.add_argument("--variants", nargs="+", default=[WITHOUT, CHOSEN], help="of the cells that are played")
+    parser.add_argument("--variants", nargs="+", default=[WITHOUT, WITH], help="of the cells that are played")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(TUNING), help="of the cells that are played")
     parser.add_argument("--play", action="store_true", help="play cells, without the page")
     parser.add_argument("--folder", type=Path, default=Path("runs/domain"))
@@ -243,10 +252,13 @@ def main() -> None:
 ABOUT = (
     "{steps:,} steps of each agent, 1 bp a side. Annualised Sharpe ratio on the test set, the last fifth of the bars, "
     "of what the positions in each domain earned after costs, an hour counted as a day. Of real bars there is one "
-    "path, so seeds are of the weights. `reversal 0.3` is `agent.extras.domain` at that `strength`. `scaled` has "
-    "lead–lag features as they are and sees what it holds, `returns` has no feature in own deviations. `− without` is "
-    "the difference to the same features without reversal, ± half the 95 % Student interval over seeds. Probes: "
-    "balanced accuracy, chance is 50 %. Trained and played on {place}."
+    "path, so seeds are of the weights. `reversal 1.0` is `agent.extras.domain` at that `strength`. The network sees "
+    "lead–lag features in deviations of their own last 250 values; in rows called `standard` the bars' returns too, in "
+    "`scaled` lead–lag features that are not standardised, returns and what the fleet holds, in `returns` the same "
+    "without a feature in own deviations. Rows are those that were played on all three seeds. `− without` is the "
+    "difference to the same features without reversal, ± half the 95 % Student interval over seeds. Probes: balanced "
+    "accuracy, chance is 50 %; below it the difference between the domains has turned round between the halves of the "
+    "test set. Trained and played on {place}."
 )
 
 if __name__ == "__main__":
