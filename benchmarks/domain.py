@@ -9,8 +9,10 @@ The network sees lead–lag features alone, in deviations of their own last valu
 too, in each symbol's own deviations; `scaled` lead–lag features as they are, and what the fleet holds; `returns` has no
 feature in own deviations. The probe is a fresh classifier of the domain, a logistic regression or a network, on the
 encoder's features at the states that the fleet visits in the test set: fitted to the first half of its bars and judged
-on the second. The probe of the inputs is a network on what the encoder reads. What was measured is kept in the folder.
-Features and strength were chosen on the tuning seeds; the reporting seeds were played once.
+on the second. `alternating` is a network that is fitted to every other block of 50 bars and judged on those between,
+since a difference that turns round from one half to the other is a difference; `alternating, inputs` is the same on
+what the encoder reads. What was measured is kept in the folder. Features and strength were chosen on the tuning seeds;
+the reporting seeds were played once.
 """
 
 from __future__ import annotations
@@ -78,8 +80,10 @@ VARIANTS = {
 }
 TUNING, REPORTING = (1, 2, 3), (201, 202, 203)
 YARDSTICKS = ("ridge", "lasso", "hold")
-SCORES, PROBES = ("source", "target"), ("linear probe", "network probe", "probe of the inputs")
+SCORES = ("source", "target")
+PROBES = ("linear probe", "network probe", "alternating", "alternating, inputs")
 EVERY = 2  # bars between two that the probe sees
+BLOCK = 25  # of them, where a probe is fitted to every other block
 Figures = dict[str, float]
 
 
@@ -136,20 +140,22 @@ def sharpe_of(played: Backtest, which: Any) -> float:
 
 
 def probes(run: StoredRun, target: tuple[str, ...]) -> Figures:
-    """Balanced accuracy of fresh classifiers of the domain on bars behind those that they were fitted to."""
+    """Balanced accuracy of fresh classifiers of the domain on bars that they were not fitted to."""
     features, inputs, symbols = visited(run)
-    is_target = np.isin(symbols, target)
+    is_target, bars = np.isin(symbols, target), np.arange(len(features))
     linear = LogisticRegression(max_iter=1_000, class_weight="balanced")
     network = MLPClassifier((64,), early_stopping=True, random_state=0, max_iter=40)
-    asked = ((linear, features), (network, features), (network, inputs))
-    return {name: _accuracy(model, rows, is_target) for name, (model, rows) in zip(PROBES, asked, strict=True)}
+    behind, between = bars >= len(bars) // 2, bars // BLOCK % 2 == 1
+    asked = [(linear, features, behind), (network, features, behind), (network, features, between)]
+    asked.append((network, inputs, between))
+    return {name: _accuracy(*one, is_target) for name, one in zip(PROBES, asked, strict=True)}
 
 
-def _accuracy(model: Any, rows: Any, is_target: Any) -> float:
-    """Of (bar, symbol, width) rows: fitted to the first half of the bars, judged on the second."""
-    half, labels = len(rows) // 2, np.broadcast_to(is_target, rows.shape[:2])
+def _accuracy(model: Any, rows: Any, is_judged: Any, is_target: Any) -> float:
+    """Of (bar, symbol, width) rows: judged on these bars, fitted to the others."""
+    labels = np.broadcast_to(is_target, rows.shape[:2])
     (fitted, wanted), (judged, answers) = (
-        (rows[part].reshape(-1, rows.shape[-1]), labels[part].ravel()) for part in (np.s_[:half], np.s_[half:])
+        (rows[part].reshape(-1, rows.shape[-1]), labels[part].ravel()) for part in (~is_judged, is_judged)
     )
     # A network of scikit-learn has no weights of classes.
     chosen = _balanced(wanted) if isinstance(model, MLPClassifier) else np.arange(len(wanted))
@@ -257,8 +263,10 @@ ABOUT = (
     "`scaled` lead–lag features that are not standardised, returns and what the fleet holds, in `returns` the same "
     "without a feature in own deviations. Rows are those that were played on all three seeds. `− without` is the "
     "difference to the same features without reversal, ± half the 95 % Student interval over seeds. Probes: balanced "
-    "accuracy, chance is 50 %; below it the difference between the domains has turned round between the halves of the "
-    "test set. Trained and played on {place}."
+    "accuracy, chance is 50 %. The first two are fitted to the first half of the test set and judged on the "
+    "second; below chance the difference has turned round in between. `alternating` is a network that is fitted to "
+    "every other block of 50 bars and judged on those between, `alternating, inputs` the same on what the encoder "
+    "reads. Trained and played on {place}."
 )
 
 if __name__ == "__main__":
