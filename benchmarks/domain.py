@@ -12,7 +12,7 @@ encoder's features at the states that the fleet visits in the test set: fitted t
 on the second. `alternating` is a network that is fitted to every other block of 50 bars and judged on those between,
 since a difference that turns round from one half to the other is a difference; `alternating, inputs` is the same on
 what the encoder reads. What was measured is kept in the folder. Features and strength were chosen on the tuning seeds;
-the reporting seeds were played once.
+the reporting seeds were played when both were fixed.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _gap(key: str, reversed_: list[Figures], without: list[Figures]) -> str:
 def page(folder: Path, pairs: Sequence[str], steps: int, place: str) -> str:
     """Tables of all pairs, of the tuning seeds and of the reporting seeds."""
     parts = [ABOUT.format(steps=steps, place=place)]
-    for heading, seeds in (("Tuning seeds", TUNING), ("Reporting seeds, played once", REPORTING)):
+    for heading, seeds in (("Tuning seeds", TUNING), ("Reporting seeds", REPORTING)):
         parts.append(f"## {heading}")
         parts += [pair_table(folder, PAIRS[name], seeds, steps) for name in pairs]
     return "\n\n".join(parts)
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(TUNING), help="of the cells that are played")
     parser.add_argument("--play", action="store_true", help="play cells, without the page")
     parser.add_argument("--folder", type=Path, default=Path("runs/domain"))
-    parser.add_argument("--played-on", default="this machine", help="said on the page, where cells came from another")
+    parser.add_argument("--played-on", default="Trained and played on this machine", help="said on the page")
     parser.add_argument("--steps", type=int, default=24_576)
     options = parser.parse_known_args()[0]
     folder, missing = options.folder.resolve(), "exchange" in options.pairs and not SHARED.is_file()
@@ -266,7 +266,7 @@ ABOUT = (
     "accuracy, chance is 50 %. The first two are fitted to the first half of the test set and judged on the "
     "second; below chance the difference has turned round in between. `alternating` is a network that is fitted to "
     "every other block of 50 bars and judged on those between, `alternating, inputs` the same on what the encoder "
-    "reads. Trained and played on {place}."
+    "reads. {place}."
 )
 
 if __name__ == "__main__":
