@@ -6,6 +6,7 @@ fills at the next close, as it does on closes-only data.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,5 +90,7 @@ def write_pair(pair: Pair, path: Path, seed: int) -> tuple[str, ...]:
     # Adjusted prices of thin funds may lie a little outside the day's range.
     long["high"], long["low"] = long.max(axis=1), long.min(axis=1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    long.reset_index()[["time", "symbol", *FIELDS]].to_csv(path, index=False)
+    written = path.with_suffix(f".{os.getpid()}")  # other cells of the pair may be reading the file just now
+    long.reset_index()[["time", "symbol", *FIELDS]].to_csv(written, index=False)
+    written.replace(path)
     return tuple(target.columns.unique(1))

@@ -140,6 +140,14 @@ def test_a_run_without_an_agent_is_refused(small):
         load_agent(empty, build_environment(small(), build_panel(small())))
 
 
+def test_standardised_features_reach_the_table(small):
+    config = small("ppo", "features.leadlag.lookback=60", "features.leadlag.standardise_bars=80")
+    names = build_table(config, build_panel(config)).names
+    assert {"leadlag_expected_standard", "leadlag_leader_score_standard"} < set(names)
+    with pytest.raises(ConfigError, match=r"features\.leadlag\.standardise_bars=10"):
+        small("ppo", "features.leadlag.standardise_bars=10")
+
+
 def test_the_network_sees_the_account_entries_that_are_named(small):
     config = small("ppo", "task.account=[weight,cash]")
     learner = build_learner(config, build_parts(config, build_panel(config)))

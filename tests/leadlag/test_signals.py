@@ -59,6 +59,37 @@ def test_scaled_features_are_the_same_in_a_market_of_another_volatility() -> Non
     np.testing.assert_allclose(calm_now["expected_scaled"][150], plain_calm["expected"][150] / own)
 
 
+def test_standardised_features_are_in_deviations_of_the_symbols_own_latest_values() -> None:
+    panel = market()
+    plain, found = computed(panel), computed(panel, standardise_bars=80)
+    assert set(found) == {f"{name}_standard" for name in plain}
+    for name, values in plain.items():
+        window = values[221:301]
+        expected = (values[300] - window.mean(axis=0)) / window.std(axis=0)
+        np.testing.assert_allclose(found[f"{name}_standard"][300], expected, rtol=1e-9)
+
+
+def test_a_standardised_feature_declares_its_memory_and_grows_to_its_window() -> None:
+    panel = market()
+    for feature in leadlag_features("ccf_lag1", POLICY, standardise_bars=80):
+        values, latest = feature.compute(panel), panel.rows(len(panel) - feature.memory_bars)
+        np.testing.assert_allclose(feature.compute(latest)[-1], values[-1], rtol=1e-9, atol=1e-12)
+        first = np.isfinite(values).all(axis=1).argmax()
+        assert first == feature.memory_bars - 80 + signals.FIRST_BARS - 1
+
+
+def test_a_gap_is_neither_counted_nor_spread_and_what_stands_still_is_0() -> None:
+    values = np.random.default_rng(0).standard_normal((200, 3))
+    values[:, 1] = 7.0
+    values[100:120, 2] = np.nan
+    found = signals.standardised(values, 80)
+    assert np.isnan(found[: signals.FIRST_BARS - 1]).all()
+    assert (found[signals.FIRST_BARS - 1 :, 1] == 0).all()
+    packed = signals.standardised(np.delete(values[:, 2:], np.s_[100:120], axis=0), 80)
+    np.testing.assert_array_equal(np.delete(found[:, 2:], np.s_[100:120], axis=0), packed)
+    assert np.isnan(found[100:120, 2]).all()
+
+
 def test_the_score_is_the_row_mean_of_the_window_that_ends_at_the_bar() -> None:
     panel = market()
     matrix = LeadLag("ccf_lag1").fit(panel).scores(150, 60)
@@ -186,6 +217,8 @@ def test_names_and_refusals() -> None:
         leadlag_features(expected_lags=0)
     with pytest.raises(ConfigError, match="did you mean 'soft'"):
         leadlag_features(shrinkage="sof")
+    with pytest.raises(ConfigError, match="standardise_bars=59"):
+        leadlag_features(standardise_bars=59)
 
 
 # ---- shrinkage, and a window of its own -----------------------------------------------------------------------------

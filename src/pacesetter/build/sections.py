@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE
+from pacesetter.leadlag.signals import FIRST_BARS
 from pacesetter.rewards.schedule import Schedule
 
 __all__ = [
@@ -43,6 +44,8 @@ class LeadLagFeatures:
                     sets both by its own options
     is_scaled       returns among them in deviations of the symbol's own returns, so that markets of other volatility
                     look alike: `leadlag_expected_scaled`, `leadlag_follow_through_scaled`
+    standardise_bars   all four less their mean, in deviations, over the symbol's own last so many bars, so that markets
+                    whose symbols lead or are predicted more than others look alike: `leadlag_expected_standard` …
     """
 
     lookback: int | str | None = AUTO
@@ -54,6 +57,7 @@ class LeadLagFeatures:
     leaders: int = 0
     leader_lags: int = 5
     is_scaled: bool = False
+    standardise_bars: int | None = None
 
     @property
     def agent(self) -> str | None:
@@ -68,8 +72,8 @@ class LeadLagFeatures:
     @property
     def options(self) -> dict[str, Any]:
         """Options of `leadlag_features` beside the method and the policy."""
-        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage", "leaders", "leader_lags", "is_scaled")
-        return {name: getattr(self, name) for name in named}
+        others = ("lookback", "method")
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in others}
 
     def __post_init__(self) -> None:
         if self.method not in ESTIMATORS:
@@ -84,6 +88,8 @@ class LeadLagFeatures:
             ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
         if self.expected_lookback is not None:
             ConstantLookback(self.expected_lookback)
+        if self.standardise_bars is not None:
+            check_range(FIRST_BARS, owner="features.leadlag", standardise_bars=self.standardise_bars)
         if self.leaders and self.is_on:
             self._check_leaders()
 

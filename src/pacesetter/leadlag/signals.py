@@ -43,13 +43,14 @@ __all__ = [
     "expected_follow_through",
     "expected_returns",
     "leadlag_features",
+    "standardised",
 ]
 
 Array = NDArray[Any]
 SIXTY_BARS = ConstantLookback(60)
 BLOCK_BYTES = 8 * 2**20  # of matrices held at once: several passes over them stay in the cache
 RETURNS = ("follow_through", "expected")  # features that are returns
-FIRST_BARS = 60  # increments that the window of `expected` has at least, where it has a length of its own
+FIRST_BARS = 60  # least of the window of `expected`, where it has a length of its own, and of a standardised feature
 
 
 def leadlag_features(
@@ -64,6 +65,7 @@ def leadlag_features(
     leaders: int = 0,
     leader_lags: int = 5,
     is_scaled: bool = False,
+    standardise_bars: int | None = None,
     **options: Any,
 ) -> tuple[Feature, ...]:
     """Four features by the estimator `method` with its `options`; the policy is rolled once per panel for all of them.
@@ -80,15 +82,21 @@ def leadlag_features(
     With `is_scaled` the two returns, follow_through and expected, are in deviations of the symbol's own last
     `OWN_BARS` returns, and are called so: symbols and markets of other volatility then look alike.
 
+    With `standardise_bars` all four are less their mean, in deviations, over the symbol's own last so many values, and
+    are called so: symbols that lead, or are predicted, more than others then look alike too.
+
     With `leaders` there are also those of each symbol's strongest so many, see `leaders.leader_rows`: the moves of
     their last `leader_lags` bars, in the window of `expected`.
     """
     check_range(1, gap_bars=gap_bars, expected_lags=expected_lags, leader_lags=leader_lags)
     check_range(0, leaders=leaders)
+    check_range(FIRST_BARS, standardise_bars=FIRST_BARS if standardise_bars is None else standardise_bars)
     own = None if expected_lookback is None else ConstantLookback(expected_lookback)
     if shrinkage not in SHRINKAGE:
         raise ConfigError(f"shrinkage='{shrinkage}' is unknown{did_you_mean(shrinkage, SHRINKAGE)}")
-    expected = _Expected(own, expected_lags, shrinkage, newest_bars, leaders, leader_lags)
+    # What is standardised reads the values of the bars behind, too.
+    newest = None if newest_bars is None else newest_bars + (standardise_bars or 1) - 1
+    expected = _Expected(own, expected_lags, shrinkage, newest, leaders, leader_lags)
     measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, expected)
 
     def feature(name: str, memory_bars: int) -> Feature:
@@ -112,6 +120,8 @@ def leadlag_features(
     shown = tuple(feature(name, bars) for name, bars in memory.items())
     if is_scaled:
         shown = tuple(_scaled(one) if one.name.endswith(RETURNS) else one for one in shown)
+    if standardise_bars is not None:
+        shown = tuple(_standard(one, standardise_bars) for one in shown)
     return shown + tuple(_leader_feature(measured, name, place, longest) for place, name in enumerate(names))
 
 
@@ -123,6 +133,44 @@ def _scaled(feature: Feature) -> Feature:
         memory_bars=max(feature.memory_bars, OWN_BARS + 1),
         compute=lambda panel: ratio(feature.compute(panel), _own_deviations(panel)),
     )
+
+
+def _standard(feature: Feature, bars: int) -> Feature:
+    """The feature less its mean, in deviations, over the last `bars` values of each symbol."""
+    return replace(
+        feature,
+        name=f"{feature.name}_standard",
+        memory_bars=feature.memory_bars + bars - 1,
+        compute=lambda panel: standardised(feature.compute(panel), bars),
+    )
+
+
+def standardised(values: Array, bars: int) -> Array:
+    """(time, symbol) (x − mean) / deviation over each symbol's last `bars` finite values, 0 where they are all equal.
+
+    The window grows from FIRST_BARS to its full length; before, and where x is unknown, it is NaN.
+    """
+    out = np.full(values.shape, np.nan)
+    _standardise(np.ascontiguousarray(values, np.float64), bars, FIRST_BARS, out)
+    return out
+
+
+@njit(cache=True)
+def _standardise(values: Array, bars: int, least: int, out: Array) -> None:
+    known = np.empty(len(values))
+    for k in range(values.shape[1]):
+        count = 0
+        for t in range(len(values)):
+            if np.isnan(values[t, k]):
+                continue
+            known[count] = values[t, k]
+            count += 1
+            if count < least:
+                continue
+            # A window is summed by itself: running sums would carry the rounding of bars that a server does not have.
+            window = known[max(count - bars, 0) : count]
+            mean, spread = window.mean(), window.std()
+            out[t, k] = (values[t, k] - mean) / spread if spread > 0.0 else 0.0
 
 
 def _own_deviations(panel: Panel) -> Array:

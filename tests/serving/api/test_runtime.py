@@ -124,8 +124,9 @@ def test_history_with_gaps_gives_the_numbers_of_the_whole_table(made, seed, shar
     assert len(history.panel) < 440 or share > 0
 
 
-def test_lead_lag_features_are_those_of_the_table(made):
-    asked = replace(made.config.features, leadlag=LeadLagFeatures(lookback=40))
+@pytest.mark.parametrize("standardise_bars", [None, 60])
+def test_lead_lag_features_are_those_of_the_table(made, standardise_bars):
+    asked = replace(made.config.features, leadlag=LeadLagFeatures(lookback=40, standardise_bars=standardise_bars))
     config, panel = replace(made.config, features=asked), made.panel.rows(0, 430)
     table = build_table(config, panel)
     spec = replace(made.bundle.features, names=table.names, memory=dict(table.memory))

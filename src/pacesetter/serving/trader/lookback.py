@@ -107,11 +107,12 @@ class LeadLagRows:
 
     def newest(self, panel: Panel, count: int) -> dict[str, Array]:
         """Name -> (count, symbol) of the newest bars, whose windows are chosen."""
-        scored = count + self._asked.gap_bars
+        shown = count + (self._asked.standardise_bars or 1) - 1  # and the values that they are standardised by
+        scored = shown + self._asked.gap_bars
         longest = int(self._schedule[-scored:].max())
         own = self._asked.expected_lookback or 0
         # As few bars as give the same numbers: a decision must not take longer as history grows.
-        part = panel.rows(max(len(panel) - max(scored + longest, count + own), 0), None)
+        part = panel.rows(max(len(panel) - max(scored + longest, shown + own), 0), None)
         windows = StoredLookback(np.minimum(self._schedule[-len(part) :], longest))
         features = leadlag_features(self._asked.method, windows, newest_bars=count, **self._asked.options)
         return {feature.name: feature.compute(part)[-count:] for feature in features}

@@ -71,6 +71,7 @@ COMMON = {
     "run": "folder of a trained run, whose relations are read",
     "score": "mean reward a step that ends a stage, with advance=score",
     "source": "where bars come from, chosen by data=NAME",
+    "standardise_bars": "own last values that each lead–lag feature is standardised by; null: as it is",
     "starts": "where episodes begin: random, stratified by regime, or fixed",
     "steps": "environment steps, all environments together",
     "symbols": "which of them; none is all",
