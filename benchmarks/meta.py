@@ -50,7 +50,7 @@ UNSEEN_SEEDS, UNSEEN_TASKS, UNSEEN_EPISODES, DRAWN = (1, 2, 3), 8, 8, 1_000
 PLAIN, SAME_TASKS = "ppo", "ppo on the same tasks"
 # By dynamic programming, see tests/learning/meta/test_bandits.py; larger ones learn for more rounds.
 OPTIMA = {(2, 5): 2.8889, (2, 10): 6.0218, (3, 10): 6.4096, (5, 10): 6.6600, (2, 20): 12.4313}
-ROUNDS = {(2, 5): 60, (2, 10): 60, (3, 10): 120, (5, 10): 180, (2, 20): 90}
+ROUNDS = {(2, 5): 60, (2, 10): 60, (3, 10): 120, (5, 10): 300, (2, 20): 90}
 
 
 def cells(seed: int) -> list[Cell]:
