@@ -174,6 +174,19 @@ def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
     assert learner.fleet.encoder.start.requires_grad
 
 
+def test_agents_are_retrained_without_the_extra_that_teaches_the_encoder_alone(small, monkeypatch):
+    """The only struggler is of the source: a discriminator would miss the target symbol there."""
+    monkeypatch.setattr(fleet, "strugglers", lambda table: ["S1"])
+    told = Console(file=io.StringIO(), width=150)
+    result = train(small("agent.extras.domain={target:[S0]}"), console=told)
+    assert result.run.manifest["finished"]
+    sentence = "1 of 3 agents are not above the bar and are retrained, without agent.extras.domain: their encoder stays"
+    assert sentence in told.file.getvalue()
+    table = pd.read_csv(result.run.folder / "fleet.csv", keep_default_na=False).set_index("symbol")
+    assert table.loc["S1", "retrained"] in ("better", "not better")
+    assert list(table.loc[["S0", "S2"], "retrained"]) == ["", ""]
+
+
 def test_who_is_better_goes_by_name_where_the_validation_set_has_another_order(small, monkeypatch):
     config = small()
     parts = build_parts(config, build_panel(config))
