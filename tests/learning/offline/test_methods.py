@@ -175,6 +175,19 @@ def test_estimates_of_continuous_actions_are_refused_where_the_data_cannot_tell(
         policy_estimates(trainer.fleet, rows, 0.5, draws=5)
 
 
+def test_estimates_leave_out_episodes_that_were_cut_off(make_rows):
+    rows = make_rows(3)
+    trainer = make_trainer(Cloning, FleetBC(**RATES), rows)
+    rows.manifest["episode_bars"] = 11
+    with pytest.raises(DataError, match="all 24 held-out ones of 'A' were cut off before their 11 bars"):
+        policy_estimates(trainer.fleet, rows, 0.5, draws=5)
+    chosen = rows.parts[HELD_OUT][::2]
+    rows.episodes.rows["truncated"][10 * chosen + 9] = False
+    with torch.no_grad():
+        half = evaluation._of_symbol(trainer.fleet, rows, 0, 0.5)
+    assert len(half.rewards) == 12
+
+
 def test_the_reason_of_too_few_effective_episodes_is_not_rounded_away():
     log_ratios = np.log([[3.758], [1.0], [1e-9]])  # 1.497 are effective
     with pytest.raises(DataError, match=r"of 3 held-out episodes only 1\.49 are effective, 1\.5 are needed"):

@@ -354,7 +354,9 @@ class FleetTrainer:
         extras = {name: options for name, options in self.config.extras.items() if name not in self.encoder_extras}
         config = dataclasses.replace(self.config, seed=seed, extras=extras)
         kind: Any = type(self.method)
-        return FleetTrainer(kind(self.fleet, self.market.select(symbols), config))
+        trainer = FleetTrainer(kind(self.fleet, self.market.select(symbols), config))
+        trainer.replay_log = None if self.replay_log is None else self.replay_log.of(trainer.market)
+        return trainer
 
     # ---- storing --------------------------------------------------------------------------------------------------
 

@@ -210,6 +210,7 @@ def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Hel
     own = np.flatnonzero(rows.episodes.symbols == rows.present[place])
     horizon = int(rows.manifest["episode_bars"])
     learned, held = (own[np.isin(own, rows.parts[part])] for part in (LEARNED, HELD_OUT))
+    held = _ended(rows, held, rows.symbols[place])
     basis, expected, _ = _bases(fleet, rows, row, learned)
     places = _places(rows, learned)
     later = np.where(rows.episodes.rows["terminated"][places][:, None], 0.0, expected[_following(rows, learned)])
@@ -222,6 +223,18 @@ def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Hel
     log_ratios = log_probs - rows.episodes.rows["log_probs"][places]
     columns = (log_ratios, rows.episodes.rows["rewards"][places], taken, values)
     return _Held(*(padded(column, lengths) for column in columns))
+
+
+def _ended(rows: StoredRows, held: Array, symbol: str) -> Array:
+    """Episodes that ended by themselves or by time; refuses none. Of one that was cut off the return is not known."""
+    lengths = rows.episodes.lengths
+    is_cut = rows.episodes.rows["truncated"][np.cumsum(lengths) - 1] & (lengths < int(rows.manifest["episode_bars"]))
+    if is_cut[held].all():
+        raise DataError(
+            f"off-policy evaluation needs whole episodes: all {len(held)} held-out ones of '{symbol}' were cut off "
+            f"before their {rows.manifest['episode_bars']} bars; train longer, or with a smaller task.episode_bars"
+        )
+    return np.asarray(held[~is_cut[held]])
 
 
 def _places(rows: StoredRows, chosen: Array) -> Array:
