@@ -96,6 +96,33 @@ def test_a_log_keeps_every_episode_once(market, tmp_path):
     assert np.array_equal(tables.windows, market_tables(market).windows)
 
 
+def test_a_log_that_ends_cuts_off_what_goes_on(market, tmp_path):
+    steps = record(market, None, 1.0, 12, seed=0)[:7]  # no episode of 10 bars has ended by time
+    log = ReplayLog(tmp_path, {"symbols": list(market.symbols)}, market)
+    for step in steps:
+        log.add(step)
+    log.flush(7, is_last=True)
+    found = read_dataset(tmp_path)[2]
+    assert (found.row_count, len(log)) == (7 * market.env_count, 0)
+    last = np.cumsum(found.lengths) - 1
+    assert (found.rows["truncated"] | found.rows["terminated"])[last].all()
+    assert log.cut == found.rows["truncated"][last].sum() > 0
+    assert np.array_equal(found.finals["index"][:, 1], found.observation["index"][last, 1] + 1)
+
+
+def test_a_log_of_some_symbols_is_of_the_same_market(market, tmp_path):
+    log = ReplayLog(tmp_path, {"symbols": list(market.symbols)}, market)
+    some = market.select(market.symbols[2:])
+    own = log.of(some)
+    for step in record(some, None, 1.0, 6, seed=0):
+        own.add(step)
+    own.flush(10, is_last=True)
+    _, tables, found = read_dataset(tmp_path)
+    assert np.array_equal(tables.windows, market_tables(market).windows)
+    assert set(found.symbols) == {2, 3}
+    assert np.array_equal(found.observation["index"][:, 0], found.symbols[found.episode_of])
+
+
 def test_a_resumed_log_leaves_out_the_episodes_that_it_did_not_see_begin(market, tmp_path):
     steps = record(market, None, 1.0, 40, seed=0)
     log = ReplayLog(tmp_path, {}, market, is_inside=True)
@@ -105,6 +132,7 @@ def test_a_resumed_log_leaves_out_the_episodes_that_it_did_not_see_begin(market,
     whole, _ = whole_episodes(steps, market, 0)
     assert whole is not None
     found = read_dataset(tmp_path)[2]
+    assert log.left_out == whole.row_count - 4 * market.env_count - found.row_count
     assert len(found) == len(whole) - market.env_count
     ends = found.rows["terminated"] | found.rows["truncated"]
     assert np.array_equal(np.flatnonzero(ends), np.cumsum(found.lengths) - 1)

@@ -19,9 +19,10 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
 from pacesetter.learning.methods import Setup
+from pacesetter.learning.offline import evaluation
 from pacesetter.learning.offline.bc import Cloning, FleetBC, make_bc
 from pacesetter.learning.offline.cql import ConservativeQ, FleetCQL
-from pacesetter.learning.offline.evaluation import policy_estimates
+from pacesetter.learning.offline.evaluation import fitted_q, policy_estimates
 from pacesetter.learning.offline.iql import FleetIQL, ImplicitQ
 from pacesetter.learning.offline.rows import HELD_OUT, LEARNED, StoredRows
 
@@ -154,16 +155,57 @@ def test_what_the_data_says_of_a_policy_is_near_the_truth(make_rows):
         assert each.low < each.value < each.high
 
 
+@pytest.mark.parametrize("change", ["density", "narrow", "model"])
+def test_estimates_of_continuous_actions_are_refused_where_the_data_cannot_tell(make_rows, change, monkeypatch):
+    """A log without a density, one far narrower than the policy would be, and a model that diverges."""
+    rows = make_rows(None)
+    trainer = make_trainer(Cloning, FleetBC(**RATES), rows)
+    estimates, _ = policy_estimates(trainer.fleet, rows, 0.5, draws=5)
+    assert [each.name for each in estimates] == ["WIS", "DR", "FQE"]
+    if change == "density":
+        sentence = "needs actions that were drawn by chance: in 240 of 240 episodes"
+        rows.episodes.rows["log_probs"][:] = 0.0
+    elif change == "narrow":
+        sentence = r"ratios of the policy's probabilities to the data's are 2\.4e\+08 on average, where 1 is expected"
+        rows.episodes.rows["log_probs"][:] = -20.0
+    else:
+        sentence = r"diverges: DR .*e\+.*, FQE .*e\+.*, where no return of the data's rewards is beyond ±"
+        monkeypatch.setattr(evaluation, "fitted_q", lambda *given, **more: 1e20 * fitted_q(*given, **more))
+    with pytest.raises(DataError, match=sentence):
+        policy_estimates(trainer.fleet, rows, 0.5, draws=5)
+
+
+def test_estimates_leave_out_episodes_that_were_cut_off(make_rows):
+    rows = make_rows(3)
+    trainer = make_trainer(Cloning, FleetBC(**RATES), rows)
+    rows.manifest["episode_bars"] = 11
+    with pytest.raises(DataError, match="all 24 held-out ones of 'A' were cut off before their 11 bars"):
+        policy_estimates(trainer.fleet, rows, 0.5, draws=5)
+    chosen = rows.parts[HELD_OUT][::2]
+    rows.episodes.rows["truncated"][10 * chosen + 9] = False
+    with torch.no_grad():
+        half = evaluation._of_symbol(trainer.fleet, rows, 0, 0.5)
+    assert len(half.rewards) == 12
+
+
+def test_the_reason_of_too_few_effective_episodes_is_not_rounded_away():
+    log_ratios = np.log([[3.758], [1.0], [1e-9]])  # 1.497 are effective
+    with pytest.raises(DataError, match=r"of 3 held-out episodes only 1\.49 are effective, 1\.5 are needed"):
+        evaluation._checked_overlap(log_ratios)
+
+
 def test_bad_input_is_refused(make_rows):
     with pytest.raises(DataError, match="the dataset has 1 episode of 'A'; a split by episode needs 2 or more"):
         make_rows(3, episodes=1)
     rows = make_rows(3, follow=1.0)  # the rule is certain
-    rows.episodes.rows["log_probs"][:] = 0.0
     trainer = make_trainer(Cloning, FleetBC(**RATES), make_rows(3))
     with torch.no_grad():
         for parameter in trainer.fleet.actor.parameters():
             parameter.zero_()
         trainer.fleet.actor.last.bias[:, 0] = 60.0  # always holds, which is not in the data
+    with pytest.raises(DataError, match="240 of 240 episodes they were decided without chance"):
+        policy_estimates(trainer.fleet, rows, 0.5, draws=5)
+    rows.episodes.rows["log_probs"][:] = -0.1
     with pytest.raises(DataError, match="needs actions in common"):
         policy_estimates(trainer.fleet, rows, 0.5, draws=5)
     with pytest.raises(ConfigError, match="learns from stored rows, not in a market"):

@@ -33,7 +33,10 @@ def test_a_run_is_exported_in_three_regimes(run, exported):
 
 def test_training_keeps_every_episode(run):
     manifest, _, episodes = read_dataset(run / "episodes")
-    assert episodes.row_count == 32 * 4 * 20  # of 96 steps of 32 environments the whole episodes
+    assert episodes.row_count == 32 * 96  # steps of 32 environments
+    assert np.bincount(episodes.lengths)[[16, 20]].tolist() == [32, 32 * 4]  # the last ones were cut off
+    ends = episodes.rows["truncated"] | episodes.rows["terminated"]
+    assert np.array_equal(np.flatnonzero(ends), np.cumsum(episodes.lengths) - 1)
     assert manifest["regimes"] == ["training"]
     assert np.isfinite(episodes.rows["log_probs"]).all()
     assert stale_reasons(run / "episodes") == []

@@ -22,6 +22,7 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.fleet.agents_page import fleet_sentence
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.learning.experience.dataset import read_dataset
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between
 from pacesetter.runs import Run
@@ -172,6 +173,39 @@ def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
     for row, symbol in enumerate(["S0", "S1", "S2"]):
         assert torch.equal(before[weight][row], after[weight][row]) == (told.get(symbol) != "better")
     assert learner.fleet.encoder.start.requires_grad
+
+
+def test_agents_are_retrained_without_the_extra_that_teaches_the_encoder_alone(small, monkeypatch):
+    """The only struggler is of the source: a discriminator would miss the target symbol there."""
+    monkeypatch.setattr(fleet, "strugglers", lambda table: ["S1"])
+    told = Console(file=io.StringIO(), width=150)
+    result = train(small("agent.extras.domain={target:[S0]}"), console=told)
+    assert result.run.manifest["finished"]
+    sentence = "1 of 3 agents are not above the bar and are retrained, without agent.extras.domain: their encoder stays"
+    assert sentence in told.file.getvalue()
+    table = pd.read_csv(result.run.folder / "fleet.csv", keep_default_na=False).set_index("symbol")
+    assert table.loc["S1", "retrained"] in ("better", "not better")
+    assert list(table.loc[["S0", "S2"], "retrained"]) == ["", ""]
+
+
+def test_a_run_that_ends_early_keeps_its_episodes_and_those_of_retrained_agents(small):
+    told = Console(file=io.StringIO(), width=150)
+    result = train(small("train.log_episodes=true"), console=told, report=lambda step, score: True)
+    assert (result.steps, result.stopped) == (128, "report")
+    episodes = read_dataset(result.run.folder / "episodes")[2]
+    assert episodes.row_count == 3 * (128 + 128)  # steps of each agent, and those of its second try
+    assert "12 episodes were cut off at the end, and are stored as truncated →" in told.file.getvalue()
+
+
+def test_a_resumed_run_says_how_many_rows_its_log_lacks(small):
+    told = Console(file=io.StringIO(), width=150)
+    config = small("train.log_episodes=true", "task.retrain_share=0")
+    cut = train(config, console=told, report=lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM)))
+    assert read_dataset(cut.run.folder / "episodes")[2].row_count == 3 * cut.steps
+    resumed = train(resume=cut.run.folder, console=told)
+    left_out = 3 * resumed.steps - read_dataset(cut.run.folder / "episodes")[2].row_count
+    assert left_out > 0
+    assert f"{left_out} rows that follow an earlier stop are not stored" in told.file.getvalue()
 
 
 def test_who_is_better_goes_by_name_where_the_validation_set_has_another_order(small, monkeypatch):

@@ -127,13 +127,19 @@ class FleetMarket:
 
     def select(self, symbols: Collection[str]) -> FleetMarket:
         """The same market with some of its symbols alone."""
-        bank = self.batch.bank
-        # Without the copies of a curriculum: who plays some symbols plays their real bars.
-        blocks = [block for block, (name,) in enumerate(bank.symbols) if name in symbols and not self.copies[block]]
+        bank, blocks = self.batch.bank, self.blocks_of(symbols)
         names = ("bars", "windows", "context", "known", "labels", "lasts")
         parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
         parts |= {name: tuple(getattr(bank, name)[block] for block in blocks) for name in ("symbols", "times")}
         return FleetMarket(replace(bank, **parts), self.envs_each, **self._made_with)
+
+    def blocks_of(self, symbols: Collection[str]) -> list[int]:
+        """Blocks of some symbols, in the order of the bank.
+
+        Without the copies of a curriculum: who plays some symbols plays their real bars.
+        """
+        named = enumerate(self.batch.bank.symbols)
+        return [block for block, (name,) in named if name in symbols and not self.copies[block]]
 
     def crowd(self, members: int) -> FleetMarket:
         """The same market with as many environments for each of so many members, who all get the same starts.

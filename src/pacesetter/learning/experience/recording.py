@@ -26,6 +26,7 @@ __all__ = [
     "Mixture",
     "RecordedStep",
     "Teach",
+    "cut_off",
     "fleet_teacher",
     "market_tables",
     "order_teacher",
@@ -166,6 +167,17 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
         ended += (outcome.terminated | outcome.truncated).long()
         observation = outcome.observation
     return steps
+
+
+def cut_off(step: RecordedStep) -> RecordedStep:
+    """The step as the last one of every environment: episodes that go on are truncated, and what is seen is final."""
+    outcome = step.outcome
+    done = outcome.terminated | outcome.truncated
+    finals = {
+        name: torch.where(done.view(-1, *[1] * (entry.ndim - 1)), entry, outcome.observation[name])
+        for name, entry in outcome.finals.items()
+    }
+    return step._replace(outcome=outcome._replace(truncated=outcome.truncated | ~done, finals=finals))
 
 
 def whole_episodes(

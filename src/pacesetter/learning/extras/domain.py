@@ -74,6 +74,7 @@ class Domain:
     """A discriminator that trains itself, and a loss by which the encoder confuses it."""
 
     declared: ClassVar[tuple[str, ...]] = ("optimiser", "steps")
+    teaches_encoder_alone: ClassVar[bool] = True
 
     def __init__(self, around: Surroundings, config: DomainConfig) -> None:
         self.config, self.steps, self.symbols = config, 0, around.symbols

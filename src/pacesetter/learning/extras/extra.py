@@ -60,6 +60,7 @@ class Extra(Protocol):
     `round_ended(figures, steps)`, which hears those of the method. `belongs_to_collection` says that its rewards are
     those of the moment when a row was collected: a replay then stores `collected(batch, features, following)` with it.
     `learns_from_draw()` says whether it learns from the rows that a replay has just given; without it, it always does.
+    `teaches_encoder_alone` says that heads that are retrained behind an encoder that stays as it is learn without it.
     `reward_drawn`, with the arguments of `reward`, stands in its place for such rows; `reward_rollout`, with features
     (step, env, width) and those behind the last step, for the rows of a rollout.
 

@@ -341,11 +341,22 @@ class FleetTrainer:
             )
         return fit_encoder(Forecasts.load(folder).model, self.fleet.encoder)
 
+    @property
+    def encoder_extras(self) -> tuple[str, ...]:
+        """Names of the extras that teach the encoder alone."""
+        return tuple(name for name, extra in self.extras.items() if getattr(extra, "teaches_encoder_alone", False))
+
     def retrainer(self, symbols: list[str], seed: int) -> FleetTrainer:
-        """A new trainer of the same fleet by the same method, for some of its symbols and with another seed."""
-        config = dataclasses.replace(self.config, seed=seed)
+        """A new trainer of the same fleet by the same method, for some of its symbols and with another seed.
+
+        Extras that teach the encoder alone are left out: some of the symbols may not even have what they compare.
+        """
+        extras = {name: options for name, options in self.config.extras.items() if name not in self.encoder_extras}
+        config = dataclasses.replace(self.config, seed=seed, extras=extras)
         kind: Any = type(self.method)
-        return FleetTrainer(kind(self.fleet, self.market.select(symbols), config))
+        trainer = FleetTrainer(kind(self.fleet, self.market.select(symbols), config))
+        trainer.replay_log = None if self.replay_log is None else self.replay_log.of(trainer.market)
+        return trainer
 
     # ---- storing --------------------------------------------------------------------------------------------------
 

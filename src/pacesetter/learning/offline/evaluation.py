@@ -7,7 +7,8 @@ weighted form and the doubly robust one are consistent; fitted Q evaluation trus
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,20 +123,16 @@ def policy_estimates(
 ) -> tuple[list[Estimate], float]:
     """WIS, DR and FQE of a fleet's policies over held-out episodes, and how many of these are effective.
 
-    The model is fitted, linear in the encoder's features, on the episodes that are not held out. Refuses data whose
-    actions the policy would never, or nearly never, choose.
+    The model is fitted, linear in the encoder's features, on the episodes that are not held out. Refuses data that was
+    decided without chance, data whose actions the policy would never, or nearly never, choose, and a model that
+    diverges.
     """
     check_range(1, draws=draws)
+    _check_chance(rows)
     by_symbol = [_of_symbol(fleet, rows, place, gamma) for place in range(len(rows.symbols))]
     steps = max(part.rewards.shape[1] for part in by_symbol)
     held = _Held(*(np.concatenate([_widened(part[i], steps) for part in by_symbol]) for i in range(len(_Held._fields))))
-    effective, shared = effective_episodes(held.log_ratios), float(np.exp(held.log_ratios).mean())
-    if not np.isfinite(held.log_ratios).all() or effective < LEAST_EFFECTIVE or shared < LEAST_SHARED:
-        raise DataError(
-            f"off-policy evaluation needs actions in common: of {len(held.rewards)} held-out episodes "
-            f"{effective:.1f} are effective, and ratios of probabilities are {shared:.2g} on average, not 1; export a "
-            "regime with more random orders, or shorter episodes by --bars"
-        )
+    effective = _checked_overlap(held.log_ratios)
     robust = doubly_robust(*held, gamma)
     generator = np.random.default_rng(seed)
     estimates = [
@@ -143,7 +140,54 @@ def policy_estimates(
         _estimate("DR", lambda i: float(robust[i].mean()), held, generator, draws),
         _estimate("FQE", lambda i: float(held.values[i, 0].mean()), held, generator, draws),
     ]
+    _check_possible(estimates, rows, gamma)
     return estimates, effective
+
+
+def _check_chance(rows: StoredRows) -> None:
+    """Refuse actions without a probability: a density of exactly 1 throughout an episode, or certainty everywhere."""
+    lengths = rows.episodes.lengths
+    is_certain = np.logical_and.reduceat(
+        rows.episodes.rows["log_probs"] == 0, np.cumsum(lengths) - lengths
+    )  # (episode,)
+    if is_certain.any() if rows.actions is None else is_certain.all():
+        raise DataError(
+            f"off-policy evaluation needs actions that were drawn by chance: in {int(is_certain.sum()):,} of "
+            f"{len(is_certain):,} episodes they were decided without chance, as those of a paper log are; export a "
+            "run, or random orders"
+        )
+
+
+def _checked_overlap(log_ratios: Array) -> float:
+    """How many episodes are effective; refuses too few of them, and ratios whose mean is far from 1."""
+    advice = "export a regime with more random orders, or shorter episodes by --bars"
+    effective, shared = effective_episodes(log_ratios), float(np.exp(np.minimum(log_ratios, 700.0)).mean())
+    if not np.isfinite(log_ratios).all() or not LEAST_SHARED <= shared <= 1 / LEAST_SHARED:
+        raise DataError(
+            "off-policy evaluation needs actions in common: ratios of the policy's probabilities to the data's are "
+            f"{shared:.2g} on average, where 1 is expected; {advice}"
+        )
+    if effective < LEAST_EFFECTIVE:
+        raise DataError(
+            f"off-policy evaluation needs actions in common: of {len(log_ratios)} held-out episodes only "
+            # Rounded down: 1.496 is not the 1.5 that would be enough.
+            f"{math.floor(100 * effective) / 100:.2f} are effective, {LEAST_EFFECTIVE} are needed; {advice}"
+        )
+    return effective
+
+
+def _check_possible(estimates: Sequence[Estimate], rows: StoredRows, gamma: float) -> None:
+    """Refuse estimates beyond the largest possible return: the largest reward of the data at every step."""
+    discounts = gamma ** np.arange(int(rows.manifest["episode_bars"]))
+    largest = float(np.abs(rows.episodes.rows["rewards"]).max() * discounts.sum())
+    # Not `any(… > largest)`: NaN is above nothing. A little more, for rounding.
+    wild = [each for each in estimates if not np.abs(each[1:]).max() <= 1.001 * largest + 1e-12]
+    if wild:
+        figures = ", ".join(f"{each.name} {each.value:+.2g} ({each.low:+.2g} … {each.high:+.2g})" for each in wild)
+        raise DataError(
+            f"off-policy evaluation diverges: {figures}, where no return of the data's rewards is beyond "
+            f"±{largest:.2g}; export more episodes, or a regime with more random orders"
+        )
 
 
 def _estimate(
@@ -166,6 +210,7 @@ def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Hel
     own = np.flatnonzero(rows.episodes.symbols == rows.present[place])
     horizon = int(rows.manifest["episode_bars"])
     learned, held = (own[np.isin(own, rows.parts[part])] for part in (LEARNED, HELD_OUT))
+    held = _ended(rows, held, rows.symbols[place])
     basis, expected, _ = _bases(fleet, rows, row, learned)
     places = _places(rows, learned)
     later = np.where(rows.episodes.rows["terminated"][places][:, None], 0.0, expected[_following(rows, learned)])
@@ -178,6 +223,18 @@ def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Hel
     log_ratios = log_probs - rows.episodes.rows["log_probs"][places]
     columns = (log_ratios, rows.episodes.rows["rewards"][places], taken, values)
     return _Held(*(padded(column, lengths) for column in columns))
+
+
+def _ended(rows: StoredRows, held: Array, symbol: str) -> Array:
+    """Episodes that ended by themselves or by time; refuses none. Of one that was cut off the return is not known."""
+    lengths = rows.episodes.lengths
+    is_cut = rows.episodes.rows["truncated"][np.cumsum(lengths) - 1] & (lengths < int(rows.manifest["episode_bars"]))
+    if is_cut[held].all():
+        raise DataError(
+            f"off-policy evaluation needs whole episodes: all {len(held)} held-out ones of '{symbol}' were cut off "
+            f"before their {rows.manifest['episode_bars']} bars; train longer, or with a smaller task.episode_bars"
+        )
+    return np.asarray(held[~is_cut[held]])
 
 
 def _places(rows: StoredRows, chosen: Array) -> Array:

@@ -12,7 +12,6 @@ from pacesetter.training.run.callbacks import Callback, Session
 
 __all__ = ["EpisodeLog"]
 
-FLUSH_ROWS = 200_000
 FOLDER = "episodes"
 
 
@@ -26,14 +25,33 @@ class EpisodeLog(Callback[Any]):
         self.learner, self.config = session.learner, session.config
 
     def between(self) -> None:
-        if self.learner.replay_log is None:
-            self.learner.replay_log = self._made()
-        if len(self.learner.replay_log) >= FLUSH_ROWS:
+        log = self._log()
+        if self.session.stop:
+            # A stop ends the run before `end`: what was played until now is written all the same.
             self.end()
+        elif log.is_long:
+            log.flush(self.learner.step, policy=self.learner.weights_hash())
 
     def end(self) -> None:
-        if self.learner.replay_log is not None:
-            self.learner.replay_log.flush(self.learner.step, policy=self.learner.weights_hash())
+        """Write everything, also the episodes that go on, and say what is not as in the market."""
+        log = self._log()
+        log.flush(self.learner.step, is_last=True, policy=self.learner.weights_hash())
+        self.state["left_out"] = self.state.get("left_out", 0) + log.left_out
+        sentences = []
+        if log.cut:
+            sentences.append(f"{log.cut:,} episodes were cut off at the end, and are stored as truncated")
+        if self.state["left_out"]:
+            sentences.append(f"{self.state['left_out']:,} rows that follow an earlier stop are not stored")
+        if sentences:
+            self.session.console.print(f"{'; '.join(sentences)} → {log.folder}", soft_wrap=True, highlight=False)
+        log.cut = log.left_out = 0
+
+    def _log(self) -> ReplayLog:
+        """The learner's log, made where it has none."""
+        if self.learner.replay_log is None:
+            self.learner.replay_log = self._made()
+        log: ReplayLog = self.learner.replay_log
+        return log
 
     def _made(self) -> ReplayLog:
         """A log of its own market; files behind the step of a resumed run are written again."""

@@ -134,7 +134,9 @@ class FleetValidator(Validator[FleetTrainer]):
         steps = int(self.task.retrain_share * self.session.config.train.steps)
         if weak and steps:
             sentence = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
-            self.session.console.print(sentence, highlight=False)
+            if left_out := ", ".join(f"agent.extras.{name}" for name in self.learner.encoder_extras):
+                sentence += f", without {left_out}: their encoder stays as it is"
+            self.session.console.print(sentence, highlight=False, soft_wrap=True)
             try:
                 tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
             # Nothing was stored: the resumed run does it again from the last checkpoint.

@@ -12,7 +12,7 @@ from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
-from pacesetter.learning.learner import Watcher
+from pacesetter.learning.learner import Between, Watcher
 from pacesetter.market.orders import Discrete
 
 __all__ = ["agent_table", "retrain", "strugglers"]
@@ -84,7 +84,7 @@ def retrain(
     fleet.reinitialise(weak)
     # Shared by all: only heads may change, or the agents that do well would be moved too.
     fleet.freeze_encoder()
-    learner.retrainer(list(weak), seed).learn(steps, watcher)
+    _learn_again(learner.retrainer(list(weak), seed), steps, watcher, learner.step)
     fleet.freeze_encoder(not was_learning)
     after = _sharpe_by_symbol(fleet, validation)
     # By name: the validation set may have the symbols in another order than the fleet.
@@ -95,6 +95,20 @@ def retrain(
             fleet.actor.write(row, agent.actor.layers)
             fleet.critic.write(row, agent.critic.layers)
     return {symbol: BETTER if is_better[symbol] else NOT_BETTER for symbol in weak}
+
+
+def _learn_again(trainer: FleetTrainer, steps: int, watcher: Watcher, first_step: int) -> None:
+    """Let some agents learn; a run that keeps its episodes keeps these too, as those behind its `first_step`."""
+    log = trainer.replay_log
+
+    def between() -> None:
+        watcher.between()
+        if log is not None and log.is_long:
+            log.flush(first_step + trainer.step, policy=trainer.weights_hash())
+
+    trainer.learn(steps, Between(between))
+    if log is not None:
+        log.flush(first_step + trainer.step, is_last=True, policy=trainer.weights_hash())
 
 
 def _sharpe_by_symbol(fleet: Fleet, validation: FleetMarket) -> dict[str, float]:
