@@ -17,7 +17,7 @@ SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024
 
 
 def swapped(run, panel, copies):
-    """An updater whose fleet was replaced `copies` times, without learning: each weight is one larger than before."""
+    """An updater whose fleet was replaced `copies` times, without learning: each weight is a little larger than before."""
     updater = OnlineUpdater(run, SMALL)
     updater.begin(panel, FIRST)
     for number in range(1, copies + 1):
@@ -28,7 +28,7 @@ def swapped(run, panel, copies):
 def swap(updater, number):
     with torch.no_grad():
         for weight in updater.fleet.parameters():
-            weight += 1
+            weight += 0.01
     updater.updates = number
     told = tensors_hash(updater.fleet.state_dict())
     updater._store({"number": number, "bar": FIRST, "kind": "swap", "weights_hash": told})

@@ -133,13 +133,17 @@ class OnlineUpdater:
 
     # ---- bars -----------------------------------------------------------------------------------------------------
 
+    def check(self, panel: Panel, first: int) -> None:
+        """Refuse a `first` bar that updates cannot begin at. A resumed updater has begun."""
+        needed = self.config.judged_bars + self.config.recent_bars
+        if self.run is None and not needed <= first <= len(panel):
+            raise DataError(f"online updates need {needed} bars before the first one, and there are {first}")
+
     def begin(self, panel: Panel, first: int) -> None:
         """Take the bars before `first` as the past; refuses too few of them. A resumed updater has begun."""
+        self.check(panel, first)
         if self.run is not None:
             return
-        needed = self.config.judged_bars + self.config.recent_bars
-        if not needed <= first <= len(panel):
-            raise DataError(f"online updates need {needed} bars before the first one, and there are {first}")
         self.first = self.bars = first
         # Recent bars enter the reservoir when they are no longer recent, so that none is drawn from both.
         usable = range(self._window(), first - self.config.recent_bars)
