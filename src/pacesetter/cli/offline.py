@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pacesetter.cli.overrides import Overrides
+from pacesetter.errors import RunError
+from pacesetter.locks import hold
 from pacesetter.runs import Run
 
 __all__ = ["data_fresh", "register"]
@@ -112,7 +115,10 @@ def online(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. every_bars=50 steps=2048 data.path=…")
     ] = None,
     first: Annotated[int | None, typer.Option(help="Bar of the first update; default: after the training.")] = None,
-    store: Annotated[Path | None, typer.Option(help="Bundle each swap into this store, which paper follows.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Keep this store, which paper follows, at the fleet in force."),
+    ] = None,
     watch: Annotated[float | None, typer.Option(help="Look for new bars every so many seconds, until stopped.")] = None,
     rollback: Annotated[bool, typer.Option("--rollback", help="Return to the fleet before the latest swap.")] = False,
 ) -> None:
@@ -121,18 +127,50 @@ def online(
     from pacesetter.training.online.session import update_online
     from pacesetter.training.online.updater import OnlineUpdater
 
-    def bundle(updated: Run) -> None:
+    def keep(updated: Run) -> None:
         if store is not None:
-            from pacesetter.serving.bundle.packaging import bundle_run
-
-            typer.echo(f"Bundle: {bundle_run(updated.folder, store, observations=1_000)[0]}")
+            _bring(store, updated)
 
     if rollback:
         updater = OnlineUpdater(run)
         typer.echo(f"back before update {updater.roll_back()['from']}")
-        bundle(Run.open(run))
+        keep(Run.open(run))
         return
-    update_online(run, nested(options or []), first=first, watch_seconds=watch, taken=bundle)
+    update_online(run, nested(options or []), first=first, watch_seconds=watch, taken=keep)
+
+
+def _bring(store: Path, run: Run) -> None:
+    """Let the fleet of a run be the store's current bundle; nothing is done where it is."""
+    from pacesetter.serving.bundle.packaging import bundle_run
+
+    if not _has(store, run):
+        _clear(store)
+        typer.echo(f"Bundle: {bundle_run(run.folder, store, observations=1_000)[0]}")
+
+
+def _has(store: Path, run: Run) -> bool:
+    """Whether the store's current bundle holds the weights of a run; a damaged one holds none."""
+    from pacesetter.serving.bundle.bundle import Bundle
+    from pacesetter.serving.bundle.store import Store
+
+    bundles = Store(store)
+    if not bundles.versions:
+        return False
+    current = bundles.current
+    try:
+        training = Bundle.open(current, is_unverified=True).manifest.get("training", {})
+    except RunError:
+        return False
+    return bool(training.get("weights_hash") == run.manifest.get("weights_hash"))
+
+
+def _clear(store: Path) -> None:
+    """Remove what a kill in the middle of bundling left, which would be refused."""
+    left = list(store.glob(".[0-9][0-9][0-9][0-9]-*.partial"))
+    if left:
+        with hold(store):  # bundles are written under it, so that none of these is being written
+            for folder in left:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def data_fresh(

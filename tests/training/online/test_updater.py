@@ -5,7 +5,6 @@ Runs `training.online.session`.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import shutil
@@ -14,22 +13,19 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
 
-from pacesetter import runs
 from pacesetter.build import best_fleet, build_panel, build_table, stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.learning.fleet import storage
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
 from pacesetter.training.online.session import tell_updates, update_online
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
 from tests.faults.deaths import END, outlive_apart
+from tests.training.online.swaps import FIRST, SMALL, killed_at, swap, swapped
 
-FIRST, CHANGE = 420, 480
-SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024, frozen_bars=100, alarm_bars=400)
+CHANGE = 480
 
 
 @pytest.fixture(scope="module")
@@ -119,24 +115,6 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
         resumed.roll_back()
 
 
-def swapped(run, panel, copies):
-    """An updater whose fleet was replaced `copies` times, without learning: each weight is one larger than before."""
-    updater = OnlineUpdater(run, SMALL)
-    updater.begin(panel, FIRST)
-    for number in range(1, copies + 1):
-        swap(updater, number)
-    return updater
-
-
-def swap(updater, number):
-    with torch.no_grad():
-        for weight in updater.fleet.parameters():
-            weight += 1
-    updater.updates = number
-    told = tensors_hash(updater.fleet.state_dict())
-    updater._store({"number": number, "bar": FIRST, "kind": "swap", "weights_hash": told})
-
-
 def in_force(folder):
     """Hashes of the fleet that is resumed, of the one that others read, and of the one in the manifest."""
     resumed = OnlineUpdater(folder)
@@ -148,28 +126,29 @@ def in_force(folder):
 def test_a_rollback_killed_at_any_write_leaves_the_swap_or_the_rollback_whole(run, panel, tmp_path, monkeypatch):
     updater = swapped(run, panel.rows(0, FIRST), 2)
     hashes = [event.get("weights_hash") for event in updater.events()]
-    genuine, ends = runs.write_atomic, []
+    ends = []
     for write in (0, 1, 4, 5):  # the state, the weights that others read, the manifest; the last is beyond all
         folder = tmp_path / str(write)
         shutil.copytree(updater.run.folder, folder)
-        left = [write]
-
-        def killed(path, content, left=left, **how):
-            if left[0] == 0:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return genuine(path, content, **how)
-
-        with monkeypatch.context() as dying:
-            for place in (runs, storage, module):
-                dying.setattr(place, "write_atomic", killed)
-            with contextlib.suppress(KeyboardInterrupt):
-                OnlineUpdater(folder).roll_back()
+        with killed_at(write, monkeypatch):
+            OnlineUpdater(folder).roll_back()
         is_back = json.loads((folder / "online.json").read_text())["events"][-1]["kind"] == "rollback"
         assert in_force(folder) == [hashes[1] if is_back else hashes[2]] * 3, f"killed at write {write}"
         ends.append(is_back)
     assert ends[0] is False
     assert ends[-1] is True
+
+
+def test_a_beginning_killed_after_its_state_was_written_is_resumed(run, panel, tmp_path, monkeypatch):
+    shutil.copytree(run, tmp_path / "runs/origin")
+    known, number = panel.rows(0, FIRST), 0
+    while not list(tmp_path.glob("runs/*/online.json")):  # the first write after which there is a state
+        with killed_at(number, monkeypatch):
+            OnlineUpdater(tmp_path / "runs/origin", SMALL).begin(known, FIRST)
+        number += 1
+    (state,) = tmp_path.glob("runs/*/online.json")
+    assert not (state.parent / "checkpoints/best/fleet.json").exists()  # killed before what others read
+    assert in_force(state.parent) == [tensors_hash(best_fleet(run).state_dict())] * 3
 
 
 def test_a_swap_after_a_rollback_is_gone_back_from_to_what_the_rollback_left(run, panel):

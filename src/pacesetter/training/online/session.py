@@ -35,6 +35,7 @@ def update_online(
 
     options   of `OnlineConfig`, and `data`: options that change the run's own source, e.g. a longer file
     first     bar of the first update; None is the first that the run has not seen
+    taken     is called with the run whose fleet is in force: before anything is written, and after every swap
     """
     asked = dict(options or {})
     data = asked.pop("data", {})
@@ -43,10 +44,14 @@ def update_online(
         raise ConfigError(f"{folder} is an updater's own run, which keeps its options; leave them out to resume it")
     config = replace(updater.run_config, data=updater.run_config.data | dict(data))
     out = console or Console()
+    panel = build_panel(config)
+    start = _first(folder, panel) if first is None else first
+    updater.check(panel, start)
+    if taken is not None:
+        # A kill may have come between a swap and its bundle.
+        taken(Run.open(folder))
+    updater.begin(panel, start)
     while True:
-        panel = build_panel(config)
-        # Only the first call begins; later ones find the updater at work.
-        updater.begin(panel, _first(folder, panel) if first is None else first)
         updates = updater.advance(panel)
         assert updater.run is not None
         if updates:
@@ -55,6 +60,7 @@ def update_online(
             out.print(f"{updater.updates} updates in all → {updater.run.folder}", soft_wrap=True)
             return updater
         time.sleep(watch_seconds)
+        panel = build_panel(config)
 
 
 def _first(folder: str | Path, panel: Panel) -> int:

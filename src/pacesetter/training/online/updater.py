@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config, Parts, best_fleet, build_learner, build_table, stored_config
@@ -33,6 +32,7 @@ from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
 from pacesetter.training.online.drift import DriftMonitor
 from pacesetter.training.online.reservoir import Reservoir
+from pacesetter.training.online.starts import use_starts
 
 __all__ = ["OnlineConfig", "OnlineUpdater", "Update"]
 
@@ -110,7 +110,7 @@ class OnlineUpdater:
         self.origin = Path(folder)
         self.config, self.taken = config or OnlineConfig(), taken
         self.run_config = self._checked(stored_config(folder))
-        self.fleet = best_fleet(folder)
+        self.fleet: Fleet
         self.run: Run | None = None
         self.drift = DriftMonitor(self.config.confidence)
         self.reservoir = Reservoir(self.config.reservoir, self.config.seed)
@@ -118,6 +118,8 @@ class OnlineUpdater:
         self.history: dict[str, list[float]] = {PAST: [], EARNED: [], SHOWN: []}
         if (self.origin / STATE).is_file():
             self._resume()
+        else:
+            self.fleet = best_fleet(folder)
 
     @staticmethod
     def _checked(config: Config) -> Config:
@@ -131,13 +133,17 @@ class OnlineUpdater:
 
     # ---- bars -----------------------------------------------------------------------------------------------------
 
+    def check(self, panel: Panel, first: int) -> None:
+        """Refuse a `first` bar that updates cannot begin at. A resumed updater has begun."""
+        needed = self.config.judged_bars + self.config.recent_bars
+        if self.run is None and not needed <= first <= len(panel):
+            raise DataError(f"online updates need {needed} bars before the first one, and there are {first}")
+
     def begin(self, panel: Panel, first: int) -> None:
         """Take the bars before `first` as the past; refuses too few of them. A resumed updater has begun."""
+        self.check(panel, first)
         if self.run is not None:
             return
-        needed = self.config.judged_bars + self.config.recent_bars
-        if not needed <= first <= len(panel):
-            raise DataError(f"online updates need {needed} bars before the first one, and there are {first}")
         self.first = self.bars = first
         # Recent bars enter the reservoir when they are no longer recent, so that none is drawn from both.
         usable = range(self._window(), first - self.config.recent_bars)
@@ -377,22 +383,3 @@ class OnlineUpdater:
         event = {"number": self.updates, "bar": self.bars - 1, "kind": "rollback", "from": swap["number"]}
         self._store(event, name)
         return event
-
-
-def use_starts(market: FleetMarket, recent: range, earlier: list[int], share: float, seed: int) -> None:
-    """Let episodes start at recent bars, and a share of them at earlier ones; refuses where no start is left."""
-    generator, groups = np.random.default_rng(seed), []
-    pool = market.pool.cpu().numpy()
-    offsets, counts = market.offsets.flatten().tolist(), market.counts.flatten().tolist()
-    for symbol, offset, count in zip(market.symbols, offsets, counts, strict=True):
-        own = pool[offset : offset + count]
-        new, old = own[np.isin(own[:, 1], np.array(recent))], own[np.isin(own[:, 1], np.array(earlier))]
-        if len(new) == 0:
-            raise DataError(f"'{symbol}' has no recent bar to start an episode at; give more online.recent_bars")
-        # Starts are drawn evenly from the pool: old ones are added until they are `share` of it.
-        wanted = round(share / (1 - share) * len(new)) if share < 1 and len(old) else 0
-        drawn = old[generator.integers(0, len(old), wanted)] if wanted else old[:0]
-        groups.append(np.concatenate([new, drawn]))
-    market.pool = torch.as_tensor(np.concatenate(groups), device=market.device)
-    market.counts = torch.tensor([len(group) for group in groups], device=market.device)[:, None]
-    market.offsets = market.counts.cumsum(0) - market.counts
