@@ -8,7 +8,7 @@ from pacesetter.panel import Panel
 
 
 def test_ten_indicators_cover_volatility_trend_momentum_and_volume() -> None:
-    names = [name for name in FEATURES if FEATURES[name].kind == "regime"]
+    names = [name for name in FEATURES if name.startswith("regime_") and FEATURES[name].kind == "regime"]
     assert len(names) == 10
     assert {name.split("_")[1] for name in names} >= {"volatility", "trend", "momentum", "volume"}
 

@@ -8,7 +8,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from pacesetter.errors import DataError
-from pacesetter.features.signature_regime import SignatureRegimes, path_signature
+from pacesetter.features import FEATURES, SignatureRegimes, feature_table
+from pacesetter.features.signature_regime import SIGNATURE_REGIME, path_signature
 from pacesetter.panel import Panel
 
 
@@ -63,3 +64,31 @@ def test_too_few_bars_are_refused(planted):
         SignatureRegimes().fit(planted[0].rows(0, 30))
     with pytest.raises(DataError, match="not fitted"):
         SignatureRegimes().labels(planted[0])
+
+
+def test_the_feature_tells_calm_from_wild_stretches(planted):
+    panel, truth = planted
+    values = feature_table(panel, [SIGNATURE_REGIME]).values[:, :, 0]
+    memory = FEATURES[SIGNATURE_REGIME].memory_bars
+    assert np.isnan(values[:, : memory - 1]).all()
+    settled = np.arange(len(truth)) % 100 >= 20
+    settled[: memory - 1] = False
+    assert set(np.unique(values[:, settled])) == {0.0, 0.5, 1.0}
+    assert values[:, settled & (truth == 0)].mean() < 0.2
+    assert values[:, settled & (truth == 1)].mean() > 0.7
+
+
+def test_the_feature_does_not_read_later_bars_and_forgets_old_ones(planted):
+    panel, _ = planted
+    memory, (whole,) = FEATURES[SIGNATURE_REGIME].memory_bars, feature_table(panel, [SIGNATURE_REGIME]).values[:1]
+    for stop in (700, 855):
+        close = panel.close.copy()
+        close[stop:] *= 3.0
+        close[: stop - memory] *= 0.5
+        (other,) = feature_table(make_panel(close), [SIGNATURE_REGIME]).values[:1]
+        assert other[stop - 1] == whole[stop - 1]
+        assert not np.array_equal(other, whole, equal_nan=True)
+
+
+def test_the_feature_is_in_a_table_only_by_name(planted):
+    assert SIGNATURE_REGIME not in feature_table(planted[0]).names

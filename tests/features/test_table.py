@@ -21,7 +21,8 @@ TREND = Feature("age", ("close",), 1, lambda panel: np.broadcast_to(np.arange(le
 
 def test_the_table_holds_every_registered_feature_the_panel_can_give(bars: Panel) -> None:
     table = ps.feature_table(bars)
-    by_name_only = ("market_breadth", "scaled_return_60")  # one more would change what runs learned from
+    # By name only: one more column would change what runs learned from.
+    by_name_only = ("market_breadth", "scaled_return_60", "signature_regime")
     assert table.names == tuple(name for name in FEATURES if name not in ("sentiment", *by_name_only))
     assert table.values.shape == (3, 400, len(table.names))
     assert table.values.dtype == np.float32

@@ -7,10 +7,11 @@ adds a feature by an entry point of the group `pacesetter.feature`; `symbolwise`
 from __future__ import annotations
 
 from pacesetter.features import breadth as breadth  # registers its feature,
-from pacesetter.features import technical as technical  # and so does this
+from pacesetter.features import technical as technical  # and so do these
 from pacesetter.features.feature import FEATURES, Feature, symbolwise
 from pacesetter.features.normaliser import NORMALISERS, MinMax, Normaliser, Robust, RunningWelford, ZScore
 from pacesetter.features.regime import REGIMES, regime_labels
+from pacesetter.features.signature_regime import SignatureRegimes
 from pacesetter.features.table import FeatureTable, feature_table
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Normaliser",
     "Robust",
     "RunningWelford",
+    "SignatureRegimes",
     "ZScore",
     "feature_table",
     "regime_labels",

@@ -2,26 +2,34 @@
 
 These three are the depth-2 signature of the time-augmented lead–lag path of a window (Chevyrev, Kormilitzin 2016):
 its increment, its Lévy area against time, and the area between lead and lag, which is half the quadratic variation.
-Clusters are fitted on bars up to a moment; labels of later bars use nothing else of the future, so that they may be
-features and tasks of later bars.
+`SignatureRegimes` fits its clusters on bars up to a moment; labels of later bars use nothing else of the future. The
+feature `signature_regime` clusters each symbol's latest windows again at every bar, so that a server which keeps these
+bars gives the same label. It is in a table only where it is named, since it costs more than the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import DataError, check_range
+from pacesetter.features.feature import FEATURES, symbolwise
+from pacesetter.features.rolling import compiled, run_kernel
 from pacesetter.panel import Panel
 
-__all__ = ["SignatureRegimes", "path_signature"]
+__all__ = ["SIGNATURE_REGIME", "SignatureRegimes", "path_signature", "signature_regime"]
 
 Array = NDArray[Any]
 WARMING_UP = -1
 SMALLEST = 1e-16  # of a quadratic variation, whose logarithm is taken
+SIGNATURE_REGIME = "signature_regime"
+WINDOW = 20  # moves of a signature
+HISTORY, STEP = 250, 5  # bars whose windows the feature clusters, one window in so many: neighbours overlap anyway
+KINDS = 3  # calm, between, wild: with four, labels of a random walk change at two bars in five
+ROUNDS = 10  # of Lloyd's algorithm; from groups by variation, 50 windows hardly move after that
 
 
 def path_signature(log_prices: Array, window: int) -> Array:
@@ -33,12 +41,21 @@ def path_signature(log_prices: Array, window: int) -> Array:
     signature = np.full((*log_prices.shape, 3), np.nan)
     if len(moves) < window:
         return signature
-    each = np.lib.stride_tricks.sliding_window_view(moves, window, axis=0)  # (time, symbol, move)
-    before, clock = np.cumsum(each, axis=-1) - each, np.arange(window) / window
-    signature[window:, :, 0] = each.sum(-1)
-    signature[window:, :, 1] = 0.5 * (clock * each - before / window).sum(-1)
-    signature[window:, :, 2] = np.square(each).sum(-1)
+    position, area, variation = np.zeros((3, len(moves) - window + 1, *log_prices.shape[1:]))
+    for k in range(window):  # move by move, so that a window's sums do not depend on the bars around it
+        move = moves[k : k + len(position)]
+        area += 0.5 / window * (k * move - position)
+        position += move
+        variation += move * move
+    signature[window:] = np.stack([position, area, variation], axis=-1)
     return signature
+
+
+def signature_coordinates(close: Array, window: int) -> Array:
+    """(time, symbol, 3) signatures in units that compare: drift and area per deviation, log of the deviation."""
+    signature = path_signature(np.log(close), window)
+    spread = np.sqrt(np.maximum(signature[..., 2:], SMALLEST))
+    return np.concatenate([signature[..., :2] / spread, np.log(spread)], axis=-1)
 
 
 @dataclass
@@ -48,7 +65,7 @@ class SignatureRegimes:
     window   moves of a signature        kinds   clusters
     """
 
-    window: int = 20
+    window: int = WINDOW
     kinds: int = 4
     seed: int = 0
     centres_: Array = field(default_factory=lambda: np.zeros((0, 3)), init=False, repr=False)
@@ -83,8 +100,76 @@ class SignatureRegimes:
         return np.where(is_known, np.nan_to_num(distances).argmin(-1), WARMING_UP).astype(np.int8)
 
     def _inputs(self, panel: Panel) -> Array:
-        """Signatures in units that compare: drift and area per deviation, and the logarithm of the variation."""
-        close = np.where(panel.mask, panel.close, np.nan)
-        signature = path_signature(np.log(close), self.window)
-        spread = np.sqrt(np.maximum(signature[..., 2:], SMALLEST))
-        return np.concatenate([signature[..., :2] / spread, np.log(spread)], axis=-1)
+        return signature_coordinates(np.where(panel.mask, panel.close, np.nan), self.window)
+
+
+def signature_regime(close: Array) -> Array:
+    """(symbol, bar) regime of the latest window among those of the last 250 bars: 0 the calmest … 1 the wildest."""
+    drift, area, spread = signature_coordinates(close.T, WINDOW).T
+    return run_kernel(_rank_regimes, (drift, area, spread), HISTORY // STEP, STEP, KINDS)
+
+
+@compiled
+def _rank_regimes(drift: Array, area: Array, spread: Array, count: int, step: int, kinds: int, out: Array) -> None:
+    """Rank of the cluster of each (bar, symbol) cell within `count` windows, every `step` bars back from it."""
+    points = np.empty((count, 3))
+    for t in range(len(out)):
+        for k in range(out.shape[1]):
+            out[t, k] = np.nan
+            if t < (count - 1) * step:
+                continue
+            for row in range(count):
+                back = t - row * step
+                points[row, 0], points[row, 1], points[row, 2] = drift[back, k], area[back, k], spread[back, k]
+            if np.isfinite(points).all():
+                out[t, k] = _rank_of_first(points, kinds) / (kinds - 1)
+
+
+@compiled
+def _rank_of_first(points: Array, kinds: int) -> int:
+    """How many of the clusters of the (row, 3) points have less variation than the first row's; scales the points."""
+    count = len(points)
+    for axis in range(3):
+        points[:, axis] = (points[:, axis] - points[:, axis].mean()) / (points[:, axis].std() + 1e-12)
+    nearest, centres = np.empty(count, np.int64), np.zeros((kinds, 3))
+    # Groups of equal size by variation: no chance in the start, and so the same clusters from the same bars.
+    nearest[np.argsort(points[:, 2], kind="mergesort")] = np.arange(count) * kinds // count
+    for _ in range(ROUNDS):
+        _move_centres(points, nearest, centres)
+        if not _assign(points, centres, nearest):
+            break
+    return int((centres[:, 2] < centres[nearest[0], 2]).sum())
+
+
+@compiled
+def _move_centres(points: Array, nearest: Array, centres: Array) -> None:
+    """Put each centre at the mean of its points; one without points stays where it was."""
+    members, sums = np.zeros(len(centres)), np.zeros(centres.shape)
+    for row in range(len(points)):
+        members[nearest[row]] += 1
+        for axis in range(3):
+            sums[nearest[row], axis] += points[row, axis]
+    for kind in range(len(centres)):
+        for axis in range(3 if members[kind] else 0):
+            centres[kind, axis] = sums[kind, axis] / members[kind]
+
+
+@compiled
+def _assign(points: Array, centres: Array, nearest: Array) -> bool:
+    """Write the centre nearest to each point; whether one of them changed."""
+    is_changed = False
+    for row in range(len(points)):
+        best, least = 0, np.inf
+        for kind in range(len(centres)):
+            distance = 0.0
+            for axis in range(3):
+                distance += (points[row, axis] - centres[kind, axis]) ** 2
+            if distance < least:
+                best, least = kind, distance
+        is_changed |= best != nearest[row]
+        nearest[row] = best
+    return is_changed
+
+
+_FEATURE = symbolwise(SIGNATURE_REGIME, signature_regime, HISTORY - STEP + WINDOW + 1, kind="regime")
+FEATURES.add(SIGNATURE_REGIME, replace(_FEATURE, is_default=False))

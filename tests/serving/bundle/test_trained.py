@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundles import TRAINING, make
+from bundles import FLEET, TRAINING, make
 
 from pacesetter.build import best_master, build_table
 from pacesetter.evaluation.backtest.backtest import backtest
@@ -18,6 +18,7 @@ from pacesetter.policies.policy import Policy
 from pacesetter.serving.api.runtime import BundlePolicy, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.bundle import lookback_export
 from pacesetter.serving.bundle.packaging import bundle_run
+from pacesetter.serving.trader.history import History
 
 CONTINUOUS = ["agent=ppo" if word == "agent=maskable_ppo" else word for word in [*TRAINING, "task.action=continuous"]]
 
@@ -49,6 +50,19 @@ def test_a_bundled_fleet_trades_the_targets_that_a_backtest_of_its_run_trades(fl
     np.testing.assert_allclose(there.orders, lab.orders, atol=1e-5)
     np.testing.assert_allclose(there.equity, lab.equity, rtol=1e-6)
     assert lab.orders.max() > 0
+
+
+def test_a_bundled_fleet_observes_the_signature_regime_of_its_table(tmp_path: Path) -> None:
+    made = make(tmp_path, [*FLEET, "data.bars=600", "features.names=[return_1,signature_regime]"])
+    history = History.of(made.bundle, made.panel.symbols)
+    history.append(made.panel.rows(0, 520))
+    column = build_table(made.config, made.panel).values[:, :, 1]
+    served = []
+    for t in range(520, 560):
+        history.append(made.panel.rows(t, t + 1))
+        served.append(history.observation()["window"][:, -1, 1])
+    np.testing.assert_array_equal(np.stack(served, axis=1), column[:, 520:560])
+    assert set(np.unique(served)) == {0.0, 0.5, 1.0}
 
 
 def test_a_served_master_sends_orders_of_all_symbols_through_the_guard(master: Any) -> None:

@@ -9,11 +9,13 @@ from pacesetter.data import load
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import feature_table
+from pacesetter.features.feature import default_names
 from pacesetter.panel import Panel
 from pacesetter.serving.bundle.bundle import FeatureSpec
 from pacesetter.serving.trader.history import History
 
 BARS, WARM, WINDOW = 470, 420, 5
+NAMES = [*default_names(), "signature_regime"]
 RECURSIVE = ("close_to_ema_12", "close_to_ema_26", "rsi_14", "macd", "macd_signal", "atr_14", "adx_14")
 
 
@@ -23,7 +25,7 @@ def panel() -> Panel:
 
 
 def spec_of(panel: Panel) -> FeatureSpec:
-    table = feature_table(panel)
+    table = feature_table(panel, NAMES)
     entries = ObservationTables.from_table(table).names
     return FeatureSpec(table.names, dict(table.memory), panel.fields, panel.symbols, entries, WINDOW, 252.0)
 
@@ -39,7 +41,7 @@ def with_hole(panel: Panel, bar: int) -> Panel:
 @pytest.mark.parametrize("hole", [None, 300, 440])
 def test_windows_are_equal_to_the_table_bit_for_bit(panel: Panel, hole: int | None) -> None:
     panel = panel if hole is None else with_hole(panel, hole)
-    spec, tables = spec_of(panel), ObservationTables.from_table(feature_table(panel))
+    spec, tables = spec_of(panel), ObservationTables.from_table(feature_table(panel, NAMES))
     history = History(spec, panel.symbols)
     history.append(panel.rows(0, WARM))
     exact = [k for k, name in enumerate(tables.names["window"]) if name not in RECURSIVE]
