@@ -77,6 +77,7 @@ class SideBySide:
 
 def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console | None = None) -> Run:
     """Train the student of a run and store it beside the run; everything is refused before a folder is made."""
+    Run.open_finished(folder)
     stored = stored_config(folder)
     # A student is small, and its teacher may have been trained on a GPU that is not here.
     config = replace(stored, train=replace(stored.train, device="cpu"))
