@@ -88,6 +88,14 @@ class Run:
             raise RunError(f"{path}/manifest.json lacks required keys; the run is damaged, or this is not a run")
         return run
 
+    @classmethod
+    def open_finished(cls, folder: str | Path) -> Run:
+        """A run that has ended; refuses one that was stopped or has failed."""
+        run = cls.open(folder)
+        if not run.manifest["finished"]:
+            raise RunError(f"{folder} is not finished; finish it with pacesetter train --resume {folder}")
+        return run
+
     def __repr__(self) -> str:
         return f"Run({self.folder.name})"
 

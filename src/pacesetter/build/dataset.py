@@ -64,6 +64,9 @@ def _facts(config: Config, panel: Panel, market: Any) -> dict[str, Any]:
 
 def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> list[str]:
     """What of a dataset is no longer that of the configuration and its data, in words; none where it is fresh."""
+    own, asked = manifest.get("config", {}).get("task", {}).get("problem"), config.task["problem"]
+    if own is not None and own != asked:
+        return [f"it is of task={own}, not of task={asked}"]  # all else differs too, and says no more
     market = build_recording_market(config, panel, 1, manifest["episode_bars"])
     # Through JSON like the stored manifest, or tuples would differ from lists.
     today = json.loads(json.dumps(_facts(config, panel, market)))

@@ -65,6 +65,22 @@ def same(first: StoredEpisodes, second: StoredEpisodes) -> bool:
     return groups and all(np.array_equal(getattr(first, name), getattr(second, name)) for name in dataset.EACH)
 
 
+def test_where_nothing_can_be_written_a_sentence_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    cases = [
+        (tmp_path, "is a folder; name a file to write, e.g. .*episodes.h5"),
+        (
+            tmp_path / "file" / "x.h5",
+            r"x\.h5 cannot be written \((File exists|Not a directory)\); name a file in another",
+        ),
+        (tmp_path / ("x" * 250), r"cannot be written \(File name too long\)"),  # told by h5py, not by the folder
+    ]
+    for path, sentence in cases:
+        with pytest.raises(DataError, match=sentence):
+            write(path, make_episodes([4]))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_what_is_written_is_read_in_blocks_of_whole_episodes(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset, "BLOCK_ROWS", 10)
     episodes = make_episodes([4, 5, 6, 7, 3])

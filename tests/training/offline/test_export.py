@@ -5,14 +5,18 @@ Runs `cli.offline`, `build.dataset`, `training.offline.teachers`, `training.offl
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from pacesetter.cli import app
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.learning.experience.dataset import read_dataset, read_manifest
-from pacesetter.training.offline.export import export_episodes, stale_reasons
+from pacesetter.training.offline.distill import Student, distill
+from pacesetter.training.offline.export import ExportedEpisodes, export_episodes, stale_reasons
+from pacesetter.training.offline.fine_tuning import fine_tune
 
 
 def mean_reward(path, regime: int) -> float:
@@ -59,9 +63,16 @@ def test_the_rule_needs_its_indicators(toy, tmp_path):
     assert read_manifest(tmp_path / "e.h5")["regimes"] == ["expert"]
 
 
-def test_what_cannot_be_exported_is_refused_and_nothing_is_written(run, tmp_path):
+def test_what_cannot_be_exported_is_refused_and_nothing_is_written(run, tmp_path_factory, tmp_path):
+    trader, stopped = tmp_path_factory.mktemp("trader"), tmp_path_factory.mktemp("stopped")
+    (trader / "journal.db").touch()
+    facts = {"name": "stopped", "config_hash": "", "finished": False}
+    (stopped / "manifest.json").write_text(json.dumps(facts))
     cases = [
         (("rnd",), {}, "neither the folder of a run nor a source; did you mean 'random'"),
+        (("randm", ["data=sample"]), {}, "neither the folder of a run nor a source; did you mean 'random'"),
+        ((str(trader), ["seed=1"]), {}, "a paper trader that did not keep its decisions; trade with log_episodes=true"),
+        ((str(stopped),), {}, "is not finished; finish it with pacesetter train --resume"),
         ((str(run), ["seed=1"]), {}, "a run is exported in its own market"),
         (("random", ["data=sample"]), {"regimes": ["medium"]}, "random orders have one regime"),
         (("random", ["data=sample"]), {"regimes": ["wild"]}, "unknown regime 'wild'"),
@@ -69,9 +80,16 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_written(run, tmp_path
         (("oracle", ["data=sample", "features.names=[return_1]"]), {}, "an oracle needs a market with a known truth"),
     ]
     for arguments, options, sentence in cases:
-        with pytest.raises((ConfigError, DataError), match=sentence):
+        with pytest.raises((ConfigError, DataError, RunError), match=sentence):
             export_episodes(*arguments, out=tmp_path / "x.h5", **options)
     assert list(tmp_path.iterdir()) == []
+    for command in (lambda: fine_tune(stopped, []), lambda: distill(stopped, Student())):
+        with pytest.raises(RunError, match="is not finished; finish it with pacesetter train --resume"):
+            command()
+
+
+def test_one_episode_is_counted_as_one(tmp_path):
+    assert str(ExportedEpisodes(tmp_path, {"paper": 1}, {"paper": 20})) == f"1 episode (paper 1), 20 rows → {tmp_path}"
 
 
 def test_a_stale_dataset_is_told_by_the_command(exported, toy):

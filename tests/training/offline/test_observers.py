@@ -136,6 +136,14 @@ def test_another_schema_and_a_single_episode_are_refused_and_nothing_is_written(
     assert not (tmp_path / "runs").exists()
 
 
+def test_what_counts_as_equal_among_continuous_orders_is_said(toy, tmp_path):
+    path, own = tmp_path / "c.h5", ("task.action=continuous", "train.envs=4")
+    export_episodes("random", [*toy, *own], out=path, episodes=16)
+    steps = ("train.steps=2048", "train.validate_every=2048")
+    _, told = train_offline(toy, "bc", path, tmp_path, *own, *steps, "agent.regimes=[]")
+    assert "% (orders within 0.2 of the data's);" in told
+
+
 def test_without_actions_in_common_a_sentence_stands_for_the_estimates(toy, exported, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise DataError("off-policy evaluation needs actions in common")
@@ -146,5 +154,6 @@ def test_without_actions_in_common_a_sentence_stands_for_the_estimates(toy, expo
     assert [each["name"] for each in report["estimates"]] == ["market"]
     assert report["note"] == "off-policy evaluation needs actions in common"
     assert report["note"] in told
+    assert "Collapse gates" not in told
     assert report["agent"] == "iql"
     assert report["dataset"]["regimes"] == ["random", "medium", "expert"]

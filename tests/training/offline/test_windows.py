@@ -175,6 +175,13 @@ def test_what_does_not_fit_gets_one_sentence(
         train(compose([*MARKET, *words, f"runs={tmp_path}"]), console=Console(file=io.StringIO()))
 
 
+def test_a_dataset_of_another_task_gets_one_reason(toy: tuple[str, ...], random: Path, tmp_path: Path) -> None:
+    config = compose([*toy, "agent=cql", f"agent.dataset={random}", f"runs={tmp_path}"])
+    sentence = "random.h5 does not fit this run: it is of task=lookback, not of task=fleet; export it again with this"
+    with pytest.raises(DataError, match=sentence):
+        train(config, console=Console(file=io.StringIO()))
+
+
 def test_a_policy_that_remembers_cannot_be_recorded() -> None:
     class Recurrent:
         lstm_actor = None

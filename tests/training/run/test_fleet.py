@@ -179,8 +179,9 @@ def test_agents_are_retrained_without_the_extra_that_teaches_the_encoder_alone(s
     """The only struggler is of the source: a discriminator would miss the target symbol there."""
     monkeypatch.setattr(fleet, "strugglers", lambda table: ["S1"])
     told = Console(file=io.StringIO(), width=150)
-    result = train(small("agent.extras.domain={target:[S0]}"), console=told)
+    result = train(small("agent.extras.domain={target:[S0]}", "train.log_every=256"), console=told)
     assert result.run.manifest["finished"]
+    assert lines(result.run.folder, "domain/weight")[-1] > 0  # of the last round too, which ends with the run
     sentence = "1 of 3 agents are not above the bar and are retrained, without agent.extras.domain: their encoder stays"
     assert sentence in told.file.getvalue()
     table = pd.read_csv(result.run.folder / "fleet.csv", keep_default_na=False).set_index("symbol")

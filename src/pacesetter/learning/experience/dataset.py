@@ -123,7 +123,7 @@ class StoredEpisodes:
 class DatasetWriter:
     """`with DatasetWriter(path, manifest, tables) as writer: writer.add(episodes)`; the file appears when it is whole.
 
-    An exception leaves nothing behind; a file that exists is replaced.
+    An exception leaves nothing behind; a file that exists is replaced. Refuses a folder, and what cannot be written.
     """
 
     def __init__(self, path: str | Path, manifest: Mapping[str, Any], tables: DatasetTables) -> None:
@@ -135,9 +135,16 @@ class DatasetWriter:
     def __enter__(self) -> DatasetWriter:
         with needs("a dataset of trajectories", "offline"):
             import h5py
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        # The user block precedes HDF5's own bytes, so the hash of the rest can be written after them.
-        self.file = h5py.File(self.temporary, "w", userblock_size=HEADER_BYTES)
+        if self.path.is_dir():
+            raise DataError(f"{self.path} is a folder; name a file to write, e.g. {self.path / 'episodes.h5'}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # The user block precedes HDF5's own bytes, so the hash of the rest can be written after them.
+            self.file = h5py.File(self.temporary, "w", userblock_size=HEADER_BYTES)
+        except OSError as problem:
+            # Of the problem only its reason: h5py's sentence is about its own calls and the temporary name.
+            reason = os.strerror(problem.errno) if problem.errno else str(problem)
+            raise DataError(f"{self.path} cannot be written ({reason}); name a file in another folder") from problem
         for name in ("windows", "context"):
             self.file[f"tables/{name}"] = getattr(self.tables, name)
         return self

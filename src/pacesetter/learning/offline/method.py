@@ -21,7 +21,7 @@ from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.offline.rows import StoredRows
 
-__all__ = ["OfflineConfig", "OfflineMethod", "make_offline"]
+__all__ = ["NEAR", "OfflineConfig", "OfflineMethod", "make_offline"]
 
 JUDGED_ROWS = 1_024  # of each symbol, held out
 NEAR = 0.2  # a continuous order within a tenth of the range is counted as the same
@@ -87,7 +87,8 @@ class OfflineMethod(FleetMethod[Fleet, Any]):
     def judged(self, acting: Acting) -> dict[str, torch.Tensor]:
         """Figures (symbol,) on rows held out; `held_out_loss` decides when to stop.
 
-        accuracy        share of the orders in the data that the policy would send, without chance
+        accuracy        share of the orders in the data that the policy would send, without chance; a number in [-1, 1]
+                        is the same within `NEAR`
         """
         batch = self.market.spread(JUDGED_ROWS)
         features = acting.features(batch.observation)

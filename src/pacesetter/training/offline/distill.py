@@ -85,6 +85,7 @@ def distill(
     device   on which gradient steps are taken; episodes are played and fleets compared on the CPU
     """
     check_device(device, "device")
+    Run.open_finished(folder)
     stored = stored_config(folder)
     # A student is small, and its teacher may have been trained on a GPU that is not here.
     config = replace(stored, train=replace(stored.train, device="cpu"))

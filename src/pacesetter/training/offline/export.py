@@ -13,10 +13,18 @@ from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
 from pacesetter.learning.experience.recording import REGIMES, Teach, market_tables, record, whole_episodes
 from pacesetter.panel import Panel
+from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.minari_format import check_minari, write_minari
-from pacesetter.training.offline.paper_episodes import PAPER, is_paper_log, paper_episodes, read_paper_log
+from pacesetter.training.offline.paper_episodes import (
+    PAPER,
+    check_is_no_trader,
+    is_paper_log,
+    paper_episodes,
+    read_paper_log,
+)
 from pacesetter.training.offline.teachers import TEACHERS
+from pacesetter.words import counted
 
 __all__ = ["SOURCES_OF_EPISODES", "ExportedEpisodes", "export_episodes", "stale_reasons"]
 
@@ -35,9 +43,8 @@ class ExportedEpisodes:
     def __str__(self) -> str:
         each = ", ".join(f"{name} {self.episodes[name]:,}" for name in self.episodes)
         also = f" and {self.minari}" if self.minari is not None else ""
-        return (
-            f"{sum(self.episodes.values()):,} episodes ({each}), {sum(self.rows.values()):,} rows → {self.path}{also}"
-        )
+        episodes, rows = counted(sum(self.episodes.values()), "episode"), counted(sum(self.rows.values()), "row")
+        return f"{episodes} ({each}), {rows} → {self.path}{also}"
 
 
 def export_episodes(
@@ -130,12 +137,15 @@ def _regimes(source: str, asked: Sequence[str]) -> tuple[str, ...]:
 def _config(source: str, overrides: Sequence[str]) -> Config:
     if source in SOURCES_OF_EPISODES:
         return compose(_with_task(overrides))
-    if overrides:
-        raise ConfigError(f"{overrides[0]}: a run is exported in its own market; leave overrides out")
+    # What the source is comes first: the rest of the command may be right for the one that was meant.
     if not Path(source).is_dir():
         raise ConfigError(
             f"'{source}' is neither the folder of a run nor a source{did_you_mean(source, SOURCES_OF_EPISODES)}"
         )
+    check_is_no_trader(source)
+    Run.open_finished(source)
+    if overrides:
+        raise ConfigError(f"{overrides[0]}: a run is exported in its own market; leave overrides out")
     return stored_config(source)
 
 

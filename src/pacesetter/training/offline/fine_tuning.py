@@ -49,8 +49,9 @@ class TransferRow:
 def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | None = None) -> Run:
     """Train a fleet that begins with the run's weights, as the overrides say, and report on both validation sets.
 
-    Refuses a run without a fleet, and a market without any of its symbols, before anything is trained.
+    Refuses a run without a fleet or an end, and a market without any of its symbols, before anything is trained.
     """
+    Run.open_finished(folder)
     old, before = stored_config(folder), best_fleet(folder)
     # The network of the old run unless the overrides say otherwise: weights of another size cannot be taken.
     own = [f"agent.{name}={old.agent[name]}" for name in ("network", "heads") if old.agent.get(name) is not None]

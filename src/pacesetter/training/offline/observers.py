@@ -18,6 +18,7 @@ from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.offline.evaluation import Estimate, policy_estimates
+from pacesetter.learning.offline.method import NEAR
 from pacesetter.learning.offline.rows import StoredRows, padded
 from pacesetter.training.run.callbacks import Session, Validator
 from pacesetter.training.run.fleet import DIGITS, FleetMeter
@@ -104,7 +105,8 @@ class OfflineValidator(Validator[FleetTrainer]):
             table.add_row(each.name, f"{each.value:+.4f}", f"{each.low:+.4f} … {each.high:+.4f}")
         console = self.session.console
         console.print(table)
-        console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}; {answer}", soft_wrap=True)
+        equal = f" (orders within {NEAR} of the data's)" if self.rows.actions is None else ""
+        console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}{equal}; {answer}", soft_wrap=True)
 
     def _store(self, judged: dict[str, float], estimates: list[Estimate], note: str, more: dict[str, Any]) -> None:
         facts = {

@@ -29,11 +29,12 @@ from pacesetter.market.orders import Discrete
 if TYPE_CHECKING:
     from pacesetter.learning.experience.market import FleetMarket
 
-__all__ = ["PAPER", "PaperDecisions", "is_paper_log", "paper_episodes", "read_paper_log"]
+__all__ = ["PAPER", "PaperDecisions", "check_is_no_trader", "is_paper_log", "paper_episodes", "read_paper_log"]
 
 Array = NDArray[Any]
 PAPER = "paper"  # the regime
 LOG, SCHEMA = "decisions.jsonl", 1  # as `serving.trader.decision_log` writes it
+JOURNAL = "journal.db"  # that every trader leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,14 @@ class PaperDecisions:
 def is_paper_log(source: str | Path) -> bool:
     """Whether a folder is that of a paper trader that kept its decisions."""
     return (Path(source) / LOG).is_file()
+
+
+def check_is_no_trader(folder: str | Path) -> None:
+    """Refuse the folder of a paper trader that did not keep its decisions."""
+    if (Path(folder) / JOURNAL).is_file() and not is_paper_log(folder):
+        raise ConfigError(
+            f"{folder} is the folder of a paper trader that did not keep its decisions; trade with log_episodes=true"
+        )
 
 
 def read_paper_log(folder: str | Path) -> PaperDecisions:

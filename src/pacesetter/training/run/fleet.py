@@ -57,6 +57,10 @@ class FleetMeter(Callback[FleetTrainer]):
         self.session.log(**(self.shown | figures), **self.costs())
         self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
+    def end(self) -> None:
+        """The last round has no other behind it at whose start it would be logged."""
+        self.between()
+
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
         """The mean action mix as it is logged."""
         return {"action_mix": shares}
