@@ -214,6 +214,9 @@ def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):
         OnlineUpdater(tmp_path)
     with pytest.raises(ConfigError, match="every_bars"):
         OnlineConfig(every_bars=0)
+    for name in ("sample", None):
+        with pytest.raises(ConfigError, match=f"data={name} names another source"):
+            update_online(run, {"data": name})
 
 
 def test_a_session_updates_on_what_the_source_has_and_says_what_it_was_worth(run):
