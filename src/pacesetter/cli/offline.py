@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -126,10 +127,24 @@ def online(
         if store is not None:
             _bring(store, updated)
 
+    if store is not None:
+        _check_store(store)
     if rollback:
         _roll_back(run, store)
         return
     update_online(run, nested(options or []), first=first, watch_seconds=watch, taken=keep)
+
+
+def _check_store(store: Path) -> None:
+    """Refuse a file, a bundle and a folder that cannot be written to, before anything else is done."""
+    from pacesetter.serving.bundle.hashed_files import HASHES
+
+    if store.is_file() or (store / HASHES).is_file():
+        raise RunError(f"--store {store} is a {'file' if store.is_file() else 'bundle'}; give the folder of bundles")
+    # The nearest folder that is there: the store itself is made with its first bundle.
+    above = next(folder for folder in (store, *store.absolute().parents) if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise RunError(f"--store {store} cannot be written to; give another folder")
 
 
 def _roll_back(folder: Path, store: Path | None) -> None:

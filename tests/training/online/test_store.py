@@ -12,7 +12,7 @@ import pytest
 
 from pacesetter.build import build_panel, stored_config
 from pacesetter.cli.offline import online
-from pacesetter.errors import RunError
+from pacesetter.errors import DataError, RunError
 from pacesetter.runs import Run
 from pacesetter.serving.bundle import bundle as bundles
 from pacesetter.serving.bundle.store import Store
@@ -99,3 +99,24 @@ def test_a_rollback_of_a_swap_that_was_never_bundled_makes_no_bundle(folder, upd
     assert "back before update 2\n" in capsys.readouterr().out
     assert weights(store) == in_force(folder)
     assert len(Store(store).versions) == 1
+
+
+def test_a_store_that_cannot_be_one_is_refused_before_anything_is_written(run, folder, tmp_path):
+    own, bundle = shutil.copytree(run, tmp_path / "own/run"), tmp_path / "bundle"
+    bundle.mkdir()
+    (bundle / "hashes.json").write_text("{}")
+    for store, reason in (
+        (bundle / "hashes.json", "is a file"),
+        (bundle, "is a bundle"),
+        (bundle / "hashes.json/x", ""),
+    ):
+        for rollback in (False, True):
+            with pytest.raises(RunError, match=f"--store .* {reason}"):
+                online(own, store=store, first=930, options=["every_bars=60", "steps=64"], rollback=rollback)
+    assert [path.name for path in own.parent.iterdir()] == ["run"]
+    with pytest.raises(RunError, match="is a bundle"):
+        online(folder, store=bundle, rollback=True)
+    assert events(folder)[-1]["kind"] == "keep"
+    with pytest.raises(DataError, match="need 350 bars"):
+        online(own, store=tmp_path / "new", first=100)
+    assert not (tmp_path / "new").exists()
