@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -120,23 +121,52 @@ def online(
         typer.Option(help="Keep this store, which paper follows, at the fleet in force."),
     ] = None,
     watch: Annotated[float | None, typer.Option(help="Look for new bars every so many seconds, until stopped.")] = None,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Return to the fleet before the latest swap.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Undo the latest swap that is in force.")] = False,
 ) -> None:
     """Update a fleet on new bars beside `pacesetter paper STORE follow=true`: shadow, drift alarms, swap or keep."""
     from pacesetter.cli.paper import nested
     from pacesetter.training.online.session import update_online
-    from pacesetter.training.online.updater import OnlineUpdater
 
     def keep(updated: Run) -> None:
         if store is not None:
             _bring(store, updated)
 
+    if store is not None:
+        _check_store(store)
     if rollback:
-        updater = OnlineUpdater(run)
-        typer.echo(f"back before update {updater.roll_back()['from']}")
-        keep(Run.open(run))
+        _roll_back(run, store)
         return
     update_online(run, nested(options or []), first=first, watch_seconds=watch, taken=keep)
+
+
+def _check_store(store: Path) -> None:
+    """Refuse a file, a bundle and a folder that cannot be written to, before anything else is done."""
+    from pacesetter.serving.bundle.hashed_files import HASHES
+
+    if store.is_file() or (store / HASHES).is_file():
+        raise RunError(f"--store {store} is a {'file' if store.is_file() else 'bundle'}; give the folder of bundles")
+    # The nearest folder that is there: the store itself is made with its first bundle.
+    above = next(folder for folder in (store, *store.absolute().parents) if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise RunError(f"--store {store} cannot be written to; give another folder")
+
+
+def _roll_back(folder: Path, store: Path | None) -> None:
+    """Undo the latest swap in force; or complete the roll-back before, where a kill kept it from the store."""
+    from pacesetter.training.online.updater import OnlineUpdater
+
+    updater, run = OnlineUpdater(folder), Run.open(folder)
+    swaps = updater.swaps()
+    if store is not None and swaps.last == "rollback" and not _has(store, run):
+        typer.echo(f"update {swaps.undone[-1]} is undone already, but not in {store}: completed there, no further back")
+        _bring(store, run)
+        return
+    typer.echo(f"back before update {updater.roll_back()['from']}")
+    if store is None:
+        return
+    if _has(store, run):
+        typer.echo(f"{store} has that fleet already; no bundle is made")
+    _bring(store, run)
 
 
 def _bring(store: Path, run: Run) -> None:

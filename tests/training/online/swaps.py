@@ -17,7 +17,7 @@ SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024
 
 
 def swapped(run, panel, copies):
-    """An updater whose fleet was replaced `copies` times, without learning: each weight is a little larger than before."""
+    """An updater whose fleet was replaced `copies` times, without learning: each weight is a little larger."""
     updater = OnlineUpdater(run, SMALL)
     updater.begin(panel, FIRST)
     for number in range(1, copies + 1):

@@ -1,6 +1,6 @@
 """A planted change of regime is recovered from, a stationary market is not harmed, and a kill loses nothing.
 
-Runs `training.online.session`.
+Runs `training.online.session`, `training.online.starts`, `training.online.swaps`.
 """
 
 from __future__ import annotations
@@ -111,8 +111,6 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
     assert resumed.events()[-1]["kind"] == "rollback"
     manifest = json.loads((resumed.run.folder / "manifest.json").read_text())
     assert manifest["weights_hash"] == tensors_hash(resumed.fleet.state_dict())
-    with pytest.raises(RunError, match="no swap to go back from"):
-        resumed.roll_back()
 
 
 def in_force(folder):
@@ -163,6 +161,27 @@ def test_a_swap_after_a_rollback_is_gone_back_from_to_what_the_rollback_left(run
     assert tensors_hash(load_fleet(updater.run.folder / "fleets/00002").state_dict()) != left
 
 
+def test_each_rollback_goes_one_swap_further_back(run, panel):
+    updater = swapped(run, panel.rows(0, FIRST), 3)
+    _, *hashes = [event.get("weights_hash") for event in updater.events()]
+    assert updater.swaps().last == "swap"
+    assert updater.roll_back()["from"] == 3
+    updater._store({"number": 4, "bar": FIRST, "kind": "keep"})
+    assert (updater.swaps().last, updater.swaps().undone) == ("rollback", [3])
+    swap(updater, 5)
+    assert updater.swaps().last == "swap"
+    for number, left in ((5, hashes[1]), (2, hashes[0]), (1, tensors_hash(best_fleet(run).state_dict()))):
+        assert OnlineUpdater(updater.run.folder).roll_back()["from"] == number
+        assert in_force(updater.run.folder) == [left] * 3
+    with pytest.raises(RunError, match="has no swap to go back from: all 4 are undone"):
+        OnlineUpdater(updater.run.folder).roll_back()
+    with pytest.raises(RunError, match="was never updated"):
+        OnlineUpdater(run).roll_back()
+    updater._store({"number": 5, "bar": FIRST, "kind": "rollback", "from": 1})  # of a swap that there was not
+    with pytest.raises(RunError, match="the events of"):
+        updater.roll_back()
+
+
 def live(run, panel, config, folder):
     """Begin in a copy of the run or resume there, and write what came of it."""
     begun = sorted(folder.glob("*/online.json"))
@@ -195,6 +214,9 @@ def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):
         OnlineUpdater(tmp_path)
     with pytest.raises(ConfigError, match="every_bars"):
         OnlineConfig(every_bars=0)
+    for name in ("sample", None):
+        with pytest.raises(ConfigError, match=f"data={name} names another source"):
+            update_online(run, {"data": name})
 
 
 def test_a_session_updates_on_what_the_source_has_and_says_what_it_was_worth(run):

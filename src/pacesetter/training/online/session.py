@@ -39,6 +39,10 @@ def update_online(
     """
     asked = dict(options or {})
     data = asked.pop("data", {})
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            f"data={data} names another source; the run keeps its own, of which e.g. data.path=FILE changes one option"
+        )
     updater = OnlineUpdater(folder, configure(OnlineConfig, asked, "online"), taken)
     if updater.run is not None and (asked or first is not None):
         raise ConfigError(f"{folder} is an updater's own run, which keeps its options; leave them out to resume it")

@@ -33,6 +33,7 @@ from pacesetter.runs import Run, sha256, write_atomic
 from pacesetter.training.online.drift import DriftMonitor
 from pacesetter.training.online.reservoir import Reservoir
 from pacesetter.training.online.starts import use_starts
+from pacesetter.training.online.swaps import Swaps
 
 __all__ = ["OnlineConfig", "OnlineUpdater", "Update"]
 
@@ -368,18 +369,24 @@ class OnlineUpdater:
         if self.run.manifest.get("artefacts", {}).get(STATE) != sha256(self.origin / STATE):
             self._publish()
 
-    def roll_back(self) -> dict[str, Any]:
-        """Return to the fleet before the latest swap; the event says so. Refuses where there was none."""
+    def swaps(self) -> Swaps:
+        """The swaps in force and those undone; refuses a run that is not an updater's."""
         if self.run is None:
             raise RunError(f"{self.origin} was never updated; give the run that `pacesetter online` made")
-        events = self.events()
-        changes = [place for place, event in enumerate(events) if event["kind"] in ("swap", "rollback")]
-        if not changes or events[changes[-1]]["kind"] == "rollback":
-            raise RunError(f"{self.origin} has no swap to go back from")
-        swap, before = events[changes[-1]], events[changes[-1] - 1]
-        # Runs of earlier versions name no fleet in their events: the one of each update has its number.
-        name = str(before.get("fleet", f"fleets/{swap['number'] - 1:05d}"))
+        try:
+            return Swaps.of(self.events())
+        except LookupError as problem:
+            raise RunError(f"the events of {self.origin / STATE} are damaged; use a copy of the run") from problem
+
+    def roll_back(self) -> dict[str, Any]:
+        """Undo the latest swap that is still in force; the event says so. Refuses where there is none."""
+        swaps = self.swaps()
+        if not swaps.in_force:
+            reason = f"all {len(swaps.undone)} are undone" if swaps.undone else "there was none"
+            raise RunError(f"{self.origin} has no swap to go back from: {reason}")
+        assert self.run is not None
+        number, name = swaps.in_force[-1]
         self.fleet = load_fleet(self.run.folder / name)
-        event = {"number": self.updates, "bar": self.bars - 1, "kind": "rollback", "from": swap["number"]}
+        event = {"number": self.updates, "bar": self.bars - 1, "kind": "rollback", "from": number}
         self._store(event, name)
         return event
