@@ -13,7 +13,7 @@ from pacesetter.evaluation.report.compare import Judged
 
 ESTIMATES = [
     {"name": "WIS", "value": 1.25, "low": 1.0, "high": 1.5},
-    {"name": "market", "value": 0.75, "low": 0.5, "high": 1.0},
+    {"name": "market", "value": -0.00031249, "low": -0.0020401, "high": 0.0},
 ]
 DATASET = {"source": "random", "regimes": ["random"], "episodes": 5120, "rows": 512_000}
 
@@ -34,9 +34,9 @@ def test_offline_runs_have_a_table_of_their_own(tmp_path):
     (row,) = section.rows
     assert row[:5] == ("offline", "cql", "random (random)", "5,120", "91.0%")
     cells = dict(zip(section.header, row, strict=True))
-    assert cells["WIS"] == "+1.250 (+1.000 to +1.500)"
+    assert cells["WIS"] == "+1.25 (+1.00 to +1.50)"
     assert cells["DR"] == "–"  # what could not be estimated
-    assert cells["market"] == "+0.750 (+0.500 to +1.000)"
+    assert cells["market"] == "-0.000312 (-0.00204 to 0)"
     assert offline_section(runs[:1]) is None
 
 

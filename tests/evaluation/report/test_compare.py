@@ -11,7 +11,7 @@ from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import judge_policy
-from pacesetter.evaluation.report.compare import compare_section, find_judged
+from pacesetter.evaluation.report.compare import compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
@@ -94,3 +94,10 @@ def test_a_comparison_takes_two_judged_runs_of_the_same_bars(runs, tmp_path):
     earlier = find_judged(judged(tmp_path / "early", "hold", 200, bars=300))
     with pytest.raises(DataError, match="evaluated on different bars"):
         compare_section([one, earlier])
+
+
+def test_a_folder_in_which_nothing_was_evaluated_says_so(tmp_path):
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained" / "manifest.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"no run in .* was evaluated; run pacesetter evaluate RUN first"):
+        find_matching([tmp_path])

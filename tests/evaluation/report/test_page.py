@@ -14,7 +14,7 @@ import pytest
 
 from pacesetter.evaluation import Section, write_report
 from pacesetter.evaluation.report import page as page_module
-from pacesetter.evaluation.report.page import plain
+from pacesetter.evaluation.report.page import plain, significant
 from pacesetter.evaluation.report.texts import PERSIAN
 
 
@@ -94,6 +94,17 @@ def test_a_section_comes_back_from_json():
 def test_numbers_are_written_as_a_person_would(value, text):
     assert plain(value) == text
     assert plain(float("nan")) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((-0.00012345, "-0.000123"), (1.25, "+1.25"), (-33.61, "-33.6"), (12345.6, "+12,346"), (-0.0, "0")),
+        *((3.2e-8, "+3.20e-08"), (float("nan"), "–")),
+    ],
+)
+def test_three_significant_digits_however_small(value: float, text: str) -> None:
+    assert significant(value) == text
 
 
 def test_persian_words_are_of_this_page():

@@ -160,3 +160,9 @@ def test_nothing_is_written_where_it_is_refused(meta_words, tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             train(compose([*meta_words, wrong, runs]))
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("+preset=planted",)])
+def test_the_smoke_preset_fits_a_round_of_environments(more):
+    config = compose(["task=fleet", "agent=meta_smoke", "task.action=target", *more])
+    assert config.agent["n_steps"] * config.train.envs % config.agent["batch_size"] == 0

@@ -5,6 +5,7 @@ Runs `training.meta.pictures`.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from rich.console import Console
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.meta.adaptation import adapt_run
+from pacesetter.training.meta.adaptation import adapt_run, adding_section, player_curves
 from pacesetter.training.meta.pictures import main_axes
 from pacesetter.training.meta.playing import (
     HOLD,
@@ -24,6 +25,7 @@ from pacesetter.training.meta.playing import (
     TREND,
     WITH,
     WITHOUT,
+    AdaptationEpisodes,
     play_task,
     play_yardsticks,
     unseen_tasks,
@@ -46,10 +48,33 @@ def test_players_meet_the_same_bars_and_a_run_is_reported(
     shown = capsys.readouterr().out
     assert "What the context adds" in shown
     assert "must be completed" in " ".join(shown.split())
+    assert "100%" in shown
+    assert re.search(r"\.0*[1-9]\d{3}", shown) is None  # three digits that count
+    assert re.search(r"\d\.\d{3}", shown.split("What the context adds")[0]) is None
     rows = pd.read_csv(folder / "meta.csv")
     assert list(rows["family"]) == ["persistent"] * 2 + ["mixed"] * 2
     assert (rows["completed"] >= 0.98).all()
     assert page.is_file()
+
+
+def episodes_of(family: str, player: str, *means: float) -> list[AdaptationEpisodes]:
+    """A task of two bars for each mean, in bps a bar."""
+    return [AdaptationEpisodes(family, "one", player, np.full((2, 1), 1e-4 * mean), 1.0) for mean in means]
+
+
+def test_what_the_context_adds_has_the_interval_of_student_over_tasks() -> None:
+    played = [*episodes_of("mixed", WITH, 2.0, 1.0), *episodes_of("mixed", HOLD, 0.0, 0.0)]
+    ((family, difference, *cells),) = adding_section(played).rows
+    assert (family, difference) == ("mixed", "less hold")
+    # 1.5 ± 12.706 · 0.5, whose low end is far below both tasks
+    assert cells == ["+1.50", "-4.85", "+7.85", "no"]
+    clear = [*episodes_of("mixed", WITH, 2.0, 2.1, 1.9), *episodes_of("mixed", HOLD, 0.0, 0.0, 0.0)]
+    assert adding_section(clear).rows[0][-1] == "yes"
+
+
+def test_a_curve_of_some_families_only_names_them() -> None:
+    played = [*episodes_of("mixed", WITH, 1.0), *episodes_of("mixed", ORACLE, 2.0), *episodes_of("blends", WITH, 3.0)]
+    assert {name: len(tasks) for name, tasks in player_curves(played).items()} == {WITH: 2, "oracle (mixed only)": 1}
 
 
 @pytest.mark.parametrize("action", ["target", "discrete", "continuous"])
@@ -89,6 +114,8 @@ def test_an_opponent_may_see_more_and_must_trade_by_the_same_rules(
     assert list(rows["oracle"].notna()) == [True, True, False, False]  # blends have no drift that is known
     with pytest.raises(ConfigError, match=r"another task\.market"):
         adapt_run(folder, (plain("task.market.costs.commission_bps=3", "name=dear"),), ("mixed",), 2, 1, seed=9)
+    with pytest.raises(ConfigError, match=r"has no context; .*=gru, attention, pearl or sums"):
+        adapt_run(wide, (), ("mixed",), 2, 1, seed=9)
     with pytest.raises(ConfigError, match="other bars"):
         adapt_run(folder, (plain("data.bars=301", "name=longer"),), ("mixed",), 2, 1, seed=9)
 

@@ -26,7 +26,9 @@ def test_fine_tuning_reports_gain_and_forgetting(run, toy, tmp_path):
     assert set(rows) == {"new", "old"}
     assert rows["new"].change == rows["new"].mean_after - rows["new"].mean_before
     assert 0 <= rows["old"].worse <= 1
-    assert "agents that fell" in told.getvalue()
+    shown = " ".join(told.getvalue().split())
+    for heading in ("Annualised Sharpe ratios", "Sharpe of all", "mean Sharpe", "agents that fell"):
+        assert heading in shown
 
 
 def test_a_network_of_another_width_is_taken_as_it_is(toy, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.compare import Judged
-from pacesetter.evaluation.report.page import Section, number
+from pacesetter.evaluation.report.page import Section, number, significant
 
 __all__ = ["offline_section"]
 
@@ -51,4 +51,7 @@ def _row(run: Judged) -> tuple[str, ...] | None:
 
 
 def _estimate(each: dict[str, Any] | None) -> str:
-    return f"{each['value']:+.3f} ({each['low']:+.3f} to {each['high']:+.3f})" if each else "–"
+    if not each:
+        return "–"
+    value, low, high = (significant(each[name]) for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"

@@ -122,9 +122,12 @@ class RunFilter:
 def find_matching(folders: Sequence[Path], wanted: RunFilter | None = None) -> list[Judged]:
     """The judgements of given runs, and of the evaluated runs inside folders that are none themselves.
 
-    Refuses filters that leave no run.
+    Refuses folders in which no run was evaluated, and filters that leave no run.
     """
     runs = [run for folder in folders for run in _runs_of(folder)]
+    if not runs:
+        where = ", ".join(str(folder) for folder in folders)
+        raise ConfigError(f"no run in {where} was evaluated; run pacesetter evaluate RUN first")
     kept = [run for run in runs if wanted is None or wanted == RunFilter() or _matches(run, wanted)]
     (wanted or RunFilter()).check(kept, len(runs))
     return [find_judged(run) for run in kept]

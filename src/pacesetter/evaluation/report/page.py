@@ -22,7 +22,7 @@ from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
 
-__all__ = ["Section", "number", "plain", "write_pdf", "write_report"]
+__all__ = ["Section", "number", "plain", "significant", "write_pdf", "write_report"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PLAIN = ("title", "text", "header", "rows", "is_evidence", "reasons", "faint")  # what of a section JSON holds as it is
@@ -78,6 +78,15 @@ def plain(value: float) -> str:
     digits = max(2 - math.floor(math.log10(abs(value))), 0)
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def significant(value: float) -> str:
+    """Three significant digits and a sign, however small: −0.000234 as `-0.000234`; 0 has no sign."""
+    if not math.isfinite(value) or value == 0:
+        return plain(value)
+    if not 1e-6 <= abs(value) < 1e6:
+        return f"{value:+.2e}"
+    return f"{value:+,.{max(2 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
 @dataclass(frozen=True)

@@ -18,18 +18,18 @@ from rich.console import Console
 
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.evaluation.report.page import Section, number, significant, write_report
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.learning.meta.agents import ContextFleet
+from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.meta.pictures import adaptation_figure, attention_figure, context_figure, regime_figure
 from pacesetter.training.meta.playing import WITH, AdaptationEpisodes, Opponent, play_task, unseen_tasks
 from pacesetter.training.pipeline.show import section_table
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["adapt_run"]
+__all__ = ["adapt_run", "adding_section", "player_curves"]
 
 Array = NDArray[Any]
-DRAWS = 2_000
 CURVE_BINS = 10
 LEAST_COMPLETED = 0.98
 
@@ -42,20 +42,20 @@ def adapt_run(
     fleet = best_fleet(run.folder)
     if not isinstance(fleet, ContextFleet):
         raise ConfigError(
-            f"{folder} has no context; give a run of agent=meta with agent.context=gru, attention or pearl"
+            f"{folder} has no context; give a run of agent=meta with agent.context=gru, attention, pearl or sums"
         )
     others = {Path(path).name: _opponent(Path(path), run, fleet) for path in against}
     played: list[AdaptationEpisodes] = []
     for family in families:
-        for number, task in enumerate(unseen_tasks(run, family, tasks, seed)):
-            played += play_task(run, family, task, fleet, others, episodes, seed + number)
-    sections = _sections(played, run.panel.bars_per_year)
+        for place, task in enumerate(unseen_tasks(run, family, tasks, seed)):
+            played += play_task(run, family, task, fleet, others, episodes, seed + place)
+    ratios = _ratios(played, run.panel.bars_per_year)
+    sections = [_table(ratios), adding_section(played), *_pictures(played, run.panel.bars_per_year)]
     console = Console()
     for section in sections[:2]:
         console.print(section_table(section))
         console.print(section.text, highlight=False, markup=False)
-    table = pd.DataFrame(sections[0].rows, columns=list(sections[0].header))
-    for_spreadsheets(table).to_csv(run.folder / "meta.csv", index=False)
+    for_spreadsheets(ratios).to_csv(run.folder / "meta.csv", index=False)
     return write_report(run.folder / "meta.html", run.folder.name, sections, run.panel.notes, {"seed": str(seed)})
 
 
@@ -75,18 +75,15 @@ def _opponent(folder: Path, run: StoredRun, fleet: ContextFleet) -> Opponent:
 # ---- what it came to ------------------------------------------------------------------------------------------------
 
 
-def _sections(played: Sequence[AdaptationEpisodes], bars_per_year: float) -> list[Section]:
-    gains = _gains(played)
-    sections = [_table(played, bars_per_year), gains]
-    players = list(dict.fromkeys(one.player for one in played))
-    curves = {name: [one.returns for one in played if one.player == name] for name in players}
-    sections.append(
+def _pictures(played: Sequence[AdaptationEpisodes], bars_per_year: float) -> list[Section]:
+    sections = [
         Section(
             "Adaptation",
-            "Mean return of a bar after costs against the bars of the episode before it, over all tasks.",
-            (adaptation_figure(curves, CURVE_BINS),),
+            "Mean return of a bar after costs against the bars of the episode before it, over all tasks. A player of "
+            "some families only names them: its mean is over their tasks.",
+            (adaptation_figure(player_curves(played), CURVE_BINS),),
         )
-    )
+    ]
     own = [one for one in played if one.player == WITH]
     sections.append(
         Section(
@@ -106,23 +103,44 @@ def _sections(played: Sequence[AdaptationEpisodes], bars_per_year: float) -> lis
     return sections
 
 
-def _table(played: Sequence[AdaptationEpisodes], bars_per_year: float) -> Section:
+def player_curves(played: Sequence[AdaptationEpisodes]) -> dict[str, list[Array]]:
+    """Player -> (bar, env) returns of each of its tasks; who did not play every family names those it played."""
+    curves = {}
+    for player in dict.fromkeys(one.player for one in played):
+        some = [one for one in played if one.player == player]
+        families = dict.fromkeys(one.family for one in some)
+        is_everywhere = len(families) == len({one.family for one in played})
+        name = player if is_everywhere else f"{player} ({', '.join(families)} only)"
+        curves[name] = [one.returns for one in some]
+    return curves
+
+
+def _ratios(played: Sequence[AdaptationEpisodes], bars_per_year: float) -> pd.DataFrame:
+    """A row for each task: the Sharpe ratio of every player, NaN where it did not play, and episodes completed."""
     players = list(dict.fromkeys(one.player for one in played))
-    starts = [number for number, one in enumerate(played) if one.player == WITH]
-    rows = []
+    starts = [place for place, one in enumerate(played) if one.player == WITH]
+    rows: list[tuple[Any, ...]] = []
     for start, end in zip(starts, [*starts[1:], len(played)], strict=True):
         some = {one.player: one for one in played[start:end]}
-        ratios = [_sharpe(some[name].returns, bars_per_year) if name in some else "" for name in players]
+        ratios = [_sharpe(some[name].returns, bars_per_year) if name in some else np.nan for name in players]
         rows.append((some[WITH].family, some[WITH].label, *ratios, some[WITH].completed))
+    return pd.DataFrame(rows, columns=["family", "task", *players, "completed"])
+
+
+def _table(ratios: pd.DataFrame) -> Section:
+    rows = [
+        (family, label, *(number(ratio, "z.2f") for ratio in each), f"{completed:.0%}")
+        for family, label, *each, completed in ratios.itertuples(index=False)
+    ]
     text = (
         f"Annualised Sharpe ratios of all agents in equal parts; {LEAST_COMPLETED:.0%} of episodes must be completed."
     )
-    return Section("Unseen markets", text, header=("family", "task", *players, "completed"), rows=tuple(rows))
+    return Section("Unseen markets", text, header=tuple(ratios.columns), rows=tuple(rows))
 
 
-def _gains(played: Sequence[AdaptationEpisodes]) -> Section:
+def adding_section(played: Sequence[AdaptationEpisodes]) -> Section:
     """What the context adds to each other player, in bps a bar, with an interval over tasks."""
-    generator, rows = np.random.default_rng(0), []
+    rows = []
     for family in dict.fromkeys(one.family for one in played):
         some = [one for one in played if one.family == family]
         own = np.array([np.nanmean(one.returns) for one in some if one.player == WITH])
@@ -130,10 +148,13 @@ def _gains(played: Sequence[AdaptationEpisodes]) -> Section:
             if other == WITH:
                 continue
             gaps = 1e4 * (own - np.array([np.nanmean(one.returns) for one in some if one.player == other]))
-            means = gaps[generator.integers(0, len(gaps), (DRAWS, len(gaps)))].mean(axis=1)
-            low, high = np.quantile(means, [0.025, 0.975])
-            rows.append((family, f"less {other}", float(gaps.mean()), float(low), float(high), bool(low > 0)))
-    text = "Return of a bar with the context less that of another player, in bps, with a 95 % interval over tasks."
+            mean, half = mean_and_half_width(gaps)
+            figures = (significant(value) for value in (mean, mean - half, mean + half))
+            rows.append((family, f"less {other}", *figures, "yes" if mean - half > 0 else "no"))
+    text = (
+        "Return of a bar with the context less that of another player, in bps, with a 95 % Student interval over "
+        "tasks; with few tasks it is wide."
+    )
     header = ("family", "difference", "bps a bar", "low", "high", "above 0")
     return Section("What the context adds", text, header=header, rows=tuple(rows))
 

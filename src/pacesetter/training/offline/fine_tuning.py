@@ -86,8 +86,9 @@ def _row(name: str, before: Fleet, after: Fleet, config: Config, panel: object) 
 
 def transfer_table(rows: Sequence[TransferRow]) -> Table:
     """Before and after on the new validation set, and on the old one, where a fall is what was forgotten."""
-    table = Table("validation set", "all, before", "all, after", "mean, before", "mean, after", "agents that fell")
+    pairs = [f"{name}, {when}" for name in ("Sharpe of all together", "mean Sharpe") for when in ("before", "after")]
+    table = Table("validation set", *pairs, "agents that fell", title="Annualised Sharpe ratios", title_justify="left")
     for row in rows:
-        pairs = (row.together_before, row.together_after, row.mean_before, row.mean_after)
-        table.add_row(row.market, *(f"{value:+.2f}" for value in pairs), f"{row.worse:.0%}")
+        ratios = (row.together_before, row.together_after, row.mean_before, row.mean_after)
+        table.add_row(row.market, *(f"{value:+.2f}" for value in ratios), f"{row.worse:.0%}")
     return table

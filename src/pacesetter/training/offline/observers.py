@@ -13,6 +13,7 @@ from pacesetter.build.offline import JudgedMarkets
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS
 from pacesetter.evaluation.fleet.ensemble import returns_frame
+from pacesetter.evaluation.report.page import significant
 from pacesetter.learning.experience.recording import fleet_teacher, record, whole_episodes
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -102,7 +103,7 @@ class OfflineValidator(Validator[FleetTrainer]):
     def _tell(self, judged: dict[str, float], estimates: list[Estimate], answer: str, note: str) -> None:
         table = Table("discounted return of an episode", "value", "95 % interval")
         for each in estimates:
-            table.add_row(each.name, f"{each.value:+.4f}", f"{each.low:+.4f} … {each.high:+.4f}")
+            table.add_row(each.name, significant(each.value), f"{significant(each.low)} … {significant(each.high)}")
         console = self.session.console
         console.print(table)
         equal = f" (orders within {NEAR} of the data's)" if self.rows.actions is None else ""

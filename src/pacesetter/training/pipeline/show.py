@@ -13,7 +13,10 @@ from pacesetter.words import cell
 __all__ = ["section_table"]
 
 # set to the left
-TEXT_COLUMNS = ("symbol", "role", "regime now", "policy", "run", "verdict", "gate", "scenario", "closed by")
+TEXT_COLUMNS = (
+    *("symbol", "role", "regime now", "policy", "run", "verdict", "gate", "scenario", "closed by"),
+    *("family", "task", "difference"),
+)
 
 
 def section_table(section: Section, hidden: Sequence[str] = (), most: int = 25) -> Table:
