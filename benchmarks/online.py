@@ -49,7 +49,7 @@ ABOUT_CHANGE = (
     f"A change at bar {CHANGE:,}, 600 bars after the updates begin: in `{CHANGING}` other relations hold, in "
     f"`{REVERSING}` sentiment means the opposite. Mean return of a bar in bps, and the share of the loss that the "
     "updates win back. "
-    "`leadlag_expected` is estimated anew at every bar and so adapts by itself; sentiment does not."
+    "`leadlag_expected` is estimated again at every bar and so adapts by itself; sentiment does not."
 )
 PPO = (*ENTRANTS["ppo_fleet"], "train.threads=1")
 
