@@ -208,6 +208,10 @@ def test_thirty_kills_of_the_online_learner_end_in_the_same_fleet(run, changed, 
 def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):
     with pytest.raises(DataError, match="online updates need 210 bars before the first one"):
         OnlineUpdater(run, SMALL).begin(panel, 100)
+    with pytest.raises(DataError, match="bar 781 is beyond the end of the source, which has 780 bars"):
+        OnlineUpdater(run, SMALL).begin(panel, 781)
+    with pytest.raises(ConfigError, match="frozen_bars=419, but only 418 bars before the first update"):
+        OnlineUpdater(run, replace(SMALL, frozen_bars=419)).begin(panel, FIRST)
     with pytest.raises(RunError, match="has not begun"):
         OnlineUpdater(run, SMALL).advance(panel)
     with pytest.raises(RunError, match="is not a run folder"):
@@ -225,6 +229,7 @@ def test_a_session_updates_on_what_the_source_has_and_says_what_it_was_worth(run
     updater = update_online(run, options, first=930, console=Console(file=told, width=150))
     assert updater.updates == 1
     assert "without updates" in told.getvalue()
+    assert "forgotten: fall of the Sharpe ratio on the frozen set" in " ".join(told.getvalue().split())
     again = update_online(updater.run.folder, console=Console(file=told, width=150))
     assert again.updates == 1  # nothing new
     with pytest.raises(ConfigError, match="which keeps its options"):

@@ -17,9 +17,16 @@ from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import Run
-from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater, Update
+from pacesetter.training.online.updater import EARNED, SHOWN, OnlineConfig, OnlineUpdater, Update
 
 __all__ = ["tell_updates", "update_online"]
+
+SERIES = {EARNED: "returns", SHOWN: "features"}  # as they are printed
+LEGEND = (
+    "shadow: swap where it replaced the fleet, keep where not; gain: its mean return less the fleet's on the judged "
+    "bars; forgotten: fall of the Sharpe ratio on the frozen set; drift: alarm in the returns of the fleet, or in the "
+    "size of the features"
+)
 
 
 def update_online(
@@ -73,11 +80,11 @@ def _first(folder: str | Path, panel: Panel) -> int:
 
 def tell_updates(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
     """The updates, and what the fleet earned with them beside what it would have earned without."""
-    shown = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift")
+    shown = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift", caption=LEGEND, caption_justify="left")
     for each in updates:
         event = each.kind if not each.why else f"{each.kind}: {each.why}"
         numbers = (f"{each.gain:+.2e}", f"{each.forgotten:+.2f}")
-        shown.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(each.drift))
+        shown.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(SERIES[name] for name in each.drift))
     out.print(shown)
     # Up to the last whole update: newer bars belong to the next one.
     known = panel.rows(0, updater.bars)

@@ -38,7 +38,7 @@ from pacesetter.training.online.swaps import Swaps
 __all__ = ["OnlineConfig", "OnlineUpdater", "Update"]
 
 STATE, BEST = "online.json", "checkpoints/best"
-EARNED, SHOWN = "earned", "shown"  # series that drift is looked for in
+EARNED, SHOWN = "earned", "shown"  # series that drift is looked for in: returns of the fleet, size of its features
 PAST = "past"  # what the fleet earned on the frozen set, whose deviation is the unit of the first series
 DEVIATIONS = 8.0  # beyond which a feature counts as this far: one bad value is not a new regime
 
@@ -136,9 +136,16 @@ class OnlineUpdater:
 
     def check(self, panel: Panel, first: int) -> None:
         """Refuse a `first` bar that updates cannot begin at. A resumed updater has begun."""
-        needed = self.config.judged_bars + self.config.recent_bars
-        if self.run is None and not needed <= first <= len(panel):
+        if self.run is not None:
+            return
+        needed, frozen = self.config.judged_bars + self.config.recent_bars, first - self._window()
+        if first > len(panel):
+            raise DataError(f"bar {first} is beyond the end of the source, which has {len(panel)} bars; give less")
+        if first < needed:
             raise DataError(f"online updates need {needed} bars before the first one, and there are {first}")
+        if self.config.frozen_bars > frozen:
+            asked = f"online.frozen_bars={self.config.frozen_bars}"
+            raise ConfigError(f"{asked}, but only {frozen} bars before the first update can be played; give fewer")
 
     def begin(self, panel: Panel, first: int) -> None:
         """Take the bars before `first` as the past; refuses too few of them. A resumed updater has begun."""
