@@ -19,9 +19,11 @@ OWN = ("hashes.json", "signature.json")  # written again with each bundle
 FIRST = 434  # bar of the first decision: training ends before it
 
 
-def add(made: Any, store: Store, end: int | None = None, **features: Any) -> None:
-    """Add the bundle again, as if fitted until bar `end`, and with changed features."""
+def add(made: Any, store: Store, end: int | None = None, update: Any = None, **features: Any) -> None:
+    """Add the bundle again, as if fitted until bar `end` in an online `update`, and with changed features."""
     files = {name: data for name, data in made.bundle.files.items() if name not in OWN}
+    training = made.bundle.manifest["training"] | {"update": update}
+    files["manifest.json"] = _changed(files["manifest.json"], training=training)
     if end is not None:
         files["manifest.json"] = _changed(files["manifest.json"], fitted_until=made.panel.index[end].isoformat())
     files["features.json"] = _changed(files["features.json"], **features)
@@ -64,7 +66,7 @@ def test_an_update_and_a_roll_back_take_over_at_the_next_bar(made: Any, tmp_path
     assert trader.desk.policy is not first
     store.rollback()
     result = trader.run(2)
-    assert told(trader)[1:] == ["0001-toy takes over from 0002-toy"]
+    assert told(trader)[1:] == ["0001-toy takes over from 0002-toy, which was rolled back"]
     assert result.bars == 5
     trader.journal.verify()
 
@@ -126,6 +128,21 @@ def test_a_book_is_not_resumed_by_a_policy_fitted_on_its_next_bars(made: Any, tm
     trader = opened(store, tmp_path, follow=False, first=None)
     with pytest.raises(RunError, match="0002-toy was fitted until"):
         trader.run(1)
+
+
+def test_the_journal_names_drift_gain_and_forgetting_of_the_update(made: Any, tmp_path: Path) -> None:
+    store, at = store_of(made, tmp_path, None), made.panel.index[-1]
+    succession = following(store.folder, None, False)
+    assert succession is not None
+    drifted = {"number": 3, "kind": "swap", "drift": ["earned", "shown"], "gain": 0.0002, "forgotten": -0.25}
+    sentences = {
+        "update 3, drift of earned and shown, gain +2.00e-04 a bar, forgotten -0.25": drifted,
+        "update 4, no new drift, gain +2.00e-04 a bar, forgotten -0.25": drifted | {"number": 4, "drift": []},
+        "roll-back of update 4": {"kind": "rollback", "from": 4},
+    }
+    for number, (sentence, update) in enumerate(sentences.items(), 2):
+        add(made, store, update=update)
+        assert succession.look(at)[1] == [f"{number:04d}-toy takes over from {number - 1:04d}-toy: {sentence}"]
 
 
 def test_bars_a_year_may_change_with_a_longer_file(made: Any, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ TRAINING_KEYS = (
     "commit",
     "teacher",
     "fitted_until",
+    "update",
 )
 
 

@@ -53,7 +53,8 @@ class Succession:
             said += self._once(sentence)
             if bundle is not None:
                 before, self.bundle, self.name, self._refused = self.name, bundle, name, set()
-                return bundle, [*said, f"{name} takes over from {before}"]
+                undone = "" if before in names else ", which was rolled back"
+                return bundle, [*said, f"{name} takes over from {before}{undone}{_origin(bundle)}"]
         return None, said
 
     def begin(self, bar: pd.Timestamp, name: str | None = None) -> None:
@@ -116,6 +117,18 @@ class Succession:
         if BundlePolicy(new).action != BundlePolicy(old).action:
             return "its orders are of another kind"
         return ""
+
+
+def _origin(bundle: Bundle) -> str:
+    """The online update that a bundle comes from, as the end of a sentence; nothing of another bundle."""
+    update = bundle.manifest.get("training", {}).get("update") or {}
+    if update.get("kind") == "rollback":
+        return f": roll-back of update {update.get('from')}"
+    if update.get("kind") != "swap":
+        return ""
+    drift = f"drift of {' and '.join(update['drift'])}" if update.get("drift") else "no new drift"
+    gain, forgotten = (float(update.get(name, math.nan)) for name in ("gain", "forgotten"))
+    return f": update {update.get('number')}, {drift}, gain {gain:+.2e} a bar, forgotten {forgotten:+.2f}"
 
 
 def _is_same(old: FeatureSpec, new: FeatureSpec) -> bool:
