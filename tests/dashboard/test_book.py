@@ -49,6 +49,16 @@ def test_a_halt_after_the_newest_bar_counts(book):
     assert book.reason == "drilled by the test"
 
 
+def test_alerts_of_one_shape_are_folded_and_changes_of_policy_are_not(book):
+    times = pd.date_range("2026-01-01", periods=4, tz="UTC")
+    kinds, messages = ["alert", "alert", "policy", "policy"], ["drawdown 0.06", "drawdown 0.07"]
+    messages += ["0002-toy takes over: update 1, drift of earned", "0003-toy takes over: update 2, drift of earned"]
+    events = pd.DataFrame({"time": times, "kind": kinds, "message": messages})
+    folded = replace(book, events=events).alerts()
+    assert folded["message"].tolist() == [messages[3], messages[2], messages[1]]
+    assert folded["times"].tolist() == [1, 1, 2]
+
+
 def test_trades_are_newest_first_with_times_in_utc(book):
     times = book.trades()["time"]
     assert times.is_monotonic_decreasing

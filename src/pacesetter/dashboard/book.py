@@ -131,6 +131,8 @@ class Book:
         """Events folded by kind and message: how often, when first and last; the latest first."""
         events = self.events[["time", "kind", "message"]]
         shape = events["message"].str.replace(NUMBERS, "…", regex=True)
+        # Changes of policy stay apart: their numbers name bundles and updates.
+        shape = shape.where(events["kind"] != "policy", events["message"])
         spans = {"times": ("time", "size"), "first": ("time", "min"), "last": ("time", "max")}
         folded = events.groupby([events["kind"], shape], sort=False).agg(**spans, latest=("message", "last"))
         folded = folded.droplevel(1).reset_index().rename(columns={"latest": "message"})

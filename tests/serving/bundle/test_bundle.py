@@ -63,6 +63,15 @@ def test_a_bundle_tells_how_it_was_made(made):
     assert "regime_trend_fit" in bundle.files["README.md"].decode()
 
 
+def test_a_run_whose_file_has_grown_since_keeps_the_end_of_its_training(made, tmp_path):
+    run = Run.open(shutil.copytree(made.run.folder, tmp_path / "run"))
+    end = made.panel.index[200]  # as recorded when the file was shorter; its shares of today's bars end at 431
+    run.write_json("manifest.json", run.manifest | {"fitted_until": str(end), "update": {"number": 1}})
+    _, bundle = bundle_run(run.folder, tmp_path / "bundles", observations=4)
+    assert bundle.manifest["training"]["update"] == {"number": 1}
+    assert bundle.manifest["fitted_until"] == end.isoformat()
+
+
 def test_threads_share_the_rows_of_symbols_and_the_operators_of_a_fleet(made, fleet):
     models = [replace(each.bundle, threads=2).model for each in (made, fleet)]
     assert [model.threads for model in models] == [2, 1]

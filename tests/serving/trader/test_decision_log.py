@@ -92,6 +92,7 @@ def test_what_cannot_be_logged_or_exported_is_refused(fleet: Any, made: Any, tra
     options = {"folder": str(tmp_path / "p"), "halt_file": str(tmp_path / "HALT"), "log_episodes": True}
     with pytest.raises(ConfigError, match="keeps the decisions of a fleet's bundle, not of 'hold'"):
         open_session("hold", PaperConfig(**options), BASELINES)
+    assert not (tmp_path / "p").exists()  # not even a journal was made
     out = tmp_path / "x.h5"
     with pytest.raises(DataError, match="holds no whole episode of 5 bars; give a longer"):
         export_episodes(str(traded), [lookback_of(fleet)], out=out, bars=5)

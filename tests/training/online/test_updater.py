@@ -155,7 +155,9 @@ def test_a_swap_after_a_rollback_is_gone_back_from_to_what_the_rollback_left(run
     left = tensors_hash(updater.fleet.state_dict())
     assert left == updater.events()[1]["weights_hash"]
     swap(updater, 3)
+    assert updater.run.manifest["update"] == {"number": 3, "kind": "swap"}  # which its bundle tells the trader
     updater.roll_back()
+    assert updater.run.manifest["update"] == {"number": 3, "kind": "rollback", "from": 3}
     assert in_force(updater.run.folder) == [left] * 3
     # What was swapped in stays as it was.
     assert tensors_hash(load_fleet(updater.run.folder / "fleets/00002").state_dict()) != left

@@ -54,6 +54,7 @@ TRAINING_KEYS = (
     "commit",
     "teacher",
     "fitted_until",
+    "update",
 )
 
 
@@ -124,7 +125,7 @@ def _bundle_windows(
         bars_per_year=panel.bars_per_year,
     )
     training = {name: run.manifest[name] for name in TRAINING_KEYS if name in run.manifest} | {"run": run.folder.name}
-    manifest = _manifest(training, fitted_until(config, panel), made.parity) | {"kind": WINDOWS}
+    manifest = _manifest(training, _fitted_until(training, config, panel), made.parity) | {"kind": WINDOWS}
     files = bundle_files(made.graph, features, config, manifest, _results(judged or run.folder / EVALUATION))
     return Store(store).add(config.name, files | {"lookback.json": made.description}, key)
 
@@ -170,9 +171,7 @@ def bundle_policy(
         window_bars=build_task(config).window_bars,
         bars_per_year=panel.bars_per_year,
     )
-    until = fitted_until(config, panel)
-    if stated := training.get("fitted_until"):  # of a policy that was updated later, while it traded
-        until = max(until, pd.Timestamp(stated))
+    until = _fitted_until(training, config, panel)
     manifest = _manifest(training, until, parity) | {"feature_moments": feature_moments(table, until)}
     if is_int8:
         decisions = real or list(random_observations(spec, observations // 2))
@@ -253,6 +252,15 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
         "versions": provenance()["versions"] | {name: version(name) for name in ("onnx", "onnxruntime")},
         "training": dict(training),
     }
+
+
+def _fitted_until(training: Mapping[str, Any], config: Config, panel: Panel) -> pd.Timestamp:
+    """The last moment that a policy was fitted on, as its run recorded it; of an earlier run, by its shares of bars.
+
+    The shares alone are wrong where the file has grown since, and where the policy was updated later.
+    """
+    stated = training.get("fitted_until")
+    return pd.Timestamp(stated) if stated else fitted_until(config, panel)
 
 
 def _training(run: Run) -> dict[str, Any]:

@@ -42,6 +42,14 @@ class Store:
             raise RunError(f"{self.folder} has no bundle yet; make one: pacesetter bundle RUN --store {self.folder}")
         return self.folder / str(name)
 
+    @property
+    def followed(self) -> list[str]:
+        """Names of the bundles that a trader may follow, oldest first: up to the current one, none rolled back."""
+        index = self._index()
+        rows = {row["bundle"]: row for row in index["versions"]}
+        earlier = list(rows)[: list(rows).index(index["current"])] if rows else []
+        return [*(name for name in earlier if not rows[name].get("rolled_back")), self.current.name]
+
     def next_folder(self, name: str) -> Path:
         """Where the next bundle goes; refuses, before any work is done for it, a store that could not take it."""
         # A crash before the index was written leaves a folder that never serves: its number is passed over.
@@ -94,7 +102,10 @@ class Store:
         taken = self.folder / names[place - 1]
         # It must answer before it may serve.
         Bundle.open(taken, key, is_unverified).model.probe()
-        self._write(index | {"current": taken.name})
+        # Marked, so that who follows the store does not return to it while a later one is awaited.
+        marks = {left.name: {"rolled_back": True}, taken.name: {"rolled_back": False}}
+        versions = [row | marks.get(row["bundle"], {}) for row in index["versions"]]
+        self._write({"current": taken.name, "versions": versions})
         return left, taken
 
     def _index(self) -> dict[str, Any]:

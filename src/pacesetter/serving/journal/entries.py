@@ -34,8 +34,12 @@ def make_page(
     alerts: Sequence[Alert],
     state: Row,
     why: Sequence[str] = (),
+    followed: Sequence[str] = (),
 ) -> Page:
-    """The page of the bar (K, Bar) known at `at`, with the `state` to resume from and sentences on its orders."""
+    """The page of the bar (K, Bar) known at `at`, with the `state` to resume from.
+
+    why   sentences on its orders       followed   on which policy decides, where that changes
+    """
     orders = [_order_row(decision) for decision in ticket.decisions]
     fills = [_fill_row(at, count, fill) for count, fill in enumerate(settlement.executions)]
     return Page(
@@ -49,6 +53,7 @@ def make_page(
         fills=fills,
         positions=_position_rows(desk, bar),
         events=[
+            *({"kind": "policy", "message": sentence} for sentence in followed),
             *({"kind": "alert", "message": f"{alert.level}: {alert.message}"} for alert in alerts),
             *({"kind": "why", "message": sentence} for sentence in why),
         ],

@@ -43,7 +43,7 @@ from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
 from pacesetter.serving.journal.evidence import HASHED, bar_evidence, check_rows, check_state
 from pacesetter.serving.journal.heads import Heads
 
-__all__ = ["Journal", "Page", "check_there", "journal_runs", "journal_url", "migrate"]
+__all__ = ["Journal", "Page", "check_there", "journal_runs", "journal_url", "migrate", "stored_state"]
 
 MIGRATIONS = "pacesetter.serving.journal:migrations"
 KEPT_AT_BASE = {"alembic_version", "decisions_0002", "orders_0005"}  # what the way down leaves
@@ -245,16 +245,35 @@ def _rows(page: Page) -> dict[str, Sequence[Row]]:
     return {**named, "equity": [page.equity]}
 
 
-def journal_runs(url: str) -> list[str]:
-    """Names of the runs that a journal holds."""
+@contextmanager
+def _reading(url: str) -> Iterator[Connection]:
+    """A journal as it is, without its tables being made or migrated."""
     engine = _engine(url)
     try:
         with engine.begin() as connection:
-            return list(connection.scalars(select(tables.audit.c.run).distinct().order_by(tables.audit.c.run)))
+            yield connection
     except SQLAlchemyError as problem:
         raise _refusal(engine, problem) from problem
     finally:
         engine.dispose()
+
+
+def journal_runs(url: str) -> list[str]:
+    """Names of the runs that a journal holds."""
+    with _reading(url) as connection:
+        return list(connection.scalars(select(tables.audit.c.run).distinct().order_by(tables.audit.c.run)))
+
+
+def stored_state(url: str, run: str) -> Row | None:
+    """The state that a run resumes from; None where there is no journal yet, which is not made, or no bar in it."""
+    if not _is_there(url):
+        return None
+    checkpoints = tables.checkpoints
+    with _reading(url) as connection:
+        if not inspect(connection).has_table(checkpoints.name):
+            return None
+        state: Row | None = connection.scalar(select(checkpoints.c.state).where(checkpoints.c.run == run))
+        return state
 
 
 def journal_url(folder: Path) -> str:
@@ -264,9 +283,16 @@ def journal_url(folder: Path) -> str:
 
 def check_there(url: str) -> None:
     """Refuse a SQLite file that is not there, which opening would make."""
+    if not _is_there(url):
+        raise RunError(
+            f"there is no journal {_parsed(url).database}; check the name, or create one with pacesetter paper"
+        )
+
+
+def _is_there(url: str) -> bool:
+    """Whether there is a file, where the journal is one."""
     parsed = _parsed(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
-        raise RunError(f"there is no journal {parsed.database}; check the name, or create one with pacesetter paper")
+    return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).is_file()
 
 
 def migrate(url: str, revision: str) -> str:

@@ -23,6 +23,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import Observe
 from pacesetter.policies.policy import Snapshot
+from pacesetter.serving.api.runtime import BundlePolicy
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.entries import make_page
 from pacesetter.serving.journal.journal import Journal, Row
@@ -133,7 +134,7 @@ class PaperTrader:
         if settlement.is_over:
             desk.guard.halt("the account was ruined or liquidated")
         self._heed_within_bar()
-        self._follow()
+        followed = self._follow(at)
         observation = self.observe(panel)
         snapshot = Snapshot(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
         # An account that could not be read is treated as infinitely old: exits pass, entries do not.
@@ -145,7 +146,7 @@ class PaperTrader:
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
         why = self._why(ticket)
-        page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why)
+        page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why, followed)
         if not self.journal.record(page):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         if self.decision_log is not None and ticket.is_decided:
@@ -172,15 +173,21 @@ class PaperTrader:
             log.info("%s", sentence)
         return said
 
-    def _follow(self) -> None:
-        """Let the store's current bundle decide from this bar on, where the trader follows it; the journal knows."""
-        if self.succession is not None:
-            policy, sentence = self.succession.look()
-            if sentence:
-                log.info("%s", sentence)
-                self.journal.note("policy", sentence)
-            if policy is not None:
-                self.desk.policy = policy
+    def _follow(self, at: pd.Timestamp) -> list[str]:
+        """Let the newest bundle that may decide this bar do so, where the trader follows a store; says what changed.
+
+        The sentences are journalled with the bar, so that a kill leaves both or neither.
+        """
+        if self.succession is None:
+            return []
+        bundle, sentences = self.succession.look(at)
+        for sentence in sentences:
+            log.info("%s", sentence)
+        if bundle is not None:
+            self.desk.policy = BundlePolicy(bundle)
+            if self.reasons is not None:
+                self.reasons = OrderReasons.of(bundle)
+        return sentences
 
     def _send(self, ticket: Ticket) -> None:
         """Send what was allowed, checking the switch before each order; log what was refused."""
@@ -303,8 +310,21 @@ class PaperTrader:
                 f"run '{self.journal.run}' is at {last}, and up to there this feed has other symbols or bars; "
                 "give the same data, or another run= or folder= for a book of its own"
             )
+        self._check_unseen(last)
         self.bars, self._panel = bars, panel
         return state
+
+    def _check_unseen(self, last: pd.Timestamp) -> None:
+        """Refuse a policy that was fitted on stored bars behind `last`: it would trade what it learned from."""
+        until = getattr(self.desk.policy, "fitted_until", None)
+        if until is None or not self.feed.is_stored:
+            return
+        bars = self.feed.after(last)
+        if bars is not None and bars.index[0] <= until:
+            raise RunError(
+                f"run '{self.journal.run}' is at {last}, and {self.desk.policy.name} was fitted until {until}; resume "
+                "with the bundle that was used there, or give another run= or folder= for a book of its own"
+            )
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -323,6 +343,8 @@ class PaperTrader:
             with self._readable():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])
+                if self.succession is not None and "follow" in state:
+                    self.succession.restore(state["follow"])
         # Before orders are reconciled: a run that was halted must not send its pending ones.
         self._latch()
         self._reconcile()
@@ -389,6 +411,8 @@ class PaperTrader:
     def _state(self) -> Row:
         """The state from which the next bar, or a restart, continues."""
         books = {"desk": self.desk.to_dict(), "watch": self.watch.to_dict()}
+        if self.succession is not None:
+            books["follow"] = self.succession.to_dict()
         return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
 
     def _identity(self, at: pd.Timestamp) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import pandas as pd
 
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
@@ -19,7 +22,7 @@ from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import find_bundle
 from pacesetter.serving.journal.heads import HEADS, Heads
-from pacesetter.serving.journal.journal import Journal, journal_url
+from pacesetter.serving.journal.journal import Journal, journal_url, stored_state
 from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
@@ -58,6 +61,7 @@ class PaperConfig:
     why         log and journal why each order of a bundle was given; asks the model once for each feature
     log_episodes   keep what each agent of a fleet decides, for `pacesetter export FOLDER`
     follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
+                that is after its `fitted_until`
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
@@ -96,7 +100,8 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     baselines   those there are: `evaluation.baselines`, which serving does not import, has them
     """
     key = SigningKey.find(config.key or None)
-    bundle = find_bundle(policy, key, config.unverified) if Path(policy).exists() else None
+    succession = _succession(policy, config, key)
+    bundle = succession.bundle if succession else _bundle(policy, config, key)
     if bundle is None and (baselines is None or policy not in baselines):
         known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
@@ -109,22 +114,28 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     # Before any data is loaded: without a working switch nothing may start.
     switch.check_usable()
     panel = _history(config, bundle)
-    feed = _feed(config, panel, bundle)
+    if succession is not None:
+        _begin(succession, config, panel)
+        if succession.bundle is not bundle:
+            bundle = succession.bundle
+            panel = _history(config, bundle)
+    feed = _feed(config, panel, bundle, is_resumed=succession is not None and _stored(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, config.risk))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
-    return PaperTrader(
-        Desk(decider, guard, panel.symbols, market, broker, run=config.run, options=config.orders),
-        feed,
-        _journal(config, key),
-        switch,
-        Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
-        _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
-        _succession(policy, config, bundle, key),
-        OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if bundle and config.why else None,
-        _decision_log(policy, config, bundle),
-    )
+    desk = Desk(decider, guard, panel.symbols, market, broker, run=config.run, options=config.orders)
+    watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
+    observe = _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS)
+    reasons = OrderReasons.of(bundle) if bundle and config.why else None
+    decision_log = _decision_log(policy, config, bundle)
+    # The journal last: whatever is refused above leaves nothing behind.
+    journal = _journal(config, key)
+    return PaperTrader(desk, feed, journal, switch, watch, observe, succession, reasons, decision_log)
+
+
+def _bundle(policy: str, config: PaperConfig, key: SigningKey | None) -> Bundle | None:
+    return find_bundle(policy, key, config.unverified) if Path(policy).exists() else None
 
 
 def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> DecisionLog | None:
@@ -137,14 +148,35 @@ def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> De
     return DecisionLog(config.folder, bundle, data)
 
 
-def _succession(policy: str, config: PaperConfig, bundle: Bundle | None, key: SigningKey | None) -> Succession | None:
+def _succession(policy: str, config: PaperConfig, key: SigningKey | None) -> Succession | None:
     """What the trader follows, where it is to; refuses to follow what is not a store."""
     if not config.follow:
         return None
-    succession = following(policy, bundle, key, config.unverified) if bundle else None
+    succession = following(policy, key, config.unverified)
     if succession is None:
         raise ConfigError(f"paper.follow=true follows a store of bundles, and '{policy}' is not one; give the store")
     return succession
+
+
+def _begin(succession: Succession, config: PaperConfig, panel: Panel) -> None:
+    """Choose the bundle that decides first: that of the journal, else the newest that was not fitted on the bar."""
+    state = _stored(config)
+    if state is not None:
+        with suppress(LookupError, TypeError, ValueError):  # a damaged state is refused by the trader
+            # Just after the last bar: whatever was fitted up to it may decide the next.
+            behind = pd.Timestamp(state["last"] + 1, tz="UTC")
+            succession.begin(behind, state["desk"].get("policy"))
+    elif config.feed == "replay" and config.first is not None and 0 <= config.first < len(panel):
+        succession.begin(panel.index[config.first])
+
+
+def _stored(config: PaperConfig) -> Mapping[str, Any] | None:
+    """The state that the run resumes from; None before its first bar."""
+    return stored_state(_journal_url(config), config.run)
+
+
+def _journal_url(config: PaperConfig) -> str:
+    return config.journal or journal_url(Path(config.folder))
 
 
 def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
@@ -154,7 +186,7 @@ def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
     if key is not None:
         folder.mkdir(parents=True, exist_ok=True)
         heads = Heads(folder / HEADS, key)
-    return Journal(config.journal or journal_url(folder), config.run, heads)
+    return Journal(_journal_url(config), config.run, heads)
 
 
 def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:
@@ -198,9 +230,12 @@ def _network_options(config: PaperConfig) -> dict[str, Any]:
     return {key: value for key, value in config.data.items() if key != "source"}
 
 
-def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
+def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: bool) -> Feed:
+    """Where bars come from. A run that is resumed with the policy of its journal begins behind the last bar there."""
     if config.feed != "replay":
         return OnlineFeed(config.feed, _network_options(config))
+    if is_resumed:
+        return ReplayFeed(panel, len(panel) // 2 if config.first is None else config.first)
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
     unseen = 0 if fitted_until is None else int(panel.index.searchsorted(fitted_until, side="right"))
     if bundle and unseen > len(panel) - 2:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS
 from pacesetter.policies.spec import WINDOW
 from pacesetter.policies.why import Push, why_sentence
+from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.risk.order import Order
 
@@ -35,6 +36,11 @@ class OrderReasons:
     def __init__(self, model: Model, moments: Mapping[str, Sequence[float]] | None) -> None:
         self.model, self.moments = model, moments or {}
         self.names = tuple(model.spec.names.get(WINDOW, ()))
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> OrderReasons:
+        """Those of a bundle, which may know no moments: then there are no sentences."""
+        return cls(bundle.model, bundle.manifest.get("feature_moments"))
 
     @property
     def is_possible(self) -> bool:

@@ -40,6 +40,7 @@ __all__ = ["OnlineConfig", "OnlineUpdater", "Update"]
 STATE, BEST = "online.json", "checkpoints/best"
 EARNED, SHOWN = "earned", "shown"  # series that drift is looked for in: returns of the fleet, size of its features
 PAST = "past"  # what the fleet earned on the frozen set, whose deviation is the unit of the first series
+TOLD = ("number", "kind", "time", "drift", "gain", "forgotten", "from")  # of an update, in the run's manifest
 DEVIATIONS = 8.0  # beyond which a feature counts as this far: one bad value is not a new regime
 
 
@@ -340,9 +341,13 @@ class OnlineUpdater:
         """Put the fleet in force where every other command looks for a run's agent, and then into the manifest."""
         assert self.run is not None
         save_fleet(self.fleet, self.run.path(BEST))
-        times = [str(event["time"]) for event in self.events() if event.get("time")]
+        events = self.events()
+        changes = [event for event in events if event["kind"] in ("swap", "rollback")]
+        times = [str(event["time"]) for event in events if event.get("time")]
         until = times[-1] if times else str(Run.open(self.origin).manifest.get("fitted_until", ""))
         facts = {"steps": self.updates * self.config.steps, "score": 0.0, "stopped": "online", "fitted_until": until}
+        # Of the update that the fleet in force comes from: its bundle and so the trader's journal name them.
+        facts["update"] = {name: changes[-1][name] for name in TOLD if name in changes[-1]} if changes else {}
         self.run.finish(weights_hash=tensors_hash(self.fleet.state_dict()), seed=self.config.seed, **facts)
 
     def events(self) -> list[dict[str, Any]]:
