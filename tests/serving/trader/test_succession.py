@@ -136,7 +136,7 @@ def test_the_journal_names_drift_gain_and_forgetting_of_the_update(made: Any, tm
     assert succession is not None
     drifted = {"number": 3, "kind": "swap", "drift": ["earned", "shown"], "gain": 0.0002, "forgotten": -0.25}
     sentences = {
-        "update 3, drift of earned and shown, gain +2.00e-04 a bar, forgotten -0.25": drifted,
+        "update 3, drift of returns and features, gain +2.00e-04 a bar, forgotten -0.25": drifted,
         "update 4, no new drift, gain +2.00e-04 a bar, forgotten -0.25": drifted | {"number": 4, "drift": []},
         "roll-back of update 4": {"kind": "rollback", "from": 4},
     }

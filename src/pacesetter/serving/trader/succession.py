@@ -24,6 +24,7 @@ from pacesetter.serving.bundle.store import Store
 __all__ = ["Succession", "following"]
 
 SAME_FREQUENCY = 0.05  # relative: bars a year are estimated from the bars so far, so they change with every new one
+SERIES = {"earned": "returns", "shown": "features"}  # the updater's names of what drifted, in words
 
 
 @dataclass
@@ -126,7 +127,8 @@ def _origin(bundle: Bundle) -> str:
         return f": roll-back of update {update.get('from')}"
     if update.get("kind") != "swap":
         return ""
-    drift = f"drift of {' and '.join(update['drift'])}" if update.get("drift") else "no new drift"
+    series = [SERIES.get(name, name) for name in update.get("drift", ())]
+    drift = f"drift of {' and '.join(series)}" if series else "no new drift"
     gain, forgotten = (float(update.get(name, math.nan)) for name in ("gain", "forgotten"))
     return f": update {update.get('number')}, {drift}, gain {gain:+.2e} a bar, forgotten {forgotten:+.2f}"
 
