@@ -36,7 +36,7 @@ class Succession:
     name: str
     key: SigningKey | None = None
     is_unverified: bool = False
-    told: set[str] = field(default_factory=set, init=False)  # sentences, so that each is told once
+    sentences: set[str] = field(default_factory=set, init=False)  # of the journal, so that each is written once
     _refused: set[str] = field(default_factory=set, init=False)  # by the bundle in force
     _ends: dict[str, pd.Timestamp] = field(default_factory=dict, init=False)  # fitted_until by name
 
@@ -69,11 +69,11 @@ class Succession:
 
     def to_dict(self) -> dict[str, Any]:
         """What a restart must know, as JSON can hold it."""
-        return {"told": sorted(self.told)}
+        return {"sentences": sorted(self.sentences)}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Resume from what `to_dict` gave."""
-        self.told = set(stored["told"])
+        self.sentences = set(stored["sentences"])
 
     def _successor(self, name: str, bar: pd.Timestamp, is_current: bool) -> tuple[Bundle | None, str]:
         """The bundle of that name where it may decide the bar; else None, and a sentence where there is a reason."""
@@ -94,9 +94,9 @@ class Succession:
 
     def _once(self, sentence: str) -> list[str]:
         """The sentence in a list, which is empty where it was told before."""
-        if not sentence or sentence in self.told:
+        if not sentence or sentence in self.sentences:
             return []
-        self.told.add(sentence)
+        self.sentences.add(sentence)
         return [sentence]
 
     def _open(self, name: str) -> Bundle:
