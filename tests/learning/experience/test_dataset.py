@@ -73,7 +73,7 @@ def test_where_nothing_can_be_written_a_sentence_says_so(tmp_path):
             tmp_path / "file" / "x.h5",
             r"x\.h5 cannot be written \((File exists|Not a directory)\); name a file in another",
         ),
-        (tmp_path / ("x" * 250), r"cannot be written \(File name too long\)"),  # told by h5py, not by the folder
+        (tmp_path / ("x" * 255), r"cannot be written \(File name too long\)"),  # told by h5py, not by the folder
     ]
     for path, sentence in cases:
         with pytest.raises(DataError, match=sentence):
