@@ -166,7 +166,7 @@ def test_estimates_of_continuous_actions_are_refused_where_the_data_cannot_tell(
         sentence = "needs actions that were drawn by chance: in 240 of 240 episodes"
         rows.episodes.rows["log_probs"][:] = 0.0
     elif change == "narrow":
-        sentence = r"ratios of the policy's probabilities to the data's are 2\.4e\+08 on average, where 1 is expected"
+        sentence = r"ratios of the policy's probabilities to the data's are \d\.\de\+08 on average, where 1 is expected"
         rows.episodes.rows["log_probs"][:] = -20.0
     else:
         sentence = r"diverges: DR .*e\+.*, FQE .*e\+.*, where no return of the data's rewards is beyond ±"
