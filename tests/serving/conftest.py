@@ -22,20 +22,24 @@ def postgres_url() -> Iterator[str | None]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A journal's URL on each database; the PostgreSQL one is emptied first."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'journal.db'}"
-        return
-    found = request.getfixturevalue("postgres_url")
-    if found is None:
+        return f"sqlite:///{tmp_path / 'journal.db'}"
+    return str(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def postgres(postgres_url: str | None) -> str:
+    """The URL of a PostgreSQL, emptied first."""
+    if postgres_url is None:
         pytest.skip("NO POSTGRESQL WAS TESTED: no initdb here, or it would not start; install postgresql")
     import psycopg
 
-    with psycopg.connect(found, autocommit=True) as connection:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
-    yield found
+    return postgres_url
 
 
 @pytest.fixture(scope="session")

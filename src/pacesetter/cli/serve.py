@@ -102,13 +102,13 @@ def bundle_check(
     key: SigningKey = None,
     unverified: Unverified = False,
 ) -> None:
-    """Check hashes, signature and graph, and run one inference. Exit 0 if intact, 2 if refused."""
+    """Check hashes, signature and every part, and run one inference. Exit 0 if intact, 2 if refused."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
 
     signer = Signer.find(key)
     opened = find_bundle(bundle, signer, unverified)
-    opened.model.probe()
+    opened.check()
     signed = (
         "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if opened.is_signed else "not signed"
     )

@@ -230,6 +230,41 @@ def test_a_halt_acts_though_the_kill_switch_cannot_be_written(served, monkeypatc
     assert not any(line["allowed"] for line in told["decisions"])
 
 
+def test_a_halt_acts_at_once_and_the_server_answers_while_its_file_is_written(served, monkeypatch):
+    KillSwitch(served.switch.path).engage("from outside")
+    KillSwitch(served.switch.path).release("Ada")  # not heeded yet: it must not end a halt that comes later
+    is_writing, may_write, ended = threading.Event(), threading.Event(), list[bool]()
+
+    def write(reason: str, by: str = "") -> bool:
+        is_writing.set()
+        ended.append(may_write.wait(20))
+        return KillSwitch(served.switch.path).engage(reason, by)
+
+    async def ask(client: Any, route: str, scope: str, **options: Any) -> Any:
+        headers = {"Authorization": f"Bearer {served.tokens[scope]}"}
+        return await client.request("POST" if route in POSTS else "GET", route, headers=headers, **options)
+
+    async def scenario() -> None:
+        transport = httpx2.ASGITransport(app=served.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:
+            halting = asyncio.create_task(ask(client, "/v1/halt", "trade", json={"reason": "fire"}))
+            assert await asyncio.to_thread(is_writing.wait, 60)
+            assert (await client.get("/livez")).status_code == 200
+            told = (await ask(client, "/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)})).json()
+            assert (told["state"], any(line["allowed"] for line in told["decisions"])) == ("halted", False)
+            assert (await ask(client, "/v1/state", "read")).json()["reason"] == "fire"
+            assert (await halting).status_code == 202
+            assert not ended, "an answer waited for the disk"
+            may_write.set()
+            assert (await ask(client, "/v1/resume", "admin", json={"by": "Ada"})).json()["state"] == "active"
+
+    monkeypatch.setattr(served.switch, "engage", write)
+    monkeypatch.setattr("pacesetter.serving.api.app.LATCH_SECONDS", 0.01, raising=False)
+    asyncio.run(scenario())
+    assert ended == [True]
+    assert not served.switch.engaged()
+
+
 def test_a_kill_switch_that_cannot_be_released_stays(served):
     served.switch.path.mkdir()
     assert served.call("/v1/resume", "admin", json={"by": "ada"}).status_code == 503
@@ -406,7 +441,7 @@ def server(made, tmp_path) -> Any:
         yield ("127.0.0.1", port), token, process, tmp_path / "log"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _wait_for(port: int, process: Any) -> None:

@@ -57,6 +57,13 @@ def test_the_services_name_what_is_declared() -> None:
         assert not re.search(r"PASSWORD: |PASSWORD=(?!.{0,3}\$)", yaml.safe_dump(service)), "a password in the file"
 
 
+def test_no_service_keeps_capabilities_that_it_does_not_name() -> None:
+    for name, service in COMPOSE["services"].items():
+        assert service.get("cap_drop") == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert name in ("journal", "proxy") or "cap_add" not in service, name
+
+
 def test_the_proxy_limits_all_but_a_halt_and_is_the_one_that_the_api_believes() -> None:
     content = COMPOSE["configs"]["proxy"]["content"]
     words = COMPOSE["services"]["api"]["command"]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,11 +28,12 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config, build_table
 from pacesetter.cli.serve import register
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, PacesetterError, RunError
 from pacesetter.locks import hold
 from pacesetter.policies.modules import serve_agent
 from pacesetter.runs import Run, sha256
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
+from pacesetter.serving.bundle import model
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.card import model_card
 from pacesetter.serving.bundle.hashed_files import CHUNK_BYTES, MOST_FILES, NEEDED, pack
@@ -431,6 +433,75 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     assert called("bundle", str(made.run.folder), "--observations", "0")[0] == 2  # nothing would be compared
     assert "serve.rate=nan must be 0.001 or more" in called("serve", str(made.folder), "--rate", "nan")[1]
     assert "has no bundle yet" in called("bundle", "list", "--store", str(tmp_path))[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("features.json", b"{"),
+        ("features.json", b"[]"),
+        ("features.json", b"{}"),
+        ("limits.json", b'{"no such limit": 1}'),
+        ("limits.json", b"\xff"),
+        ("config.yaml", b"a: b: c"),
+        ("config.yaml", b"[" * 100_000),
+        ("manifest.json", b"[" * 100_000),
+        ("manifest.json", b"[1]"),
+        ("manifest.json", b'{"training": []}'),
+        ("CARD.md", b"\xff\xfe\x00"),
+    ],
+)
+def test_a_part_that_cannot_be_parsed_is_not_intact(made, tmp_path, name, content):
+    Bundle.write(tmp_path / "bundle", {**made.bundle.files, name: content})
+    code, said = called("bundle", "check", str(tmp_path / "bundle"))
+    assert (code, "intact" in said) == (1, False)
+    with pytest.raises(PacesetterError, match=name.split(".")[0]):
+        Bundle.open(tmp_path / "bundle").check()
+
+
+def test_hashes_that_are_too_deep_are_refused(copy):
+    (copy / "hashes.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(RunError, match=r"hashes.json is missing or damaged"):
+        Bundle.open(copy)
+
+
+def bomb(graph: bytes, *, side: int, products: int) -> bytes:
+    """The graph whose first output also waits for a matrix of `side` × `side`, multiplied by itself."""
+    model = onnx.load_model_from_string(graph)
+    nodes, first = model.graph.node, model.graph.output[0].name
+    for node in nodes:
+        node.output[:] = ["own" if name == first else name for name in node.output]
+    shape = onnx.helper.make_tensor("side", onnx.TensorProto.INT64, [2], [side, side])
+    nodes.append(onnx.helper.make_node("Constant", [], ["side"], value=shape))
+    nodes.append(onnx.helper.make_node("ConstantOfShape", ["side"], ["m0"]))
+    for number in range(products):
+        nodes.append(onnx.helper.make_node("MatMul", [f"m{number}"] * 2, [f"m{number + 1}"]))
+    nodes.append(onnx.helper.make_node("ReduceMax", [f"m{products}"], ["most"], keepdims=0))
+    nodes.append(onnx.helper.make_node("Add", ["own", "most"], [first]))
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(("side", "products"), [(200_000, 0), (2_000, 400)])
+def test_a_graph_that_takes_much_memory_or_time_is_refused(made, tmp_path, monkeypatch, side, products):
+    monkeypatch.setattr(model, "TRY_SECONDS", 3)
+    graph = bomb(made.bundle.files["model.onnx"], side=side, products=products)
+    Bundle.write(tmp_path / "bundle", {**made.bundle.files, "model.onnx": graph})
+    with pytest.raises(RunError, match=r"bundle/model.onnx does not load and answer within 4 GiB and 3 s of one core"):
+        Bundle.open(tmp_path / "bundle").check()
+    small = bomb(made.bundle.files["model.onnx"], side=2, products=1)
+    Bundle.write(tmp_path / "small", {**made.bundle.files, "model.onnx": small}).check()
+
+
+def test_an_interrupted_bundling_leaves_nothing(made, tmp_path, monkeypatch):
+    def interrupt(path: Path, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pacesetter.serving.bundle.bundle.write_atomic", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Bundle.write(tmp_path / "bundle", made.bundle.files)
+    assert list(tmp_path.iterdir()) == []
+    Bundle.write(tmp_path / "bundle", made.bundle.files)
 
 
 def test_a_command_typed_wrong_is_no_run():

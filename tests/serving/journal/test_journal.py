@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 import typer
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, make_url, text, update
+from sqlalchemy import event, inspect, make_url, text, update
 from typer.testing import CliRunner
 
 from pacesetter.cli.paper import register
@@ -177,16 +181,126 @@ def test_a_journal_of_an_earlier_revision_is_upgraded_and_stays_whole(url: str) 
     upgraded.close()
 
 
-def test_who_takes_over_waits_for_a_commit_that_a_killed_process_left_to_the_server(url: str) -> None:
-    killed, heir = Journal(url, "run"), Journal(url, "run")
-    with ThreadPoolExecutor(1) as thread, killed._transaction() as connection:
-        killed._audit(connection, "statuses", {"a": "filled"})
-        found = thread.submit(heir.rows, tables.audit)
-        assert not wait([found], 0.3).done  # it would resume from what is not the end
-        connection.commit()
-        assert [row["kind"] for row in found.result(10)] == ["statuses"]
+@contextmanager
+def after_each_select(journal: Journal, act: Callable[[], object]) -> Iterator[None]:
+    """Act between the readings of a journal, as a process beside it may at any moment."""
+
+    def acted(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+        if statement.lstrip().startswith("SELECT"):
+            act()
+
+    event.listen(journal.engine, "after_cursor_execute", acted)
+    yield
+    event.remove(journal.engine, "after_cursor_execute", acted)
+
+
+def test_verifying_beside_a_trader_sees_one_moment_and_stops_no_write(url: str) -> None:
+    trader, reader = whole_journal(url), Journal(url, "run")
+    written = [3]
+
+    def trade() -> None:
+        bar = written[0]
+        assert trader.record(page(bar))
+        trader.set_statuses({f"run-{bar}-A": "sent"})
+        trader.note("feed", f"bar {bar}")
+        written[0] += 1
+
+    with after_each_select(reader, trade):
+        assert reader.verify() == 5
+    assert written[0] > 8  # a bar was written after each table was read
+    assert reader.verify() == trader.verify() == 5 + 3 * (written[0] - 3)
+    for journal in (trader, reader):
+        journal.close()
+
+
+def test_a_head_that_is_signed_while_a_journal_is_verified_is_not_missed(url: str, tmp_path: Path) -> None:
+    path, key = tmp_path / "heads.jsonl", SigningKey("0f" * 32)
+    trader, reader = whole_journal(url, heads=Heads(path, key)), Journal(url, "run", Heads(path, key))
+    bars = iter(range(3, 99))
+    with after_each_select(reader, lambda: trader.record(page(next(bars)))):
+        assert reader.verify() == 5
+    assert len(path.read_text().splitlines()) > 8
+    for journal in (trader, reader):
+        journal.close()
+
+
+def test_opening_a_journal_that_is_up_to_date_waits_for_no_writer(url: str) -> None:
+    trader = whole_journal(url)
+    with trader._writing() as connection:
+        trader._audit(connection, "statuses", {"run-2-A": "filled"})
+        reader = Journal(url, "run")
+        assert reader.verify() == 5
+        reader.close()
+    trader.close()
+
+
+def test_a_locked_journal_is_written_to_once_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock goes when the journal says that it tries again: the first try has failed then, whatever the clock."""
+    monkeypatch.setattr("pacesetter.serving.journal.journal.BUSY_SECONDS", 0.05)
+    journal = whole_journal(f"sqlite:///{tmp_path / 'journal.db'}")
+    other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(
+        "pacesetter.serving.journal.journal.log", SimpleNamespace(warning=lambda *words: other.execute("COMMIT"))
+    )
+    assert journal.record(page(3))
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("pacesetter.serving.journal.journal.log", SimpleNamespace(warning=lambda *words: None))
+    with pytest.raises(RunError, match="database is locked"):
+        journal.record(page(4))
+    other.close()
+    assert journal.verify() == 6
+    journal.close()
+
+
+def test_two_hold_a_run_one_after_the_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, other = Journal(url, "run"), Journal(url, "run"), Journal(url, "another run")
+    with first.hold(), other.hold():
+        assert first.record(page(0))
+        with monkeypatch.context() as hurried:
+            hurried.setattr("pacesetter.serving.journal.journal.HOLD_SECONDS", 0.01)
+            with pytest.raises(RunError, match=r"is in use by|trades run 'run'"):
+                second.hold().__enter__()
+        assert first.record(page(1))
+    with second.hold():
+        assert second.record(page(2))
+    for journal in (first, second, other):
+        assert journal.verify() == (0 if journal is other else 3)
+        journal.close()
+
+
+def test_who_takes_over_waits_for_a_commit_that_a_killed_process_left_to_the_server(postgres: str) -> None:
+    killed, heir = Journal(postgres, "run"), Journal(postgres, "run")
+
+    def take_over() -> list[str]:
+        with heir.hold():
+            return [row["kind"] for row in heir.rows(tables.audit)]
+
+    with ThreadPoolExecutor(1) as thread:
+        with killed.hold(), killed._writing() as connection:
+            killed._audit(connection, "statuses", {"a": "filled"})
+            found = thread.submit(take_over)
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            with psycopg.connect(postgres, autocommit=True) as look:
+                while not look.execute(waiting).fetchone()[0]:  # type: ignore[index]
+                    assert not found.done()  # it would resume from what is not the end
+        assert found.result(60) == ["statuses"]
     for journal in (killed, heir):
         journal.close()
+
+
+def test_a_trader_whose_lock_the_server_ended_writes_no_more(postgres: str) -> None:
+    journal = Journal(postgres, "run")
+    with journal.hold():
+        assert journal.record(page(0))
+        with psycopg.connect(postgres, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            )
+        with pytest.raises(RunError, match="nothing was written"):
+            journal.record(page(1))
+    assert journal.verify() == 1
+    journal.close()
 
 
 def test_the_audit_log_shows_a_changed_a_lost_and_a_cut_record(url: str) -> None:
@@ -253,6 +367,31 @@ def test_rows_that_were_changed_lost_or_added_by_hand_are_refused(url: str, forg
 
 
 @pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE checkpoints SET state = '{'",
+        "UPDATE checkpoints SET state = '[]'",
+        "UPDATE checkpoints SET state = 'null'",
+        "UPDATE checkpoints SET time = 'yesterday'",
+        "UPDATE equity SET vitals = 'x'",
+        "UPDATE fills SET time = ''",
+        "UPDATE fills SET quantity = 'many'",
+        "UPDATE orders SET symbol = x'ff'",
+        "UPDATE events SET message = x'ff', time = '2026'",
+        "UPDATE audit SET content = 'x'",
+        "UPDATE audit SET hash = x'00'",
+    ],
+)
+def test_a_text_that_cannot_be_read_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    journal = whole_journal(f"sqlite:///{tmp_path / 'journal.db'}")
+    with journal.engine.begin() as connection:
+        assert connection.execute(text(damage)).rowcount > 0
+    with pytest.raises(RunError, match=r"^[^\n]+$"):
+        journal.verify()
+    journal.close()
+
+
+@pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"exact": 0.5}, "not the one of bar"),
@@ -299,8 +438,9 @@ def test_a_journal_that_was_written_anew_differs_from_its_signed_heads(tmp_path:
     again.close()
     forged = json.loads(path.read_text().splitlines()[0]) | {"hash": "0" * 64}
     path.write_text(json.dumps(forged) + "\n")
+    heads = Heads(path, key)
     with pytest.raises(RunError, match="is not signed by this key"):
-        Heads(path, key).check("run", [])
+        heads.check("run", heads.read("run"), [])
     path.write_text("{")
     with pytest.raises(RunError, match=r"heads\.jsonl is damaged"):
         Heads(path, key)

@@ -143,6 +143,49 @@ def test_exits_in_flight_are_not_sold_twice() -> None:
     assert reason(guard, order("2", quantity=-60.0), account(age=9.0, A=100.0)) == "stale"
 
 
+@pytest.mark.parametrize(
+    ("quantity", "in_flight", "expected"),
+    [
+        (-10.0, 0.0, None),
+        (-10.0 - 1e-12, 0.0, None),  # the rounding of sums
+        (-10.1, 0.0, "shorting"),
+        (-5.0, -5.0, None),
+        (-6.0, -5.0, "shorting"),
+        (-10.0, -10.0, "shorting"),
+        (-1.0, 20.0, None),  # what is bought may never come
+        (-11.0, 20.0, "shorting"),
+    ],
+)
+def test_without_shorting_no_sale_passes_zero(quantity: float, in_flight: float, expected: str | None) -> None:
+    guard = Guard(RiskLimits(bar_count=100))
+    view = dataclasses.replace(account(A=10.0), shorting=False)
+    if in_flight:
+        assert reason(guard, order("0", quantity=in_flight), view) is None
+    assert reason(guard, order("1", quantity=quantity), view) == expected
+    empty = dataclasses.replace(account(), shorting=False)
+    assert reason(opened(), order("2", quantity=-1.0), empty) == "shorting"
+
+
+def test_a_halt_lets_only_exits_through_where_it_flattens() -> None:
+    guard = Guard(RiskLimits(bar_count=2))
+    view = account(A=10.0, B=10.0)
+    with pytest.raises(ConfigError, match="halt first"):
+        guard.flatten([order(quantity=-10.0)], view, NOON)
+    guard.begin_bar(1e5, NOON)
+    guard.halt("drill")
+    asked = [
+        order("1", "A", -6.0),
+        order("2", "A", -6.0),  # together with the first it would open a short
+        order("3", "B", 1.0),
+        order("4", "B", -10.0, price=200.0),
+        order("1", "A", -4.0),
+        order("5", "C", -1.0),
+    ]
+    answers = guard.flatten(asked, view, NOON)
+    assert [each.reason for each in answers] == [None, "halted", "halted", "price_collar", "duplicate_id", "halted"]
+    assert set(guard.in_flight) == {"1"}
+
+
 def test_of_many_orders_exits_come_first() -> None:
     guard = Guard(RiskLimits(second_count=2))
     wanted = [order("1", "A"), order("2", "B", -5.0), order("3", "C", -60.0)]
@@ -425,7 +468,8 @@ def random_streams(count: int, seed: int, limits: RiskLimits = LIMITS) -> tuple[
 def test_a_thousand_order_streams_breach_no_limit() -> None:
     passed, reasons = random_streams(1_000, seed=1)
     assert passed > 3_000
-    needed = set(CONTROLS) - {"second_rate", "day_rate", "no_price", "identical"}  # each has a known answer above
+    known = {"second_rate", "day_rate", "no_price", "identical", "shorting"}  # each has a known answer above
+    needed = set(CONTROLS) - known
     assert needed <= reasons
 
 

@@ -142,7 +142,7 @@ def test_a_halt_flattens_every_position_where_that_is_asked_for() -> None:
     bars, now = last_bars(so_far), so_far.index[-1].timestamp()
     desk.settle(so_far, bars, now)
     desk.guard.halt("drill")
-    ticket = desk.flattened(so_far, now)
+    ticket = desk.flattened(so_far, bars, now)
     assert ticket.orders
     later = panel.rows(0, FIRST + BARS + 2)
     desk.settle(later, last_bars(later), later.index[-1].timestamp())

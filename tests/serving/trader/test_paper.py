@@ -21,17 +21,14 @@ from trading import FIRST, RULES, Rule, make_trader, small_market, small_panel
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.market.state import Position
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import table_observer
 from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts
-from pacesetter.serving.risk.guard import Guard, Order, State
+from pacesetter.serving.risk.guard import Guard, State
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
-from pacesetter.serving.trader.alpaca import AlpacaBroker
-from pacesetter.serving.trader.brokers import OrderStatus
 from pacesetter.serving.trader.desk import Desk, GuardedPolicy
 from pacesetter.serving.trader.feeds import LiveClock, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
@@ -574,177 +571,23 @@ def test_two_processes_on_one_run_are_one_too_many(panel: Panel, tmp_path: Path)
         trader.journal.close()
 
 
-def test_a_run_that_another_process_trades_is_refused_with_nothing_touched(panel: Panel, tmp_path: Path) -> None:
-    first, second = make_trader(tmp_path, panel=panel), make_trader(tmp_path, panel=panel)
-    with first.journal.hold(), pytest.raises(RunError, match="is in use by process"):
-        second.run(3)
-    assert not second.switch.engaged()
-    assert second.run(3).bars == 3
-    for trader in (first, second):
-        trader.journal.close()
+def test_a_second_start_is_refused_and_the_first_trader_goes_on(
+    panel: Panel, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = finish(make_trader(tmp_path / "alone", panel=panel))
+    first, second = (make_trader(tmp_path, panel=panel, journal=Journal(url, "run")) for _ in range(2))
 
+    def start_second() -> None:
+        with monkeypatch.context() as hurried:
+            hurried.setattr("pacesetter.serving.journal.journal.HOLD_SECONDS", 0.01)
+            with pytest.raises(RunError, match=r"is in use by process|trades run 'run'"):
+                second.run()
 
-# ---- a broker on the network --------------------------------------------------------------------------------------
-
-
-class RefusalError(Exception):
-    def __init__(self, code: int) -> None:
-        super().__init__(str(code))
-        self.status_code = code
-
-
-class Service:
-    """Alpaca as far as the broker asks it; `trouble` is raised instead of an answer."""
-
-    def __init__(self) -> None:
-        self.orders: dict[str, Any] = {}
-        self.trouble: Exception | None = None
-        self.held: list[Any] = []
-
-    def _answer(self) -> None:
-        if self.trouble:
-            raise self.trouble
-
-    def submit_order(self, request: Any) -> None:
-        self.orders[request.client_order_id] = SimpleNamespace(
-            qty=request.qty, filled_qty=0.0, filled_avg_price=None, status="new"
-        )
-        self._answer()
-
-    def get_order_by_client_id(self, client_id: str) -> Any:
-        self._answer()
-        if client_id not in self.orders:
-            raise RefusalError(404)
-        return self.orders[client_id]
-
-    def get_account(self) -> Any:
-        self._answer()
-        return SimpleNamespace(equity="100000", cash="100000")
-
-    def get_all_positions(self) -> list[Any]:
-        return self.held
-
-    def cancel_orders(self) -> None:
-        self._answer()
-
-
-@pytest.mark.parametrize(
-    ("trouble", "expected"),
-    [
-        (None, OrderStatus.SENT),
-        (ConnectionError(), OrderStatus.UNKNOWN),
-        (TimeoutError(), OrderStatus.UNKNOWN),
-        (RefusalError(500), OrderStatus.UNKNOWN),
-        (RefusalError(429), OrderStatus.UNKNOWN),
-        (RefusalError(422), OrderStatus.REJECTED),
-    ],
-)
-def test_only_an_answer_is_a_rejection(trouble: Exception | None, expected: OrderStatus) -> None:
-    service = Service()
-    broker = AlpacaBroker(("A",), service)
-    service.trouble = trouble
-    assert broker.submit(Order("run-1-A", "A", 5.0, 100.0)) is expected
-    service.trouble = None
-    assert broker.find("run-1-A") is OrderStatus.SENT
-    assert broker.find("never sent") is OrderStatus.PENDING
-    service.trouble = ConnectionError()
-    assert broker.find("run-1-A") is OrderStatus.UNKNOWN
-
-
-def test_fills_are_told_once_and_a_silent_broker_is_not_known() -> None:
-    service = Service()
-    broker = AlpacaBroker(("A",), service)
-    order = Order("run-1-A", "A", -5.0, 100.0)
-    broker.submit(order)
-    bar = np.full((1, 6), 100.0)
-    settle: Callable[[float], Any] = lambda left: broker.settle(  # noqa: E731
-        bar, bar, [Order("run-1-A", "A", left, 100.0)]
-    )
-    service.orders["run-1-A"].filled_qty, service.orders["run-1-A"].filled_avg_price = 2.0, "99.5"
-    assert [(fill.quantity, fill.price) for fill in settle(-5.0).executions] == [(-2.0, 99.5)]
-    assert settle(-3.0) == ((), {}, 0, False, True)
-    traded = {"filled_qty": 5.0, "filled_avg_price": "98.6", "status": "filled"}
-    service.orders["run-1-A"].__dict__.update(traded)
-    last = settle(-3.0)
-    assert last.closed == {"run-1-A": OrderStatus.FILLED}
-    assert [(fill.quantity, fill.price) for fill in last.executions] == [(-3.0, pytest.approx(98.0))]  # 5 · 98.6 in all
-    service.trouble = ConnectionError()
-    assert not settle(-3.0).is_known
-
-
-def test_a_position_at_alpaca_is_seen_as_the_kernel_would_show_it() -> None:
-    service = Service()
-    broker = AlpacaBroker(("A",), service)
-    shown = []
-    for quantity, high, low in ((5, 120, 99), (5, 110, 90), (-5, 110, 85), (0, 110, 85)):
-        service.held = [SimpleNamespace(symbol="A", qty=str(quantity), avg_entry_price="100")] if quantity else []
-        bar = np.array([[100.0, high, low, 100.0, 0.0, 1.0]])
-        broker.settle(bar, bar, [])
-        shown.append(broker.positions[0, [Position.BEST_PRICE, Position.BARS_HELD]].tolist())
-        stored = broker.account.copy(), broker.positions.copy()
-        broker = AlpacaBroker(("A",), service)  # as after a restart
-        broker.restore(*stored)
-    assert shown == [[120, 1], [120, 2], [85, 1], [0, 0]]
-
-
-def test_a_service_that_does_not_answer_is_told_in_one_sentence() -> None:
-    service = Service()
-    broker = AlpacaBroker(("A",), service)
-    service.trouble = RefusalError(401)
-    with pytest.raises(RunError, match=r"Alpaca cancel request failed \(RefusalError\)"):
-        broker.cancel_all()
-    with pytest.raises(RunError, match=r"Alpaca account request failed \(RefusalError\)"):
-        AlpacaBroker(("A",), service)
-
-
-def test_an_account_that_holds_something_else_is_refused() -> None:
-    service = Service()
-    service.held = [SimpleNamespace(symbol="ZZZ", qty="1", avg_entry_price="1")]
-    with pytest.raises(ConfigError, match="holds ZZZ"):
-        AlpacaBroker(("A",), service)
-
-
-def test_an_order_whose_sending_was_cut_short_is_sent_once(panel: Panel, tmp_path: Path) -> None:
-    service = Service()
-    trader = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
-    service.trouble = ConnectionError()
-    trader.desk.broker.settle = lambda *parts: SimpleNamespace(  # type: ignore[method-assign]
-        executions=(), closed={}, stop_outs=0, is_over=False, is_known=True
-    )
-    trader.run(1)
-    statuses = {row["client_id"]: row["status"] for row in trader.journal.rows(tables.orders) if not row["reason"]}
-    assert set(statuses.values()) == {"unknown"}
-    trader.journal.close()
-    service.trouble, lost = None, next(iter(statuses))
-    del service.orders[lost]  # that one never arrived
-    again = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
-    again._resume(again._stored())
-    assert {row["status"] for row in again.journal.rows(tables.orders) if not row["reason"]} == {"sent"}
-    assert set(service.orders) == set(statuses)
-    again.journal.close()
-
-
-def test_what_was_filled_while_nobody_looked_is_booked_at_the_next_bar(panel: Panel, tmp_path: Path) -> None:
-    service = Service()
-    trader = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
-    trader.run(1)
-    trader.journal.close()
-    sent = {row["symbol"]: row for row in trader.journal.rows(tables.orders) if row["status"] == "sent"}
-    for row in sent.values():
-        filled = {"filled_qty": row["quantity"], "filled_avg_price": row["price"], "status": "filled"}
-        service.orders[row["client_id"]].__dict__.update(filled)
-    service.held = [
-        SimpleNamespace(symbol=symbol, qty=row["quantity"], avg_entry_price=row["price"])
-        for symbol, row in sent.items()
-    ]
-    again = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
-    again.run(1)
-    assert again.journal.holdings() == {symbol: row["quantity"] for symbol, row in sent.items()} != {}
-    again.journal.close()
-    service.held[0].qty *= 10.0  # by hand
-    for folder in (tmp_path, tmp_path / "new"):  # nor does a run begin with what another bought
-        with pytest.raises(RunError, match=r"the broker holds .*; correct it, then resume"):
-            make_trader(folder, panel=panel, broker=AlpacaBroker(panel.symbols, service)).run(1)
+    first.display = SimpleNamespace(open=lambda: None, bar=start_second)
+    assert finish(first) == expected
+    assert not first.switch.engaged()
+    assert second.run().bars == len(expected)
+    second.journal.close()
 
 
 def test_on_a_real_postgresql_the_trade_is_the_same(panel: Panel, tmp_path: Path, url: str) -> None:

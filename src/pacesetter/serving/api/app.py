@@ -62,6 +62,7 @@ ROUTES = {
     "/v1/resume": Access(("admin",)),
 }
 MOST_PROBLEMS = 5  # of a request that are told
+LATCH_SECONDS = 1.0  # that the answer to a halt waits for the switch's file
 Array = NDArray[Any]
 log = logging.getLogger(__name__)
 
@@ -110,12 +111,13 @@ def _add_operation(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:
         """Prometheus' text format."""
-        service.look()
+        await service.look_aside()
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/state")
     async def state() -> StateOut:
         """The guard, its denials, and the data."""
+        await service.look_aside()
         return service.state()
 
 
@@ -136,16 +138,17 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
     problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)} | {202: {"model": StoredOut}}
     app.post("/v1/decide", response_model=DecideOut, responses=problems)(decide)
 
-    @app.post("/v1/halt", responses={422: {"model": Problem}})
-    async def halt(ask: HaltIn) -> StateOut:
-        """Stop trading, latched across restarts."""
-        service.halt(ask.reason)
+    @app.post("/v1/halt", responses={202: {"model": StateOut}, 422: {"model": Problem}})
+    async def halt(ask: HaltIn, response: Response) -> StateOut:
+        """Stop trading, latched across restarts; 202 where it acts already and its file is still being written."""
+        if not await service.halt(ask.reason):
+            response.status_code = 202
         return service.state()
 
     @app.post("/v1/resume", responses={422: {"model": Problem}})
     async def resume(ask: ResumeIn) -> StateOut:
         """A named person allows trading again."""
-        service.resume(ask.by)
+        await service.resume(ask.by)
         return service.state()
 
 
@@ -159,6 +162,9 @@ class Service:
         self._kept = runtime.guard.state
         # One thread: a runtime is not for several at once, and decisions keep the order in which they came.
         self._worker = ThreadPoolExecutor(1)
+        # Another for the switch's file, so that a slow disk delays neither the loop nor what is halted already.
+        self._switcher = ThreadPoolExecutor(1)
+        self._halts: list[str] = []  # reasons whose file is being written: halted, whatever the disk says
         self._columns = {symbol: column for column, symbol in enumerate(runtime.symbols)}
 
     async def run(self, work: Callable[..., Any], *arguments: Any, status: int = 409) -> Any:
@@ -171,6 +177,11 @@ class Service:
 
     def look(self) -> None:
         """Bring kill switch and guard together: both are latched, and a person's release is for both."""
+        if not self._halts:  # or the file that says so is not there yet, and an old release might be taken for it
+            self._heed()
+        self._stay_halted()
+
+    def _heed(self) -> None:
         try:
             change = self.switch.heed(self.runtime.guard)
         except OSError:  # the guard is halted and stays so; the file is for others
@@ -178,6 +189,10 @@ class Service:
             return
         if change is not None:
             log.warning("%s: %s", *change)
+
+    async def look_aside(self) -> None:
+        """Look on another thread: the file may be on a slow disk."""
+        await asyncio.to_thread(self.look)
 
     def decide(self, ask: Any) -> RuntimeAnswer | None:
         """The answer to a /v1/decide, None while its bars only fill the history.
@@ -221,20 +236,42 @@ class Service:
             raise HTTPException(503) from problem
         self._kept = state
 
-    def halt(self, reason: str) -> None:
+    async def halt(self, reason: str) -> bool:
+        """Halt at once; whether the switch's file is there too within `LATCH_SECONDS`."""
+        self._halts.append(reason)
         self.runtime.guard.halt(reason)  # before the file, which may be what fails
         log.warning("halted", extra={"reason": reason})
-        with _switching():
-            self.switch.engage(reason)
+        writing = asyncio.get_running_loop().run_in_executor(self._switcher, self._engage, reason)
+        # Not cancelled with the request: a caller who hangs up has halted all the same.
+        done, _ = await asyncio.wait([writing], timeout=LATCH_SECONDS)
+        for each in done:
+            each.result()
+        return bool(done)
 
-    def resume(self, by: str) -> None:
+    async def resume(self, by: str) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._switcher, self._release, by)
+
+    def _engage(self, reason: str) -> None:
+        try:
+            with _switching():
+                self.switch.engage(reason)
+        finally:
+            self._stay_halted()
+            self._halts.remove(reason)
+
+    def _release(self, by: str) -> None:
         with _switching():  # the file first: a guard that resumed under an engaged switch would halt at once
             self.switch.release(by)
         self.runtime.guard.resume(by)
         log.warning("resumed", extra={"by": by})
+        self.look()
+
+    def _stay_halted(self) -> None:
+        """Halt again where a release was taken while the file of a later halt is being written."""
+        for reason in self._halts[:1]:
+            self.runtime.guard.halt(reason)
 
     def state(self) -> StateOut:
-        self.look()
         guard, history, bundle = self.runtime.guard, self.runtime.history, self.runtime.bundle
         return StateOut(
             state=guard.state.value,

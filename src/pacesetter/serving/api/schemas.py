@@ -18,7 +18,10 @@ __all__ = ["AccountIn", "HaltIn", "Problem", "ResumeIn", "StateOut", "bar_model"
 MOST_BARS, MOST_SYMBOLS = 5_000, 5_000
 ACCOUNT_ENTRIES = ("position", "portfolio", "action_mask")  # of an observation: written from the account
 
-Symbol = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
+# Letters of any script and inner blanks, as files have them; nothing that a terminal or a log would obey.
+CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028-\u202e"
+SYMBOL = rf"^[^\s{CONTROLS}](?:[^{CONTROLS}]*[^\s{CONTROLS}])?$"
+Symbol = Annotated[str, Field(min_length=1, max_length=64, pattern=SYMBOL)]
 # Bounds keep every product of price, quantity and money finite.
 Price = Annotated[float, Field(strict=True, ge=1e-9, lt=1e9)]
 Amount = Annotated[float, Field(strict=True, ge=0, lt=1e15)]

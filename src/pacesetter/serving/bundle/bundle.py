@@ -18,21 +18,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from pacesetter.build import Config, parse_config
-from pacesetter.errors import DataError, RunError
+from pacesetter.errors import DataError, PacesetterError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.registry import configure
 from pacesetter.runs import write_atomic
 from pacesetter.serving.bundle.hashed_files import HASHES, SIGNATURE, check_hashes, hash_list, read_files
-from pacesetter.serving.bundle.model import Model
+from pacesetter.serving.bundle.model import Model, try_graph
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import LookbackSpec, ServedLookback
@@ -40,6 +41,7 @@ from pacesetter.serving.trader.probabilities import SUPERVISED, ServedClassifier
 
 __all__ = ["Bundle", "FeatureSpec", "partial_folder"]
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -116,11 +118,28 @@ class Bundle:
             raise RunError(f"{folder.parent} cannot store a bundle ({problem.strerror}); give another") from problem
         hashes = hash_list(files)
         signed = {} if key is None else {SIGNATURE: key.sign(hashes).encode() + b"\n"}
-        for name, data in ({**files, HASHES: hashes} | signed).items():
-            write_atomic(partial / name, data)
-        # Only a whole bundle ever has its final name.
-        partial.rename(folder)
+        try:
+            for name, data in ({**files, HASHES: hashes} | signed).items():
+                write_atomic(partial / name, data)
+            # Only a whole bundle ever has its final name.
+            partial.rename(folder)
+        except BaseException:  # Ctrl-C too: what is left would be in the way of the next one
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         return cls.open(folder, key)
+
+    def check(self) -> None:
+        """Parse every part and run each graph once, in a process with little memory and time; refuses by name."""
+        for name, data in self.files.items():
+            if name.endswith(".onnx"):
+                try_graph(data, f"{self.name}/{name}")
+            elif not name.endswith(".pt"):
+                self._parse(name, lambda name=name: self.files[name].decode())  # type: ignore[misc]
+        parts = {"features": "features.json", "limits": "limits.json", "config": "config.yaml"}
+        for part, name in (parts | {"warning": "manifest.json", "lookback": "lookback.json"}).items():
+            self._parse(name, lambda part=part: getattr(self, part))  # type: ignore[misc]
+        self.model.probe()
+        self._parse("supervised.onnx", lambda: self.classifier)
 
     # ---- what is inside -------------------------------------------------------------------------------------------
 
@@ -166,11 +185,12 @@ class Bundle:
 
     @cached_property
     def config(self) -> Config:
-        return parse_config(yaml.safe_load(self.files["config.yaml"]), f"{self.name}/config.yaml")
+        stored = self._parse("config.yaml", lambda: yaml.safe_load(self.files["config.yaml"]))
+        return parse_config(stored, f"{self.name}/config.yaml")
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        return dict(self._json("manifest.json"))
+        return self._parse("manifest.json", lambda: dict(self._json("manifest.json")))
 
     @property
     def warning(self) -> str:
@@ -179,10 +199,18 @@ class Bundle:
         return f"WARNING: {decision['sentence']}" if decision.get("decision") == "NO-GO" else ""
 
     def _json(self, name: str) -> Any:
+        return self._parse(name, lambda: json.loads(self.files[name]))
+
+    def _parse(self, name: str, read: Callable[[], T]) -> T:
+        """What `read` gives; whatever a damaged or too deep part ends in is one sentence."""
         try:
-            return json.loads(self.files[name])
-        except ValueError as problem:
-            raise DataError(f"{self.name}/{name} is not JSON ({problem}); make the bundle again") from problem
+            return read()
+        except PacesetterError:
+            raise
+        except Exception as problem:  # a stranger's file ends in any of a dozen exceptions
+            raise DataError(
+                f"{self.name}/{name} cannot be read ({type(problem).__name__}); make the bundle again"
+            ) from problem
 
 
 def partial_folder(folder: Path) -> Path:

@@ -52,7 +52,7 @@ def check_hashes(files: Mapping[str, bytes], path: Path) -> None:
         stored = json.loads(files[HASHES])
         hashes = {str(name): str(digest) for name, digest in stored["files"].items()}
         is_known = stored["format"] == FORMAT
-    except (KeyError, ValueError, TypeError, AttributeError) as problem:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as problem:
         raise RunError(f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, use another") from problem
     if not is_known:
         raise RunError(

@@ -6,22 +6,33 @@ import hashlib
 import logging
 import math
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.errors import ConfigError, PacesetterError, RunError, did_you_mean
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.streaming import BarByBar
 
-__all__ = ["OPERATORS", "Model", "check_graph", "read_graph"]
+__all__ = ["OPERATORS", "Model", "check_graph", "read_graph", "try_graph"]
+
+try:
+    import resource
+
+    HAS_LIMITS = True
+except ImportError:  # Windows has none
+    HAS_LIMITS = False
 
 Array = NDArray[Any]
+REFUSED = 2  # exit code of `run_limited` where a sentence says why
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")
 # Arithmetic on arrays: what exports are made of. None reads a file, holds a graph, keeps state or works on text.
@@ -40,6 +51,7 @@ OPERATORS = frozenset(OPERATOR_NAMES.split())
 CPU = "CPUExecutionProvider"
 DEVICES = {"cpu": (), "gpu": ("TensorrtExecutionProvider", "CUDAExecutionProvider")}  # asked for in this order
 MOST_GAP = 1e-3  # of a provider's answers to those of the CPU; TensorFloat-32 alone makes 1e-4
+TRY_BYTES, TRY_SECONDS = 4 * 2**30, 60  # of memory and of one core, in which a graph must load and answer once
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
 log = logging.getLogger("pacesetter.model")
@@ -166,6 +178,40 @@ def _row_count(feed: Mapping[str, Array]) -> int:
     if count == 0 or set(counts.values()) != {count}:
         raise ConfigError(f"observation has {counts} rows; give each entry one row per symbol, at least one")
     return count
+
+
+def try_graph(data: bytes, name: str = "model.onnx") -> None:
+    """Load a graph and run it once in a process of its own; refuses one that takes too much memory or time there.
+
+    A graph of a few bytes may ask for any amount of both, already while it loads.
+    """
+    most = TRY_BYTES + 4 * len(data)
+    code = f"from pacesetter.serving.bundle.model import run_limited; run_limited({most}, {TRY_SECONDS})"
+    child = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=False)
+    if child.returncode == REFUSED:
+        raise RunError(child.stdout.decode(errors="replace"))
+    if child.returncode:
+        raise RunError(
+            f"{name} does not load and answer within {most / 2**30:.0f} GiB and {TRY_SECONDS} s of one core; "
+            "do not load it"
+        )
+
+
+def run_limited(most_bytes: int, most_seconds: int) -> NoReturn:
+    """Load the graph on standard input within limits of this process, and run it once; for `try_graph`."""
+    import onnxruntime  # noqa: F401 - before the limits, which are for the graph
+
+    if HAS_LIMITS:
+        until = int(time.process_time()) + 1 + most_seconds
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+        resource.setrlimit(resource.RLIMIT_CPU, (until, until))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        Model(sys.stdin.buffer.read()).probe()
+    except PacesetterError as problem:
+        sys.stdout.write(str(problem))
+        sys.exit(REFUSED)
+    sys.exit(0)
 
 
 def check_graph(data: bytes) -> PolicySpec:

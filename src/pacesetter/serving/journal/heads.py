@@ -46,9 +46,12 @@ class Heads:
         self._latest[run] = day
         return True
 
-    def check(self, run: str, records: Sequence[Mapping[str, Any]]) -> int:
+    def read(self, run: str) -> list[dict[str, Any]]:
+        """The heads of a run, as the file has them now."""
+        return [line for line in self._lines() if line["run"] == run]
+
+    def check(self, run: str, heads: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> int:
         """How many heads of the run are right; refuses one that another key signed, or whose record is missing."""
-        heads = [line for line in self._lines() if line["run"] == run]
         for head in heads:
             if not self.key.is_made_by(canonical({fact: head[fact] for fact in FACTS}).encode(), head["signature"]):
                 raise RunError(f"{self.path}: the head of {head['day']} is not signed by this key; compare with a copy")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import (
     URL,
@@ -32,9 +35,10 @@ from sqlalchemy import (
     inspect,
     make_url,
     select,
+    text,
     update,
 )
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
 from pacesetter.errors import RunError
 from pacesetter.locks import hold
@@ -47,8 +51,16 @@ __all__ = ["Journal", "Page", "check_there", "journal_runs", "journal_url", "mig
 
 MIGRATIONS = "pacesetter.serving.journal:migrations"
 KEPT_AT_BASE = {"alembic_version", "decisions_0002", "orders_0005"}  # what the way down leaves
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000")
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+BUSY_SECONDS, BUSY_TRIES = 5.0, 6  # that a SQLite write waits for another one, and how often before it is refused
+LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code of a lock that was waited for in vain
+HOLD_SECONDS = 5.0  # that a start waits for PostgreSQL to end the session of a trader that was killed
+SNAPSHOT: dict[str, dict[str, Any]] = {  # of each database: options of a transaction that reads one moment
+    "sqlite": {"reading": True},
+    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+}
 Row = Mapping[str, Any]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ class Journal:
         _begin(url)
         migrate(url, "head")
         self.run, self.engine, self.heads = run, _engine(url), heads
+        self._held: Connection | None = None  # the session of PostgreSQL that holds the run, which then writes
 
     def close(self) -> None:
         """Give the connections back."""
@@ -87,24 +100,50 @@ class Journal:
     def hold(self) -> Iterator[None]:
         """Be the only one to trade this run; refuses at once where another process does, before anything is touched.
 
-        By a file beside a SQLite journal. In PostgreSQL the second of two is refused by `record`, at its first bar.
+        By a file beside a SQLite journal; in PostgreSQL by a session that holds the run's lock and writes all its rows,
+        so that a trader whose lock is lost writes nothing more.
         """
+        if self.engine.dialect.name == "postgresql":
+            with self._hold_session():
+                yield
+            return
+        path = Path(str(self.engine.url.database))
+        # Named after the run by a hash, since a run's name may have letters that a file's may not.
+        name = f".{path.name}.{hashlib.sha256(self.run.encode()).hexdigest()[:12]}.lock"
         with ExitStack() as held:
-            if self.engine.dialect.name == "sqlite":
-                path = Path(str(self.engine.url.database))
-                # Named after the run by a hash, since a run's name may have letters that a file's may not.
-                name = f".{path.name}.{hashlib.sha256(self.run.encode()).hexdigest()[:12]}.lock"
-                try:
-                    held.enter_context(hold(path.parent, name))
-                except OSError as problem:
-                    raise RunError(f"{path.parent} cannot be locked ({problem.strerror}); give another") from problem
+            try:
+                held.enter_context(hold(path.parent, name))
+            except OSError as problem:
+                raise RunError(f"{path.parent} cannot be locked ({problem.strerror}); give another") from problem
             yield
+
+    @contextmanager
+    def _hold_session(self) -> Iterator[None]:
+        with ExitStack() as held:
+            try:
+                connection = held.enter_context(self.engine.connect())
+                connection.detach()  # closed at the end, not kept for others: the lock lasts as long as the session
+                with connection.begin():
+                    # A killed trader's session ends a moment after it, and its last commit is then done.
+                    connection.execute(text(f"SET LOCAL lock_timeout = {int(1000 * HOLD_SECONDS)}"))
+                    connection.execute(select(func.pg_advisory_lock(_lock_number(f"trader of {self.run}"))))
+            except OperationalError as problem:
+                if getattr(problem.orig, "sqlstate", "") != LOCK_NOT_AVAILABLE:
+                    raise _refusal(self.engine, problem) from problem
+                raise RunError(
+                    f"another process trades run '{self.run}'; stop it first, or give another run="
+                ) from None
+            self._held = connection
+            try:
+                yield
+            finally:
+                self._held = None
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def record(self, page: Page) -> bool:
         """Write a bar and its state in one transaction; False, with nothing written, if the bar is recorded already."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             latest = connection.scalar(select(tables.checkpoints.c.time).where(tables.checkpoints.c.run == self.run))
             # Inside the transaction: of two traders of one run, one finds the bar written and stops.
             if latest is not None and page.time <= latest:
@@ -129,7 +168,7 @@ class Journal:
 
     def set_statuses(self, statuses: Mapping[str, str]) -> None:
         """Client id -> where each order stands now, in the audit log too."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             self._audit(connection, "statuses", statuses)
             for client_id, status in statuses.items():
                 self._set_status(connection, client_id, status)
@@ -137,7 +176,7 @@ class Journal:
     def note(self, kind: str, message: str, at: datetime | None = None) -> None:
         """An event: a halt, a resumption, an alert, data out of order; in the audit log too."""
         at = at or datetime.now(UTC)
-        with self._transaction() as connection:
+        with self._writing() as connection:
             self._audit(connection, "event", {"time": at.isoformat(), "kind": kind, "message": message})
             self._insert(connection, tables.events, [{"kind": kind, "message": message}], at)
 
@@ -145,18 +184,13 @@ class Journal:
 
     def checkpoint(self) -> tuple[datetime, Row] | None:
         """Time of the last bar written and the state to resume from; None before the first."""
-        rows = self.rows(tables.checkpoints)
-        return (rows[0]["time"], rows[0]["state"]) if rows else None
+        with self._reading() as connection:
+            return self._checkpoint(connection)
 
     def rows(self, table: Table, **equal: Any) -> list[Row]:
         """All rows of the run whose columns equal the given values, in order of their keys or, without them, time."""
-        chosen = select(table).where(
-            table.c.run == self.run, *(table.c[name] == value for name, value in equal.items())
-        )
-        order = [table.c.time] if "time" in table.c else []
-        with self._transaction() as connection:
-            rows = connection.execute(chosen.order_by(*order, *table.primary_key.columns)).mappings()
-            return [dict(row) for row in rows]
+        with self._reading() as connection:
+            return self._rows(connection, table, **equal)
 
     def holdings(self) -> dict[str, float]:
         """Symbol -> quantity: the sum of its fills; flat symbols are left out."""
@@ -170,19 +204,23 @@ class Journal:
 
         Refuses rows and a state that are not as the chain says.
         """
-        records = self.rows(tables.audit)
+        # Heads before rows, and all rows of one moment: a trader that goes on beside it changes nothing here.
+        heads = [] if self.heads is None else self.heads.read(self.run)
+        with self._reading() as connection:
+            records, state = self._rows(connection, tables.audit), self._checkpoint(connection)
+            stored = {table.name: self._rows(connection, table) for table in (*HASHED, tables.events)}
         count = verify((row["sequence"], row["kind"], row["content"], row["hash"]) for row in records)
-        self._check_state(records)
-        check_rows(records, {table.name: self.rows(table) for table in (*HASHED, tables.events)})
+        with _undamaged(self.engine):
+            self._check_state(records, state)
+            check_rows(records, stored)
         if self.heads is not None:
-            self.heads.check(self.run, records)
+            self.heads.check(self.run, heads, records)
         return count
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
-    def _check_state(self, records: Sequence[Row]) -> None:
+    def _check_state(self, records: Sequence[Row], latest: tuple[datetime, Row] | None) -> None:
         """Refuse a state that names no record, one that is not there, or that is not what the chain says."""
-        latest = self.checkpoint()
         if latest is None:
             if any(row["kind"] == "bar" for row in records):
                 raise RunError(
@@ -201,16 +239,33 @@ class Journal:
         check_state(records, latest[1])
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        try:
-            with self.engine.begin() as connection:
-                # A process that was killed while it committed leaves the commit to the server, which may be late: who
-                # takes over waits for it here, as SQLite makes him wait by BEGIN IMMEDIATE.
-                if self.engine.dialect.name == "postgresql":
-                    connection.execute(select(func.pg_advisory_xact_lock(_lock_number(self.run))))
-                yield connection
-        except SQLAlchemyError as problem:
-            raise _refusal(self.engine, problem) from problem
+    def _reading(self) -> Iterator[Connection]:
+        with _refusing(self.engine), _undamaged(self.engine), _snapshot(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A transaction of a run, one at a time."""
+        with _refusing(self.engine), ExitStack() as opened:
+            if self.engine.dialect.name == "postgresql":
+                connection = self._held or opened.enter_context(self.engine.connect())
+                opened.enter_context(connection.begin())
+                connection.execute(select(func.pg_advisory_xact_lock(_lock_number(self.run))))
+            else:
+                connection = _begin_sqlite_write(self.engine, opened)
+            yield connection
+
+    def _checkpoint(self, connection: Connection) -> tuple[datetime, Row] | None:
+        rows = self._rows(connection, tables.checkpoints)
+        return (rows[0]["time"], rows[0]["state"]) if rows else None
+
+    def _rows(self, connection: Connection, table: Table, **equal: Any) -> list[Row]:
+        chosen = select(table).where(
+            table.c.run == self.run, *(table.c[name] == value for name, value in equal.items())
+        )
+        order = [table.c.time] if "time" in table.c else []
+        rows = connection.execute(chosen.order_by(*order, *table.primary_key.columns)).mappings()
+        return [dict(row) for row in rows]
 
     def _insert(self, connection: Connection, table: Table, rows: Sequence[Row], at: datetime) -> None:
         if rows:
@@ -246,14 +301,53 @@ def _rows(page: Page) -> dict[str, Sequence[Row]]:
 
 
 @contextmanager
+def _refusing(engine: Engine) -> Iterator[None]:
+    """A database that fails is one sentence."""
+    try:
+        yield
+    except SQLAlchemyError as problem:
+        raise _refusal(engine, problem) from problem
+
+
+@contextmanager
+def _undamaged(engine: Engine) -> Iterator[None]:
+    """A text that cannot be read, such as a time, a state or a record, is one sentence."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        where = engine.url.render_as_string(hide_password=True)
+        raise RunError(f"the journal at {where} is damaged ({problem!r}); continue from a copy of it") from problem
+
+
+def _snapshot(engine: Engine) -> AbstractContextManager[Connection]:
+    """A transaction that reads: all of one moment, and no writer waits for it."""
+    return engine.execution_options(**SNAPSHOT[engine.dialect.name]).begin()
+
+
+def _begin_sqlite_write(engine: Engine, opened: ExitStack) -> Connection:
+    """Begin a write; tried again while another process writes, for a trader that cannot write has to halt."""
+    for attempt in range(1, BUSY_TRIES + 1):
+        try:
+            return opened.enter_context(engine.begin())
+        except OperationalError as problem:
+            if attempt == BUSY_TRIES or not _is_busy(problem):
+                raise
+            log.warning("another process writes to %s; it is tried again", engine.url.database)
+    raise AssertionError
+
+
+def _is_busy(problem: DBAPIError) -> bool:
+    code = getattr(problem.orig, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY  # the rest of the code says of which kind
+
+
+@contextmanager
 def _reading(url: str) -> Iterator[Connection]:
     """A journal as it is, without its tables being made or migrated."""
     engine = _engine(url)
     try:
-        with engine.begin() as connection:
+        with _refusing(engine), _undamaged(engine), _snapshot(engine) as connection:
             yield connection
-    except SQLAlchemyError as problem:
-        raise _refusal(engine, problem) from problem
     finally:
         engine.dispose()
 
@@ -304,6 +398,8 @@ def migrate(url: str, revision: str) -> str:
     config.set_main_option("script_location", MIGRATIONS)
     try:
         _check_ours(engine.url)
+        if revision == "head" and _is_at_head(engine, config):
+            return str(ScriptDirectory.from_config(config).get_current_head())
         with engine.begin() as connection:
             config.attributes["connection"] = connection
             down = revision in ("-1", "base") or (revision.isdigit() and revision < (_revision(connection) or ""))
@@ -376,6 +472,12 @@ def _check_ours(url: URL) -> None:
         )
 
 
+def _is_at_head(engine: Engine, config: Config) -> bool:
+    """Whether there is nothing to migrate; asked in a reading, for which no trader waits."""
+    with _snapshot(engine) as connection:
+        return _revision(connection) == ScriptDirectory.from_config(config).get_current_head()
+
+
 def _revision(connection: Connection) -> str | None:
     from alembic.runtime.migration import MigrationContext
 
@@ -393,9 +495,7 @@ def _engine(url: str) -> Engine:
                 f"no journal can be created at {engine.url.database} ({problem.strerror}); give another"
             ) from problem
         event.listen(engine, "connect", _prepare_sqlite)
-        # IMMEDIATE takes the write lock at once; a read that later writes could fail half-way with "database is
-        # locked".
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -416,10 +516,16 @@ def _parsed(url: str) -> URL:
     raise refusal
 
 
+def _begin_sqlite(connection: Connection) -> None:
+    """A write takes its lock at once, since one that began as a read could fail half-way; a read takes none."""
+    is_reading = connection.get_execution_options().get("reading", False)
+    connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
+
+
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     """We begin transactions ourselves, DDL included, and a commit is on disk before it returns."""
     connection.isolation_level = None
-    for pragma in PRAGMAS:
+    for pragma in (*PRAGMAS, f"busy_timeout={int(1000 * BUSY_SECONDS)}"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

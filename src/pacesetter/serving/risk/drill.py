@@ -103,6 +103,8 @@ def _provoked(name: str) -> tuple[Guard, Order, AccountView]:
             # Copies repeat a side too: that control must not act first.
             guard = Guard(replace(limits, repeat_count=10 * limits.copy_count))
             _send(guard, limits.copy_count, spread=0.0, like=PLAIN)
+        case "shorting":
+            order, account = replace(PLAIN, quantity=-1.0), replace(FLAT, shorting=False)
         case "reducing":
             account = replace(FLAT, equity=FLAT.equity * (1 - limits.reduce_fraction))
         case "paused":

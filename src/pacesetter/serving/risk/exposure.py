@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from pacesetter.serving.risk.order import AccountView, Order, Quote
 
-__all__ = ["Exposure"]
+__all__ = ["ROUNDING", "Exposure"]
 
+ROUNDING = 1.0 + 1e-9  # an order sized to be just within a limit passes it, a loss of just a limit acts
 NO_QUOTE = Quote(math.nan)
 
 
@@ -49,7 +50,11 @@ class Exposure:
             return False
         # Two exits of the whole position would together open the other side.
         leaving = (self._sold if held > 0.0 else self._bought)[order.symbol]
-        return abs(leaving + order.quantity) <= abs(held)
+        return abs(leaving + order.quantity) <= abs(held) * ROUNDING
+
+    def lowest(self, symbol: str, more: float) -> float:
+        """The lowest quantity that a symbol can reach if its sales in flight, and one of `more`, fill."""
+        return self.account.quantities.get(symbol, 0.0) + self._sold[symbol] + min(more, 0.0)
 
     def value(self, symbol: str, more: float = 0.0) -> float:
         """The largest value a symbol's position can reach if any of its orders in flight, and one of `more`, fill."""

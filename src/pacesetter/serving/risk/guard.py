@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from pacesetter.errors import ConfigError
-from pacesetter.serving.risk.exposure import Exposure
+from pacesetter.serving.risk.exposure import ROUNDING, Exposure
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.memory import GuardMemory, recent_windows, side_key
 from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote, State
-from pacesetter.serving.risk.refusals import CONTROLS, EXIT_CONTROLS, ROUNDING
+from pacesetter.serving.risk.refusals import CONTROLS, EXIT_CONTROLS
 
 __all__ = ["AccountView", "Decision", "Guard", "Order", "Quote", "State"]
 
@@ -81,18 +81,15 @@ class Guard:
         # Each allowed order is in the book when the next is asked about: together they cannot pass a limit.
         return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
 
-    def flatten(self, orders: Iterable[Order], now: float) -> tuple[Decision, ...]:
-        """Let orders through that close positions while it is halted, where a person asked for that beforehand.
+    def flatten(self, orders: Iterable[Order], account: AccountView, now: float) -> tuple[Decision, ...]:
+        """Let exits through while it is halted, where a person asked for that beforehand; all rules of exits hold.
 
-        Refuses what does not close: call it with the whole of a position, signed against it.
+        Refuses what would do more than close a position, exits in flight counted.
         """
-        memory = self._memory
-        if memory.state is not State.HALTED:
+        if self._memory.state is not State.HALTED:
             raise ConfigError("positions are flattened by a halt; halt first")
-        fresh = [order for order in orders if order.client_id not in memory.ids[0] | memory.ids[1]]
-        for order in fresh:
-            memory.note(order, now)
-        return tuple(Decision(order, True, None, memory.state) for order in fresh)
+        book = Exposure(account, self._memory.in_flight.values())
+        return tuple(self._decision(order, book, now, is_flattening=True) for order in orders)
 
     def filled(self, client_id: str, quantity: float) -> None:
         """Count `quantity` of an order in flight as traded; what is left of it stays in flight."""
@@ -100,8 +97,8 @@ class Guard:
         if order is None:
             return
         left = order.quantity - quantity
-        # Filled, or by more than was open.
-        if left * order.quantity <= 0.0:
+        # Filled, up to the rounding of sums, or by more than was open.
+        if left * order.quantity <= (ROUNDING - 1.0) * order.quantity**2:
             self.done(client_id)
         else:
             self._memory.in_flight[client_id] = replace(order, quantity=left)
@@ -198,8 +195,8 @@ class Guard:
         if math.isnan(memory.day_equity):  # the very first, or a person has resumed
             memory.day_equity = equity
 
-    def _decision(self, order: Order, book: Exposure, now: float) -> Decision:
-        reason = self._refusal(order, book, now)
+    def _decision(self, order: Order, book: Exposure, now: float, is_flattening: bool = False) -> Decision:
+        reason = self._refusal(order, book, now, is_flattening)
         if reason is None:
             self._memory.note(order, now)
             side = side_key(order)
@@ -210,9 +207,10 @@ class Guard:
             self.denials[reason] += 1
         return Decision(order, reason is None, reason, self._memory.state)
 
-    def _refusal(self, order: Order, book: Exposure, now: float) -> str | None:
-        """The first control that refuses."""
+    def _refusal(self, order: Order, book: Exposure, now: float, is_flattening: bool) -> str | None:
+        """The first control that refuses; while a halt is flattened, it refuses all but exits."""
         for name, refuses in (EXIT_CONTROLS if book.is_exit(order) else CONTROLS).items():
-            if refuses(self._memory, self._limits, order, book, now):
+            is_passed = name == "halted" and is_flattening and book.is_exit(order)
+            if not is_passed and refuses(self._memory, self._limits, order, book, now):
                 return name
         return None

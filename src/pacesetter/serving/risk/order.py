@@ -52,13 +52,17 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """What the guard knows of an account; symbols in no cluster stand alone, a highest equity of 0 means unknown."""
+    """What the guard knows of an account; symbols in no cluster stand alone, a highest equity of 0 means unknown.
+
+    shorting   whether a position may be below zero
+    """
 
     equity: float
     quantities: Mapping[str, float]
     quotes: Mapping[str, Quote]
     clusters: Mapping[str, int] = field(default_factory=dict)
     peak_equity: float = 0.0
+    shorting: bool = True
 
 
 class Decision(NamedTuple):

@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from pacesetter.serving.risk.exposure import Exposure
+from pacesetter.serving.risk.exposure import ROUNDING, Exposure
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.memory import GuardMemory, copy_key
 from pacesetter.serving.risk.order import Order, State
 
-__all__ = ["CONTROLS", "EXIT_CONTROLS", "ROUNDING"]
-
-ROUNDING = 1.0 + 1e-9  # an order sized to be just within a limit passes it, a loss of just a limit acts
+__all__ = ["CONTROLS", "EXIT_CONTROLS"]
 
 
 def _malformed(memory: GuardMemory, limits: RiskLimits, order: Order, book: Exposure, now: float) -> bool:
@@ -60,6 +58,13 @@ def _repeated(memory: GuardMemory, limits: RiskLimits, order: Order, book: Expos
 
 def _identical(memory: GuardMemory, limits: RiskLimits, order: Order, book: Exposure, now: float) -> bool:
     return memory.recent["copies"].count(copy_key(order), now) >= limits.copy_count
+
+
+def _shorting(memory: GuardMemory, limits: RiskLimits, order: Order, book: Exposure, now: float) -> bool:
+    """A sale that, with those in flight, may take a position below zero where that is not allowed."""
+    if book.account.shorting or order.quantity > 0.0:
+        return False
+    return not book.lowest(order.symbol, order.quantity) >= -(ROUNDING - 1.0) * abs(order.quantity)
 
 
 def _reducing(memory: GuardMemory, limits: RiskLimits, order: Order, book: Exposure, now: float) -> bool:
@@ -113,6 +118,7 @@ EXIT_CONTROLS: Mapping[str, Control] = {
 }
 CONTROLS: Mapping[str, Control] = {
     **EXIT_CONTROLS,
+    "shorting": _shorting,
     "reducing": _reducing,
     "paused": _paused,
     "stale": _stale,

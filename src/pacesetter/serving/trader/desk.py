@@ -18,7 +18,8 @@ from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.market.bars import Bar, MarketBars
+from pacesetter.market.bars import Bar, MarketBars, is_trading
+from pacesetter.market.kernel import exit_level, follow_best_price, has_exits
 from pacesetter.market.ledger import Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
@@ -31,7 +32,17 @@ from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps
 from pacesetter.serving.risk.order import LIMIT, MARKET, AccountView, Decision, Order, Quote
-from pacesetter.serving.trader.brokers import Broker, KernelAccount, PaperBroker, Settlement
+from pacesetter.serving.trader.brokers import (
+    STOPS,
+    Broker,
+    Execution,
+    KernelAccount,
+    PaperBroker,
+    Settlement,
+    Venue,
+    exit_reason,
+)
+from pacesetter.serving.trader.feeds import SPLIT_FRACTION
 
 __all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars"]
 
@@ -114,6 +125,8 @@ class Desk:
         self._sizing = KernelAccount(symbols, market, self._kind)
         self._signals = np.zeros(len(symbols))
         self._bar: Array | None = None
+        self._adjustments: list[Execution] = []  # of the book, told with the next settlement
+        self.stops: dict[str, str] = {}  # symbol -> which exit the last bar met, of a position at a venue
 
     @property
     def equity(self) -> float:
@@ -134,6 +147,11 @@ class Desk:
         else:
             # Settled before anything is decided: the policy must see the account after the bar's fills.
             settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
+        if isinstance(self.broker, Venue):
+            settlement = settlement._replace(stop_outs=self._follow(self.broker.positions, bars[-1]))
+        if self._adjustments:
+            settlement = settlement._replace(executions=(*self._adjustments, *settlement.executions))
+            self._adjustments = []
         self._bar = bars[-1].copy()
         self.broker.positions[:, Position.SIGNAL] = self._signals  # the kernel keeps the quantity there
         for execution in settlement.executions:
@@ -144,6 +162,28 @@ class Desk:
         # After fills and closed orders are noted, so that exposure and losses are those of the new books.
         self.guard.begin_bar(self.equity, now, settlement.stop_outs)
         return settlement
+
+    def rescale(self, panel: Panel) -> dict[str, float]:
+        """Bring the books to the prices of `panel`, whose last bar is theirs, where its source re-based them since.
+
+        Gives symbol -> factor of the prices. Orders in flight in these symbols are to be dropped. A venue has rescaled
+        its own positions: there only the last bar is.
+        """
+        assert self._bar is not None
+        closes, factors = last_bars(panel)[-1, :, Bar.CLOSE], {}
+        for k, (symbol, close) in enumerate(zip(self.symbols, closes.tolist(), strict=True)):
+            factor = close / self._bar[k, Bar.CLOSE] if self._bar[k, Bar.CLOSE] > 0.0 else 1.0
+            if factor == 0.0 or abs(factor - 1.0) <= SPLIT_FRACTION:
+                continue
+            factors[symbol], row = factor, self.broker.positions[k]
+            self._bar[k, [Bar.OPEN, Bar.HIGH, Bar.LOW, Bar.CLOSE]] *= factor
+            self._bar[k, Bar.VOLUME] /= factor
+            if row[Position.QUANTITY] and not isinstance(self.broker, Venue):
+                more = float(row[Position.QUANTITY] / factor - row[Position.QUANTITY])
+                self._adjustments.append(Execution(None, symbol, more, 0.0, 0.0, "split"))
+                row[Position.QUANTITY] += more
+                row[[Position.ENTRY_PRICE, Position.BEST_PRICE]] *= factor
+        return factors
 
     def drop(self, client_id: str) -> None:
         """An order was never taken: its symbol is left as it is."""
@@ -156,18 +196,60 @@ class Desk:
         """
         decided = np.asarray(self.policy.decide(self._own_view(snapshot)), dtype=np.float64)
         actions, quantities, self._signals = self._sized(decided)
+        for symbol in self.stops:
+            place = self.symbols.index(symbol)
+            quantities[place] = -self.broker.positions[place, Position.QUANTITY]
         view = self._account_view(snapshot.panel, bars, late_bars)
         orders, unsure = self._by_confidence(self._orders(quantities, self._begin(snapshot.panel)))
-        decisions = (*self.guard.check_all(orders, view, now), *unsure)
-        allowed = {decision.order.symbol for decision in decisions if decision.allowed}
-        sent = np.array([symbol in allowed for symbol in self.symbols])
-        return Ticket(actions, self._signals.copy(), np.where(sent, quantities, 0.0), decisions)
+        decisions = (*self.guard.check_all(self._sendable(orders), view, now), *unsure)
+        return Ticket(actions, self._signals.copy(), self._allowed(decisions), decisions)
 
-    def flattened(self, panel: Panel, now: float) -> Ticket:
-        """While halted: an order against every position, which the next bar fills; needs no policy."""
-        held = self.broker.positions[:, Position.QUANTITY].copy()
-        decisions = self.guard.flatten(self._orders(-held, f"{self._begin(panel)}-flat"), now)
-        return Ticket(np.zeros(len(held)), self._signals.copy(), -held, decisions, is_decided=False)
+    def flattened(self, panel: Panel, bars: Array, now: float) -> Ticket:
+        """While halted: an order against every position, less the exits in flight; needs no policy."""
+        held = self.broker.positions[:, Position.QUANTITY]
+        orders = self._sendable(self._orders(-held, f"{self._begin(panel)}-flat"))
+        decisions = self.guard.flatten(orders, self._account_view(panel, bars, 0.0), now)
+        return Ticket(np.zeros(len(held)), self._signals.copy(), self._allowed(decisions), decisions, is_decided=False)
+
+    def _allowed(self, decisions: tuple[Decision, ...]) -> Array:
+        """(symbol,) quantities that may be sent."""
+        sent = {decision.order.symbol: decision.order.quantity for decision in decisions if decision.allowed}
+        return np.array([sent.get(symbol, 0.0) for symbol in self.symbols])
+
+    def _sendable(self, orders: list[Order]) -> list[Order]:
+        """Orders as a venue takes them: less what is in flight on the same side, in its steps; without empty ones.
+
+        Orders in flight may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit.
+        """
+        venue = self.broker
+        if not isinstance(venue, Venue):
+            return orders
+        held = dict(zip(self.symbols, venue.positions[:, Position.QUANTITY].tolist(), strict=True))
+        sendable = []
+        for order in orders:
+            same = [each for each in self.guard.in_flight.values() if each.symbol == order.symbol]
+            flying = sum(abs(each.quantity) for each in same if each.quantity * order.quantity > 0.0)
+            size = max(abs(order.quantity) - flying, 0.0)
+            less = replace(order, quantity=size if order.quantity > 0.0 else -size)
+            if (rounded := venue.rounded(less, held[order.symbol])).quantity:
+                sendable.append(rounded)
+        return sendable
+
+    def _follow(self, positions: Array, bar: Array) -> int:
+        """Note which exits the bar (K, Bar) met, by the kernel's own rule, and follow it; gives how many were stops.
+
+        A venue knows nothing of `market.exits`: what met one is closed by an order at the bar's close.
+        """
+        self.stops, stop_outs = {}, 0
+        for k in np.flatnonzero(positions[:, Position.QUANTITY]).tolist():
+            if has_exits(self._rules) and is_trading(bar, k):
+                level, flag = exit_level(positions, k, bar, self._rules)
+                if level > 0.0:
+                    self.stops[self.symbols[k]] = exit_reason(flag)
+                    stop_outs += bool(int(flag) & STOPS)
+            positions[k, Position.BARS_HELD] += 1.0
+            follow_best_price(positions, k, bar)  # after the exits: a bar's own high must not raise its own stop
+        return stop_outs
 
     def _begin(self, panel: Panel) -> str:
         return f"{self.run}-{panel.index[-1]:%Y%m%dT%H%M%S}"
@@ -185,6 +267,8 @@ class Desk:
             if sure[order.symbol] < self.options.min_confidence and not is_exit:
                 self.guard.denials[LOW_CONFIDENCE] += 1
                 refused.append(Decision(order, False, LOW_CONFIDENCE, self.guard.state))
+            elif order.symbol in self.stops:  # a stop is not left to a limit that may not be met
+                kept.append(order)
             else:
                 kept.append(order.of_kind(self.options.kind(sure[order.symbol])))
         return kept, tuple(refused)
@@ -289,6 +373,7 @@ class Desk:
             {s: Quote(*each) for s, *each in zip(self.symbols, prices.tolist(), ages.tolist(), strict=True)},
             clusters(bars[:, :, Bar.CLOSE], self.symbols, self.guard.limits.cluster_correlation),
             float(self.broker.account[Account.PEAK_EQUITY]),
+            self.market.limits.shorting,
         )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +17,12 @@ from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
 from pacesetter.panel import Panel
 
-__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed"]
+__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed", "rebased"]
 
+OVERLAP_DAYS = 7  # asked for again with every poll: longer than holidays, short enough to poll
+SPLIT_FRACTION = 0.05  # from which a re-adjusted history is a split; below it is a dividend
+SAME_PRICE = 1e-4  # relative, up to which two downloads of a price are the same
+MOST_SILENT = 3  # symbols in a row without bars, and none with, after which the source counts as down
 MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which cannot be set
 
 
@@ -78,7 +83,10 @@ class Feed(Protocol):
         ...
 
     def after(self, last: pd.Timestamp) -> Panel | None:
-        """Bars after `last`, maybe none yet; None when there will never be more. Refuses what the source refuses."""
+        """Bars after `last`, maybe none yet; None when there will never be more. Refuses what the source refuses.
+
+        Their notes that the history does not have are what went wrong for some symbols, which are missing then.
+        """
         ...
 
     def digest(self, until: pd.Timestamp) -> str:
@@ -118,23 +126,108 @@ class ReplayFeed:
 
 
 class OnlineFeed:
-    """A registered network source, polled for finished bars."""
+    """A registered network source, polled for finished bars.
+
+    One symbol that vanished, or a broken or doubled bar, does not stop the others: it is missing, and a note says so
+    once. A poll overlaps the bars before: where the source re-based them, as for a split, it is refused.
+    """
 
     is_stored = False
 
     def __init__(self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None) -> None:
         self.source, self.options, self.clock = source, dict(options), clock or LiveClock()
+        self._known: Panel | None = None  # the latest bars that were given
+        self._problems: dict[str, str] = {}  # of symbols that the last poll lacked
 
     def history(self, until: pd.Timestamp | None) -> Panel:
-        return self._load().between(None, until)
+        # A run that is resumed has positions to look after: one symbol's trouble does not keep it from starting.
+        self._known = (self._load() if until is None else self._poll()).between(None, until)
+        return self._known
 
     def after(self, last: pd.Timestamp) -> Panel | None:
-        # A week back: long enough for holidays, short enough to poll.
-        panel = self._load(start=f"{last - pd.Timedelta(days=7):%Y-%m-%d}")
-        return panel.rows(int(panel.index.searchsorted(last, side="right")), None)
+        panel = self._poll(start=f"{last - pd.Timedelta(days=OVERLAP_DAYS):%Y-%m-%d}")
+        row = int(panel.index.searchsorted(last, side="right"))
+        notes = self._check_overlap(panel.rows(0, row))
+        new = panel.rows(row, None)
+        if self._known is not None and self._known.symbols == panel.symbols:
+            self._known = panel if len(panel) else self._known
+        return new.noting(*notes)
+
+    def _poll(self, **changed: Any) -> Panel:
+        """The bars of all symbols; those of which the source has none, or none that are sound, are missing."""
+        try:
+            panel = self._load(**changed)
+            self._problems = {}
+            return panel
+        except DataError:
+            symbols = tuple(self.options.get("symbols", ()))
+            if not symbols:
+                raise
+        parts: dict[str, Panel] = {}
+        problems: dict[str, str] = {}
+        for symbol in symbols:
+            try:
+                parts[symbol] = self._load(**changed, symbols=(symbol,))
+            except DataError as problem:
+                problems[symbol] = str(problem)
+                with suppress(DataError):  # what was downloaded, without the bars that are broken or come twice
+                    allow = (*self.options.get("allow", ()), "order", "duplicate")
+                    lenient = {"symbols": (symbol,), "fill": "drop", "allow": allow, "refresh": False}
+                    parts[symbol] = self._load(**(changed | lenient))
+            if len(problems) >= MOST_SILENT and not parts:
+                break
+        if not parts:
+            raise DataError(next(iter(problems.values())))
+        fresh = [f"'{each}' has missing bars: {text}" for each, text in problems.items() if each not in self._problems]
+        self._problems = problems
+        return _beside(parts, symbols).noting(*fresh)
+
+    def _check_overlap(self, again: Panel) -> list[str]:
+        """Refuse bars that the source has re-based since they were given; gives a sentence for each dividend."""
+        if self._known is None:
+            return []
+        factors = rebased(self._known, again)
+        splits = {symbol: factor for symbol, factor in factors.items() if abs(factor - 1.0) > SPLIT_FRACTION}
+        for symbol, factor in splits.items():
+            raise RunError(
+                f"{self.source} has re-based the history of '{symbol}' by {factor:.6g}, as for a split; nothing was "
+                "traded on it: resume and start again, and a paper book is rescaled"
+            )
+        return [
+            f"{self.source} has re-adjusted the history of '{symbol}' by {factor - 1.0:+.2%}, as for a dividend; the "
+            "books keep the prices at which they were traded"
+            for symbol, factor in factors.items()
+        ]
 
     def digest(self, until: pd.Timestamp) -> str:
         return ""
 
     def _load(self, **changed: Any) -> Panel:
-        return load(self.source, **{**self.options, **changed, "refresh": True})
+        return load(self.source, **{**self.options, "refresh": True, **changed})
+
+
+def rebased(before: Panel, after: Panel) -> dict[str, float]:
+    """Symbol -> by what the closes of the bars that both have were multiplied, where they were."""
+    if before.symbols != after.symbols:
+        return {}
+    rows, same = before.index.get_indexer(after.index), np.arange(len(after))
+    rows, same = rows[rows >= 0], same[rows >= 0]
+    is_known = before.mask[rows] & after.mask[same]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = np.where(is_known, after.close[same] / before.close[rows], np.nan)
+    # The median: a single bar that one of two downloads had wrong re-bases nothing.
+    factors = {s: ratios[:, k][is_known[:, k]] for k, s in enumerate(before.symbols) if is_known[:, k].any()}
+    medians = {symbol: float(np.median(each)) for symbol, each in factors.items()}
+    return {symbol: factor for symbol, factor in medians.items() if abs(factor - 1.0) > SAME_PRICE}
+
+
+def _beside(parts: Mapping[str, Panel], symbols: tuple[str, ...]) -> Panel:
+    """Panels of single symbols as one of all `symbols`, on the union of their moments; the others are missing."""
+    first = next(iter(parts.values()))
+    index = reduce(lambda one, other: one.union(other), (part.index for part in parts.values()))
+    blocks = np.full((len(first.fields), len(index), len(symbols)), np.nan)
+    mask = np.zeros((len(index), len(symbols)), bool)
+    for symbol, part in parts.items():
+        at, column = index.get_indexer(part.index), symbols.index(symbol)
+        blocks[:, at, column], mask[at, column] = part.blocks[:, :, 0], part.mask[:, 0]
+    return Panel(index, symbols, first.fields, blocks, mask, calendar=first.calendar, notes=first.notes)

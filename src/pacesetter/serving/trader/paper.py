@@ -31,7 +31,7 @@ from pacesetter.serving.monitor.alerts import CRITICAL, Alert
 from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
-from pacesetter.serving.trader.brokers import OrderStatus
+from pacesetter.serving.trader.brokers import OrderStatus, Venue
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
@@ -44,6 +44,7 @@ Array = NDArray[Any]
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
 SAME_QUANTITY = 1e-9
+SILENT_ORDERS = 2  # in a row without an answer, after which the rest of a bar's orders is not sent
 
 log = logging.getLogger("pacesetter.paper")
 
@@ -91,6 +92,10 @@ class PaperTrader:
         where = journal.engine.url.render_as_string(hide_password=True)
         self._name = f"run '{journal.run}' in {where}"  # that the switch is engaged by where a limit of its own acted
         self._panel: Panel | None = None
+        self._booked = np.zeros(len(desk.symbols))  # sum of the journal's fills
+        self._noted_difference = ""
+        if isinstance(desk.broker, Venue):
+            desk.broker.meanwhile = self._heed_within_bar
 
     def run(self, most_bars: int | None = None) -> PaperResult:
         """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
@@ -119,6 +124,9 @@ class PaperTrader:
         except Exception as problem:
             self._halt(problem)
             raise
+        finally:
+            if isinstance(self.desk.broker, Venue):
+                self.desk.broker.finish()
         guard, new = self.desk.guard, self.bars - before
         is_at_end = self.feed.is_stored and self._panel is not None and self.feed.after(self._last) is None
         return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials), is_at_end)
@@ -133,6 +141,10 @@ class PaperTrader:
         late = max(now - at.timestamp(), 0.0) / _bar_seconds(panel)
         if settlement.is_over:
             desk.guard.halt("the account was ruined or liquidated")
+        for fill in settlement.executions:
+            self._booked[desk.symbols.index(fill.symbol)] += fill.quantity
+        if settlement.is_known and (difference := self._difference(desk.guard.in_flight.values())):
+            self._note_difference(difference)
         self._heed_within_bar()
         followed = self._follow(at)
         observation = self.observe(panel)
@@ -151,6 +163,8 @@ class PaperTrader:
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         if self.decision_log is not None and ticket.is_decided:
             self.decision_log.add(at, desk.policy)
+        for symbol, reason in desk.stops.items():
+            self.journal.note("stop", f"'{symbol}' met its {reason} in bar {at}; it is closed by an order at the bar")
         self._send(ticket)
 
     def _ticket(self, snapshot: Snapshot, bars: Array, now: float, late: float) -> Ticket:
@@ -158,7 +172,7 @@ class PaperTrader:
         desk = self.desk
         is_flattening = desk.guard.state is State.HALTED and desk.options.flatten_on_halt
         if is_flattening and np.any(desk.broker.positions[:, Position.QUANTITY]):
-            return desk.flattened(snapshot.panel, now)
+            return desk.flattened(snapshot.panel, bars, now)
         return desk.decide(snapshot, bars, now, late)
 
     def _why(self, ticket: Ticket) -> list[str]:
@@ -194,12 +208,16 @@ class PaperTrader:
         for decision in ticket.decisions:
             if not decision.allowed:
                 log.info("%s is refused: %s", decision.order.client_id, decision.reason)
-        statuses = {}
+        statuses: dict[str, OrderStatus] = {}
+        silent = 0
         for order in ticket.orders:
             self._heed_within_bar()
-            is_halted = self.desk.guard.state is State.HALTED and not self.desk.options.flatten_on_halt
             # A halt in the middle of sending stops the rest; what is sent already is cancelled by the halt itself.
-            statuses[order.client_id] = OrderStatus.CANCELLED if is_halted else self.desk.broker.submit(order)
+            is_halted = self.desk.guard.state is State.HALTED and ticket.is_decided
+            is_sent = not is_halted and silent < SILENT_ORDERS
+            status = self.desk.broker.submit(order) if is_sent else OrderStatus.CANCELLED
+            statuses[order.client_id] = status
+            silent = silent + 1 if status is OrderStatus.UNKNOWN else silent if not is_sent else 0
         self._set_statuses(statuses)
 
     def _set_statuses(self, statuses: Mapping[str, OrderStatus]) -> None:
@@ -231,12 +249,18 @@ class PaperTrader:
     def _next(self) -> Panel | None:
         """What the feed has; a feed that fails has nothing now, and the data grows old."""
         try:
-            return self.feed.after(self._last)
+            bars = self.feed.after(self._last)
         except DataError as problem:
             log.warning("no new bars: %s", problem)
             self.journal.note("feed", str(problem))
             assert self._panel is not None
             return self._panel.rows(0, 0)  # none, as after a poll; the age of the data raises the alert
+        assert self._panel is not None
+        for sentence in () if bars is None else bars.notes:
+            if sentence not in self._panel.notes:
+                log.warning("%s", sentence)
+                self.journal.note("feed", sentence)
+        return bars
 
     def _joined(self, bar: Panel) -> Panel | None:
         """The history with a bar appended; one out of order or of other symbols is noted and left out."""
@@ -349,7 +373,17 @@ class PaperTrader:
         self._latch()
         self._reconcile()
         if state is not None:
+            self._rescale()
             self._tell_heir(state["desk"].get("policy"))
+
+    def _rescale(self) -> None:
+        """Bring the books to prices that the source has re-based since, as for a split; orders in flight there end."""
+        if self.feed.is_stored or self._panel is None:
+            return
+        for symbol, factor in self.desk.rescale(self._panel).items():
+            dropped = [each.client_id for each in self.desk.guard.in_flight.values() if each.symbol == symbol]
+            self._set_statuses(dict.fromkeys(dropped, OrderStatus.CANCELLED))
+            self.journal.note("split", f"the history of '{symbol}' was re-based by {factor:.6g}; the book is rescaled")
 
     def _latch(self) -> None:
         """Stay halted, and log it, where the journal's last event is a halt, which the state may not know yet."""
@@ -387,18 +421,34 @@ class PaperTrader:
 
     def _compare(self, arrived: Iterable[Order]) -> None:
         """Refuse positions other than the fills and any part of the orders that arrived, whose fills come later."""
-        booked, open_orders = self.journal.holdings(), list(arrived)
-        held = zip(self.desk.symbols, self.desk.broker.positions[:, Position.QUANTITY].tolist(), strict=True)
-        for symbol, quantity in held:
-            more, rounding = quantity - booked.get(symbol, 0.0), SAME_QUANTITY * max(abs(quantity), 1.0)
-            parts = [order.quantity for order in open_orders if order.symbol == symbol]
-            # Orders that arrived may have filled in part, or not at all, since the last page.
-            least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
-            if not least - rounding <= more <= most + rounding:
-                raise RunError(
-                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills sum to "
-                    f"{booked.get(symbol, 0.0):g}; correct it, then resume"
-                )
+        booked = self.journal.holdings()
+        self._booked = np.array([booked.get(symbol, 0.0) for symbol in self.desk.symbols])
+        if difference := self._difference(arrived):
+            raise RunError(difference)
+
+    def _difference(self, arrived: Iterable[Order]) -> str:
+        """Which position is neither the sum of its fills nor that and a part of the orders that arrived; or nothing."""
+        held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked
+        rounding = SAME_QUANTITY * np.maximum(np.abs(held), 1.0)
+        least, most = booked - rounding, booked + rounding
+        # Orders that arrived may have filled in part, or not at all, since they were looked at.
+        for order in arrived:
+            bound = most if order.quantity > 0.0 else least
+            bound[self.desk.symbols.index(order.symbol)] += order.quantity
+        for k in np.flatnonzero(~((least <= held) & (held <= most)))[:1].tolist():
+            return (
+                f"the broker holds {held[k]:g} of '{self.desk.symbols[k]}', the journal's fills sum to "
+                f"{booked[k]:g}; correct it, then resume"
+            )
+        return ""
+
+    def _note_difference(self, difference: str) -> None:
+        """Halt for a position that no fill explains; where it is halted already, journal it once."""
+        if self.desk.guard.state is not State.HALTED:
+            self.desk.guard.halt(difference)
+        elif difference not in (self.desk.guard.reason, self._noted_difference):
+            self.journal.note("difference", difference)
+        self._noted_difference = difference
 
     def _fate(self, order: Order, status: OrderStatus) -> OrderStatus:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
