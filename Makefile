@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test tests setup train evaluate report tune lint types layers audit proof bench docs site release clean help
+.PHONY: demo test tests setup train evaluate report tune lint types layers audit proof steady bench docs site release clean help
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -54,6 +54,10 @@ audit:  ## known vulnerabilities of the locked packages; needs pip-audit and a d
 
 proof: .venv/test.done  ## the long evidence, or SHARE=0.1 of it; output goes to benchmarks/results/proof.txt
 	$(SINGLE) PROOF_SHARE=$(or $(SHARE),1) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee benchmarks/results/proof.txt
+
+steady: .venv/test.done  ## browser, kill and worker tests TIMES=30 times beside two busy processes; benchmarks/results/steady.txt
+	$(SINGLE) $(BIN)/python scripts/steady.py $(or $(TIMES),30) | tee benchmarks/results/steady.txt
+	@tail -n 1 benchmarks/results/steady.txt | grep -qx "$(or $(TIMES),30) of $(or $(TIMES),30) rounds passed"
 
 bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
 	for file in $(BENCHMARKS); do $(BIN)/python $$file --record || exit 1; done

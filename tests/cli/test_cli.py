@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -114,6 +115,36 @@ def test_a_full_disk_is_one_sentence(filename, monkeypatch, capsys):
     where = filename or "the disk"
     told = f"error: {where} cannot be used: No space left on device; make room, then go on with the same command\n"
     assert (ended.value.code, capsys.readouterr().err) == (2, told)
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (MemoryError(), "MemoryError"),
+        (MemoryError("Unable to allocate 186. GiB for an array"), "Unable to allocate 186. GiB for an array"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory\nmore"),
+            "DefaultCPUAllocator: can't allocate memory",
+        ),
+    ],
+)
+def test_too_little_memory_is_one_sentence(problem, why, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "app", mock.Mock(side_effect=problem))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: not enough memory ({why}); take fewer symbols")
+    monkeypatch.setattr(cli, "app", mock.Mock(side_effect=RuntimeError("another defect")))
+    with pytest.raises(RuntimeError, match="another defect"):
+        cli.main()
+
+
+def test_more_symbols_than_fit_into_memory_are_refused_before_the_work(command, monkeypatch):
+    monkeypatch.setattr("pacesetter.leadlag.memory.free_bytes", lambda: 2**20)
+    shown = command("leadlag", "data=synthetic", "data.symbols=60", "data.bars=400")
+    assert shown.returncode == 2
+    assert "lead–lag of 60 symbols with 200 draws" in shown.stderr
+    assert "needs about 0.0 GiB of memory, and 0.0 GiB are free; take fewer symbols" in shown.stderr
 
 
 def test_a_process_ends_with_one_sentence_and_exit_2_too(process):

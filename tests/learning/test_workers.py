@@ -24,7 +24,7 @@ def test_a_free_process_ends_by_itself_and_a_busy_one_is_killed():
     for worker in (free, busy):
         worker.dismiss()
         for process in worker.processes:
-            process.join(30)
+            process.join(240)
     assert [process.exitcode for process in free.processes] == [0]
     assert all(process.exitcode not in (None, 0) for process in busy.processes)
 

@@ -101,7 +101,5 @@ def test_workers_do_not_outlive_their_coordinator(tasks: Any, tmp_path: Path) ->
             time.sleep(0.05)
         coordinator.kill()
     worker = Path("/proc", marks[0].name.removeprefix("pid-"))
-    until = time.monotonic() + 20
-    while worker.exists() and time.monotonic() < until:
+    while worker.exists():  # one that outlives it ends this test by its time limit
         time.sleep(0.05)
-    assert not worker.exists()
