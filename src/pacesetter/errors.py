@@ -9,7 +9,16 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
-__all__ = ["ConfigError", "DataError", "PacesetterError", "RunError", "check_range", "did_you_mean", "needs"]
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "LimitWarning",
+    "PacesetterError",
+    "RunError",
+    "check_range",
+    "did_you_mean",
+    "needs",
+]
 
 MOST_NAMES = 12  # a message lists so many known names; a panel may have thousands
 
@@ -28,6 +37,10 @@ class DataError(PacesetterError):
 
 class RunError(PacesetterError):
     """A run folder that is missing, damaged or of another kind."""
+
+
+class LimitWarning(UserWarning):
+    """A limit changed what was asked for; the message names the limit and how much it took."""
 
 
 def check_range(least: float, most: float = math.inf, /, owner: str = "", **values: Any) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["cell", "counted", "for_spreadsheets", "from_spreadsheets", "printable"]
+__all__ = ["cell", "counted", "for_markdown", "for_spreadsheets", "from_spreadsheets", "printable"]
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, surrogates, line ends
 KEPT = "\n\t"
+MARKUP = str.maketrans({"<": "&lt;", **{sign: f"\\{sign}" for sign in "\\`*[]"}, "\n": " ", "\r": " "})
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 
 
@@ -30,6 +31,11 @@ def cell(text: object) -> str:
     from rich.markup import escape
 
     return escape(printable(text))
+
+
+def for_markdown(text: object) -> str:
+    """Text as Markdown shows it letter by letter: no tag, link, picture, code or new line from a stranger's name."""
+    return printable(str(text).translate(MARKUP))
 
 
 def counted(count: int, name: str) -> str:

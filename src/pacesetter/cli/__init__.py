@@ -32,6 +32,7 @@ __all__ = ["app", "main"]
 
 UNBROKEN = "200"  # letters a line of what goes to a file or another program, where no table is to be broken
 
+LESS = "take fewer symbols or bars, fewer train.envs, or a machine with more memory"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_ERRORS = (*FULL, errno.EIO, errno.EROFS)
 
@@ -115,6 +116,12 @@ def main() -> None:
         # 128 + 13.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except (MemoryError, RuntimeError) as problem:
+        # PyTorch has no MemoryError of its own for what numpy calls so.
+        if not isinstance(problem, MemoryError) and "memory" not in str(problem):
+            raise
+        typer.echo(f"error: not enough memory ({printable(_first_line(problem))}); {LESS}", err=True)
+        sys.exit(2)
     except OSError as problem:  # a folder that may not be written to, a full disk, a file where a folder should be
         # Neither a file nor the disk (a socket, say): the user cannot mend that, so the traceback is kept.
         if problem.filename is None and problem.errno not in DISK_ERRORS:
@@ -123,3 +130,7 @@ def main() -> None:
         more = "; make room, then go on with the same command" if problem.errno in FULL else ""
         typer.echo(f"error: {where} cannot be used: {problem.strerror}{more}", err=True)
         sys.exit(2)
+
+
+def _first_line(problem: BaseException) -> str:
+    return next(iter(str(problem).splitlines()), type(problem).__name__)

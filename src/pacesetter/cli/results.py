@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 WIDE_LETTERS = 130
+RISK_FIGURES = (
+    *("annual_return", "volatility", "volatility_21_days", "sharpe", "sharpe_21_days"),
+    *("max_drawdown", "turnover", "exposure"),
+)
 RunFolder = Annotated[Path, typer.Argument(help="A run folder, e.g. runs/<time>-<name>-<hash>.")]
 
 
@@ -47,6 +51,7 @@ def evaluate(
 ) -> None:
     """Evaluate a run out-of-sample; data=montecarlo|adversarial|universes or data=<source> for other markets.
 
+    risk.target_volatility=0.1 risk.base=inverse_volatility plays it, and baselines, through the risk step.
     With --folds the agent is refitted; overrides such as train.steps=20000 shorten it. Exit 1 if
     --gate is given and a figure differs from the stored one.
     """
@@ -59,7 +64,9 @@ def evaluate(
     if folds is None and (rolling or combinatorial or refit_every != 1):
         raise ConfigError("--rolling, --refit-every and --combinatorial apply to refitting only; give --folds too")
     stored = open_run(_agents_of(Run.open(run).folder))
-    if folds is not None:
+    if folds is None and any(text.startswith("risk") for text in overrides or []):
+        _evaluate_at_risk(stored, overrides or [])
+    elif folds is not None:
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
     elif overrides:
         _evaluate_elsewhere(stored, overrides)
@@ -213,6 +220,38 @@ def _repeats(expected: dict[str, Any], measured: dict[str, Any], tolerance: floa
         typer.echo(f"differs: {each.name} by {each.value:.3g} (at most {tolerance:g})")
     typer.echo(f"{len(gates) - len(failed)} of {len(gates)} figures are reproduced")
     return not failed
+
+
+def _evaluate_at_risk(stored: Any, overrides: list[str]) -> None:
+    """A table of the agent, its base alone and simple baselines at a stated risk, printed and stored."""
+    import pandas as pd
+
+    from pacesetter.errors import ConfigError
+    from pacesetter.evaluation.backtest.cuts import describe_cuts, describe_limits
+    from pacesetter.evaluation.statistics.metrics import metrics
+    from pacesetter.evaluation.stored_run import StoredRun
+    from pacesetter.market.risk import RiskOptions
+    from pacesetter.training.hydra.overrides import take_options
+
+    risk, rest = take_options(overrides, "risk", RiskOptions)
+    if rest:
+        raise ConfigError(f"{rest[0]} does not go with risk.*, which plays the run's own test set; leave one out")
+    if not risk.is_on:
+        raise ConfigError(
+            "these risk.* keys change nothing; give risk.target_volatility, or a risk.base other than cash"
+        )
+    if not isinstance(stored, StoredRun):
+        raise ConfigError(f"{stored.folder} does not trade an account; give a run that trades")
+    played = stored.at_risk(risk)
+    table = pd.DataFrame({name: metrics(each) for name, each in played.items()}).T.rename_axis("policy")
+    target = _results(stored) / "risk.csv"
+    table.to_csv(target)
+    typer.echo(table[list(RISK_FIGURES)].to_string(float_format=lambda value: f"{value:+.3f}"))
+    own = next(iter(played.values()))
+    for sentence in (describe_cuts(own, stored.task.market), describe_limits(own)):
+        if sentence:
+            typer.echo(sentence)
+    typer.echo(f"→ {target}")
 
 
 def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:

@@ -24,6 +24,7 @@ from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.estimators.learned import Learned
+from pacesetter.leadlag.memory import check_memory
 from pacesetter.leadlag.replayed_windows import ReplayedWindows
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.strategy import COST_BPS
@@ -155,7 +156,20 @@ class Study:
         """All of it, seeing no bar after `end`."""
         panel = panel if self.end is None else panel.between(end=self.end)
         refuse_mixed_days(panel)
-        return self.at(panel)._run(panel)
+        study = self.at(panel)
+        study.check_memory(panel)
+        return study._run(panel)
+
+    def check_memory(self, panel: Panel) -> None:
+        """Refuse more symbols than fit into memory: the null of the links and the time line hold a matrix each."""
+        symbols, windows = len(panel.symbols), len(range(self.bars, len(panel), self.step or 1))
+        # float32: draws of two statistics and the sums that they come from; one matrix a window
+        needed = 4.0 * symbols**2 * (3 * self.draws + windows)
+        check_memory(
+            needed,
+            f"lead–lag of {symbols:,} symbols with {self.draws} draws and {windows} windows",
+            "take fewer symbols (data.symbols), fewer draws (lag.draws) or a larger lag.step",
+        )
 
     @property
     def bars(self) -> int:

@@ -48,6 +48,22 @@ def test_the_verdict_comes_first_and_says_it(found):
     assert "NO-GO" in sections[1].text
 
 
+def test_a_name_is_not_markup_in_the_markdown_files(found, tmp_path):
+    name = "<img src=x onerror=alert(1)> [click](http://x) `rm`\n# GO | \x1b[31m"
+    verdict = replace(found.verdict, baseline=name)
+    store_judgement(replace(found, verdict=verdict, same=f"{name} is the same."), tmp_path, {"policy": name})
+    for file in ("evaluation.md", "memo.md"):
+        text = (tmp_path / file).read_text()
+        assert "onerror" in text
+        assert "<img" not in text
+        assert "[click](" not in text.replace("\\[", "").replace("\\]", "")
+        assert " `rm`" not in text
+        assert "\n# GO |" not in text
+        assert "\x1b" not in text
+    row = markdown([Section("T", "x", header=("a",), rows=((name,),))]).splitlines()[-1]
+    assert row.count("|") == 2
+
+
 def test_what_is_not_known_is_a_dash(found):
     beside = next(section for section in judgement_sections(found) if section.title == "Against the index")
     row = next(row for row in beside.rows if row[0] == "cash")

@@ -167,3 +167,19 @@ def test_figures_that_cannot_be_are_refused(result: Backtest) -> None:
         ours.checked([])
     with pytest.raises(DataError, match="not finite in 2 of 4 bars, first in bar 1"):
         ours.checked([0.0, np.nan, 0.1, np.inf])
+
+
+def test_volatility_by_sums_is_above_that_of_bars_where_returns_follow_each_other() -> None:
+    rng = np.random.default_rng(4)
+    news = rng.normal(0, 0.01, 20_001)
+    free, stale = news[1:], 0.5 * news[1:] + 0.5 * news[:-1]
+    by_bars, by_sums = ours.volatility(free, YEAR), ours.sums_volatility(free, 21, YEAR)
+    assert by_sums == pytest.approx(by_bars, rel=0.05)
+    # Half of the news a bar late: the variance of a bar halves, that of a month hardly changes.
+    assert ours.volatility(stale, YEAR) == pytest.approx(by_bars * np.sqrt(0.5), rel=0.02)
+    assert ours.sums_volatility(stale, 21, YEAR) == pytest.approx(by_sums, rel=0.03)
+    # By hand: sums of two of (1, 2, 3, 6) are 3, 5, 9, less 2 · 3; m = 2 · 3 · (1 − 2/4) = 3
+    assert ours.sums_volatility(np.array([1.0, 2.0, 3.0, 6.0]), 2) == pytest.approx(np.sqrt((9 + 1 + 9) / 3))
+    assert np.isnan(ours.sums_volatility(free[:41], 21))
+    many = ours.sums_volatility(np.stack([free, stale], axis=1), 21, YEAR)
+    assert many == pytest.approx([by_sums, ours.sums_volatility(stale, 21, YEAR)])

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.signal import lfilter
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.statistics.overfitting import (
     deflated_sharpe,
+    effective_bars,
     expected_best_sharpe,
     minimum_track_record,
     overfitting_probability,
@@ -43,22 +45,82 @@ def test_the_best_of_many_is_as_expected() -> None:
 def test_one_trial_is_not_deflated() -> None:
     returns = 0.05 + np.random.default_rng(1).standard_normal(1000)
     shape = float(stats.skew(returns)), float(stats.kurtosis(returns, fisher=False))
-    assert deflated_sharpe(returns) == pytest.approx(probabilistic_sharpe(float(sharpe(returns)), 0.0, 1000, *shape))
+    bars = effective_bars(returns)
+    assert 900 < bars <= 1000
+    assert deflated_sharpe(returns) == pytest.approx(probabilistic_sharpe(float(sharpe(returns)), 0.0, bars, *shape))
     assert deflated_sharpe(returns, [0.01]) == deflated_sharpe(returns)
 
 
 def test_every_trial_counts_even_one_without_a_result() -> None:
     returns = 0.05 + np.random.default_rng(2).standard_normal(1000)
-    few, more = [0.05, 0.01, 0.03], [0.05, 0.01, 0.03, np.nan, np.nan]
+    few, more = [0.15, -0.11, 0.03], [0.15, -0.11, 0.03, np.nan, np.nan]
     assert deflated_sharpe(returns) > deflated_sharpe(returns, few) > deflated_sharpe(returns, more)
     assert deflated_sharpe(returns, [np.nan] * 3) < deflated_sharpe(returns)
     assert deflated_sharpe(np.zeros(10), few) < 0.5
 
 
+def autoregressive(seed: int, coefficient: float, bars: int = 1000, many: int = 1) -> Any:
+    """(bar, many) returns without skill, each remembering `coefficient` of the last."""
+    shocks = np.random.default_rng(seed).standard_normal((bars + 100, many))
+    return lfilter([0.01], [1, -coefficient], shocks, axis=0)[100:]
+
+
+def test_trials_in_cash_do_not_make_evidence_easier() -> None:
+    returns = 0.08 + np.random.default_rng(2).standard_normal(1000)
+    for spread in (0.01, 0.03, 0.3):  # below, at and above what luck alone makes ratios of 1,000 bars differ by
+        tried = spread * np.random.default_rng(3).standard_normal(20)
+        among = [deflated_sharpe(returns, [*tried, *np.zeros(idle)]) for idle in (0, 1, 10, 1000)]
+        assert among == sorted(among, reverse=True)
+    # ratios that are all the same are taken to differ by their standard error, here 1/√(effective bars − 1)
+    reference = expected_best_sharpe(50, 1 / np.sqrt(effective_bars(returns) - 1))
+    shape = float(stats.skew(returns)), float(stats.kurtosis(returns, fisher=False))
+    found = probabilistic_sharpe(float(sharpe(returns)), reference, effective_bars(returns), *shape)
+    assert deflated_sharpe(returns, [0.05] * 50) == pytest.approx(found)
+
+
+def test_effective_bars_are_what_the_definition_says() -> None:
+    returns = autoregressive(5, 0.6, bars=14)[:, 0]
+    about = returns - returns.mean()
+    memory = [sum(about[t] * about[t + lag] for t in range(14 - lag)) / sum(about**2) for lag in range(14)]
+    total = 0.0
+    for lag in range(0, 14, 2):
+        pair = memory[lag] + memory[lag + 1]
+        if pair <= 0:
+            break
+        total += 2 * pair
+    assert effective_bars(returns) == pytest.approx(14 / (total - 1))
+
+
+@pytest.mark.parametrize(("coefficient", "share"), [(0.0, 1.0), (0.3, 7 / 13), (0.7, 3 / 17)])
+def test_effective_bars_of_a_known_memory(coefficient: float, share: float) -> None:
+    # an average of n bars with memory c varies as one of n·(1 − c)/(1 + c) bars without
+    found = [effective_bars(each) for each in autoregressive(6, coefficient, 4000, 40).T]
+    assert np.median(found) / 4000 == pytest.approx(share, rel=0.06)
+
+
+def test_effective_bars_are_never_more_than_the_bars_nor_fewer_than_two() -> None:
+    assert effective_bars(np.tile([0.01, -0.01], 50)) == 100  # what turns back each time is not counted as more
+    assert effective_bars(np.full(100, 0.01)) == 100
+    assert effective_bars(np.repeat([0.01, -0.01], 50)) >= 2
+    assert effective_bars(np.array([0.01, -0.01])) == 2
+
+
+@pytest.mark.parametrize("coefficient", [0.0, 0.3, 0.7])
+def test_memory_is_not_taken_for_skill(coefficient: float) -> None:
+    found = sum(deflated_sharpe(each) >= 0.95 for each in autoregressive(7, coefficient, 500, 400).T)
+    assert stats.binomtest(int(found), 400, 0.05, "greater").pvalue > 0.01
+
+
+def test_the_track_record_is_longer_where_returns_have_memory() -> None:
+    returns = 0.001 + autoregressive(8, 0.7, 2000)[:, 0]
+    short = minimum_track_record(np.random.default_rng(0).permutation(returns))
+    assert 3 < minimum_track_record(returns) / short < 9  # 17/3 by its definition
+
+
 def test_the_track_record_is_where_the_probability_is_reached() -> None:
     returns = 0.05 + np.random.default_rng(3).standard_normal(1000)
     shape = float(stats.skew(returns)), float(stats.kurtosis(returns, fisher=False))
-    bars = minimum_track_record(returns, 0.99)
+    bars = (minimum_track_record(returns, 0.99) - 1) * effective_bars(returns) / 1000 + 1
     assert probabilistic_sharpe(float(sharpe(returns)), 0.0, bars, *shape) == pytest.approx(0.99)
     assert minimum_track_record(-np.abs(returns)) == np.inf
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
+from scipy.stats import binomtest
 
 from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.statistics.metrics import sharpe
-from pacesetter.evaluation.statistics.verdict import judge
+from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.ledger import Column, Fill
 
 BARS, YEAR = 1000, 252.0
@@ -125,6 +129,45 @@ def test_noise_does_not_beat_cash_in_many_sets_of_twenty(record_property: Any) -
     print(f"false positives in each of ten sets of 20 noise markets, two candidates each: {counts}")
     record_property("false positives", counts)
     assert np.mean(counts) <= 2
+
+
+DESIGNS = {  # trials that trade, of which the best is judged, and trials that stay in cash
+    "one alone": (1, 0),
+    "one beside 1,000 in cash": (1, 1000),
+    "best of 20": (20, 0),
+    "best of 20 beside 1,000 in cash": (20, 1000),
+}
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3600)
+def test_the_false_evidence_rate_is_at_most_five_percent(sized: Callable[[int], int], record_property: Any) -> None:
+    """2,400 series without skill, 200 for each memory and design: evidence, and what the deflated ratio alone says."""
+    each, found, alone = sized(200), [], []
+    for memory, (design, (trading, idle)) in product((0.0, 0.3, 0.7), DESIGNS.items()):
+        verdicts = [_skilless(memory, trading, idle, seed) for seed in range(each)]
+        found.append(sum(verdict.is_evidence for verdict in verdicts))
+        alone.append(sum(verdict.deflated >= 0.95 for verdict in verdicts))
+        print(f"AR {memory:.1f}, {design}: evidence in {found[-1]} of {each}, deflated alone {alone[-1]}")
+        # no cell may be above 5 %, as far as its number can tell
+        assert binomtest(found[-1], each, 0.05, "greater").pvalue > 0.001
+    total, count = sum(found), each * len(found)
+    above, below = (binomtest(total, count, 0.05, side).pvalue for side in ("greater", "less"))
+    print(f"false evidence in {total} of {count} = {total / count:.2%}, deflated alone {sum(alone) / count:.2%}")
+    print(f"exact binomial test: rate > 5 % has p = {above:.3g}, rate < 5 % has p = {below:.3g}")
+    record_property("false evidence", f"{total} of {count}")
+    assert above > 0.01
+    if count >= 1000:  # enough to show that it is below, not only that it is not seen to be above
+        assert below < 0.01
+
+
+def _skilless(memory: float, trading: int, idle: int, seed: int) -> Verdict:
+    """The verdict on the best of trials without skill, all of them counted."""
+    shocks = np.random.default_rng([seed, trading, idle, int(10 * memory)]).standard_normal((BARS + 100, trading))
+    trials = lfilter([0.01], [1, -memory], shocks, axis=0)[100:]
+    ratios = sharpe(trials)
+    others = np.append(np.delete(ratios, ratios.argmax()), np.zeros(idle))
+    return judge(played("best", trials[:, ratios.argmax()]), [CASH], other_sharpes=others, seed=seed)
 
 
 def test_costs_stand_beside_each_other() -> None:

@@ -26,6 +26,7 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.runs import write_atomic
+from pacesetter.words import for_markdown
 
 __all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement"]
 
@@ -67,8 +68,9 @@ def markdown(sections: list[Section]) -> str:
     """Titles, texts and tables; pictures are left to the page."""
     parts = []
     for section in sections:
-        lines = [f"## {section.title}", "", *(f"- {reason}" for reason in section.reasons)]
-        lines += ["", section.text] if section.reasons else [section.text]
+        text = for_markdown(section.text)
+        lines = [f"## {for_markdown(section.title)}", "", *(f"- {for_markdown(reason)}" for reason in section.reasons)]
+        lines += ["", text] if section.reasons else [text]
         if section.rows:
             lines += ["", _line(section.header), _line(["---"] * len(section.header)), *map(_line, section.rows)]
         parts.append("\n".join(lines))
@@ -77,7 +79,7 @@ def markdown(sections: list[Section]) -> str:
 
 def _line(cells: Any) -> str:
     # A bar would begin another column.
-    return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
+    return "| " + " | ".join(for_markdown(cell).replace("|", "/") for cell in cells) + " |"
 
 
 def _verdict_section(judgement: Judgement) -> Section:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pacesetter.errors import DataError
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.verdict import Verdict
+from pacesetter.words import for_markdown
 
 __all__ = ["decision_memo", "memo"]
 
@@ -17,16 +18,19 @@ def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | Non
     if not gates:
         raise DataError(f"a decision on {verdict.name} needs at least one measured gate")
     failed = [gate for gate in gates if not gate.passed]
-    decision = f"# {'NO-GO' if failed else 'GO'}: {verdict.name}"
+    decision = f"# {'NO-GO' if failed else 'GO'}: {for_markdown(verdict.name)}"
     passed = f"{len(gates) - len(failed)} of {len(gates)} gates passed."
     rows = [f"| {gate.name} | {gate.value:.4g} | {gate.sense} {gate.limit:g} | {_word(gate)} |" for gate in gates]
     table = ["| gate | value | limit | |", "|---|---|---|---|", *rows]
-    parts = [decision, verdict.sentence, passed, "## Gates\n\n" + "\n".join(table)]
+    parts = [decision, for_markdown(verdict.sentence), passed, "## Gates\n\n" + "\n".join(table)]
     if failed:
         open_points = [f"- {gate.name}: {gate.value:.4g} must be {gate.sense} {gate.limit:g}" for gate in failed]
         parts.append("## Failed gates\n\n" + "\n".join(open_points))
     if facts:
-        parts.append("## Set-up\n\n" + "\n".join(f"- {name}: {value}" for name, value in facts.items()))
+        parts.append(
+            "## Set-up\n\n"
+            + "\n".join(f"- {for_markdown(name)}: {for_markdown(value)}" for name, value in facts.items())
+        )
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,6 +16,7 @@ from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
 from pacesetter.market.ledger import Column
 from pacesetter.rewards.sharpe import sharpe
+from pacesetter.stamps import bars_per_day
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.backtest import Backtest
@@ -33,6 +34,7 @@ __all__ = [
     "profit_factor",
     "sharpe",
     "sortino",
+    "sums_volatility",
     "tail_ratio",
     "total_return",
     "value_at_risk",
@@ -42,6 +44,7 @@ __all__ = [
 
 Array = NDArray[Any]
 TAIL = 0.05  # share of the bars in each tail
+MONTH_DAYS = 21  # of the sums whose volatility is shown beside that of bars
 
 
 def checked(returns: ArrayLike, what: str = "returns") -> Array:
@@ -77,6 +80,22 @@ def annual_return(returns: Array, bars_per_year: float) -> Array:
 def volatility(returns: Array, bars_per_year: float = 1.0) -> Array:
     """Standard deviation, annualised."""
     deviation: Array = np.std(returns, axis=0, ddof=1) * np.sqrt(bars_per_year)
+    return deviation
+
+
+def sums_volatility(returns: Array, bars: int, bars_per_year: float = 1.0) -> Array:
+    """Volatility by the sums of `bars` returns in a row, annualised; NaN with fewer than two such sums side by side.
+
+    Where returns follow each other, as those of stale prices do, it is above that of single bars, and a Sharpe ratio by
+    bars flatters (Lo 2002). The sums overlap, with the correction of Lo and MacKinlay (1988) for it.
+    """
+    count = len(returns)
+    if count < 2 * bars:
+        return np.full(returns.shape[1:], np.nan)[()]
+    total = np.cumsum(np.concatenate([np.zeros((1, *returns.shape[1:])), returns]), axis=0)
+    deviations = total[bars:] - total[:-bars] - bars * np.mean(returns, axis=0)
+    freedom = bars * (count - bars + 1) * (1 - bars / count)
+    deviation: Array = np.sqrt(np.sum(deviations**2, axis=0) / freedom * bars_per_year)
     return deviation
 
 
@@ -166,16 +185,20 @@ def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[
 def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, float]:
     """Every figure of a backtest by name; `alpha` and `beta` too where a benchmark's returns (time,) are given.
 
+    `volatility_21_days` and `sharpe_21_days` are by sums of 21 days, see `sums_volatility`; the others by bars.
     Rates are shares, `cost` is money, `cost_share` is of the first equity, `turnover` is annual, `exposure` the mean
     over the bars. `win_rate` and `profit_factor` are of bars, with `trade_` in front of round trips from flat to flat.
     """
     returns, year = checked(result.returns, f"the returns of {result.name}"), result.bars_per_year
+    monthly = sums_volatility(returns, MONTH_DAYS * bars_per_day(result.times), year)
     figures: dict[str, Any] = {
         "bars": len(returns),
         "total_return": total_return(returns),
         "annual_return": annual_return(returns, year),
         "volatility": volatility(returns, year),
         "sharpe": sharpe(returns, year),
+        "volatility_21_days": monthly,
+        "sharpe_21_days": ratio(np.mean(returns) * year, monthly),
         "sortino": sortino(returns, year),
         "calmar": calmar(returns, year),
         "max_drawdown": max_drawdown(returns),

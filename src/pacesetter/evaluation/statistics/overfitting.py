@@ -2,7 +2,7 @@
 
 Sharpe ratios here are per bar. Sources: Bailey and López de Prado, "The deflated Sharpe ratio" (2014) and "The Sharpe
 ratio efficient frontier" (2012); Bailey, Borwein, López de Prado and Zhu, "The probability of backtest overfitting"
-(2017).
+(2017); Geyer, "Practical Markov chain Monte Carlo" (1992), for the effective sample.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pacesetter.rewards.sharpe import SAME, sharpe
 __all__ = [
     "choice_sentence",
     "deflated_sharpe",
+    "effective_bars",
     "expected_best_sharpe",
     "minimum_track_record",
     "overfitting_probability",
@@ -67,26 +68,50 @@ def deflated_sharpe(returns: ArrayLike, trial_sharpes: ArrayLike = ()) -> float:
     """Probability that returns (time,) have more skill than the best of all trials would have by luck.
 
     `trial_sharpes` (trial,) are per bar, one for every trial ever made; NaN counts as a trial whose result is unknown.
-    Where fewer than two are known, they are taken to differ as much as skilless ones over as many bars do.
+    They are taken to differ at least as much as skilless ones over as many effective bars do.
     """
     sample, tried = checked(returns), np.asarray(trial_sharpes, dtype=np.float64)
-    known = tried[np.isfinite(tried)]
-    # 1/√(n − 1) is the standard error of a Sharpe ratio of 0 over n bars, i.e. what luck alone makes trials differ by.
-    deviation = float(known.std(ddof=1)) if len(known) > 1 else 1 / np.sqrt(len(sample) - 1)
+    bars = effective_bars(sample)
+    # A trial that stayed in cash, with a ratio of exactly 0, counts as one but says nothing of how ratios differ.
+    known = tried[np.isfinite(tried) & (tried != 0.0)]
+    # 1/√(n − 1) is the standard error of a Sharpe ratio of 0 over n bars: by luck alone trials differ so much. Without
+    # this floor trials that hardly trade would shrink the spread, and more trials would make evidence easier.
+    deviation = max(float(known.std(ddof=1)) if len(known) > 1 else 0.0, 1 / np.sqrt(bars - 1))
     # Bailey, López de Prado (2014): the probabilistic ratio against the expected best of N skilless trials.
     value, skewness, kurtosis = _moments(sample)
-    return probabilistic_sharpe(value, expected_best_sharpe(len(tried), deviation), len(sample), skewness, kurtosis)
+    return probabilistic_sharpe(value, expected_best_sharpe(len(tried), deviation), bars, skewness, kurtosis)
+
+
+def effective_bars(returns: ArrayLike) -> float:
+    """Independent bars that are worth as much as returns (time,) with their memory; from 2 to the number of bars.
+
+    n / (1 + 2·Σρ_k) over the autocorrelations ρ_k up to the first pair ρ_2m + ρ_2m+1 that is not positive.
+    """
+    sample = checked(returns)
+    count, about = len(sample), sample - sample.mean()
+    if about.std() <= SAME * abs(sample.mean()):
+        return float(count)
+    # by Fourier transform, padded so that the end does not meet the beginning
+    spectrum = np.fft.rfft(about, 2 ** int(np.ceil(np.log2(2 * count))))
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2)[: count // 2 * 2]
+    pairs = (covariance / covariance[0]).reshape(-1, 2).sum(axis=1)
+    # Geyer's initial positive sequence: later autocorrelations of a finite sample are noise.
+    until = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
+    # Returns that turn back are not counted as more bars than there are.
+    return float(np.clip(count / max(2 * pairs[:until].sum() - 1, 1.0), 2.0, count))
 
 
 def minimum_track_record(returns: ArrayLike, level: float = 0.95) -> float:
     """Bars that a Sharpe ratio like that of returns (time,) takes to be above 0 at `level`; infinite if it is not."""
     from scipy.stats import norm
 
-    value, skewness, kurtosis = _moments(checked(returns))
+    sample = checked(returns)
+    value, skewness, kurtosis = _moments(sample)
     if value <= 0:
         return float("inf")
-    # The bars at which `probabilistic_sharpe` against 0 reaches `level`, solved for n.
-    return float(1 + (_error_scale(value, skewness, kurtosis) * norm.ppf(level) / value) ** 2)
+    # The effective bars at which `probabilistic_sharpe` against 0 reaches `level`, as bars with the memory of these.
+    effective = (_error_scale(value, skewness, kurtosis) * norm.ppf(level) / value) ** 2
+    return float(1 + effective * len(sample) / effective_bars(sample))
 
 
 def _moments(returns: Array) -> tuple[float, float, float]:

@@ -48,6 +48,7 @@ class Verdict:
                    beat each, and a test against all of them needs no correction for having picked one
     variants       that were chosen from, and `overfitting`, the probability that the choice fails; None without any
     costs          multiple of the costs -> the ratio under them
+    counted        a sentence that says which trials were counted; empty where the ledger of runs was read
     """
 
     name: str
@@ -63,6 +64,7 @@ class Verdict:
     variants: int = 0
     overfitting: float | None = None
     costs: dict[float, float] = field(default_factory=dict)
+    counted: str = ""
 
     def __repr__(self) -> str:
         return f"Verdict({self.name}: {'evidence' if self.is_evidence else 'no evidence'}. {self.sentence})"
@@ -111,7 +113,7 @@ class Verdict:
         ]
         if self.difference is not None and self.difference.high < 0:
             said.append(f"The interval shows that it was worse than {self.baseline}.")
-        return " ".join([*said, *self._under_costs()])
+        return " ".join(filter(None, [*said, *self._under_costs(), self.counted]))
 
     def _over_cash(self) -> Claim:
         figures = (
