@@ -33,6 +33,7 @@ COMMANDS = {
     "report.png": SCREENSHOTS,
     "report_phone.png": SCREENSHOTS,
     "training_run.svg": "python scripts/architecture.py",
+    "worlds.png": "python scripts/world_pictures.py",
     "us_japan.png": "pacesetter reproduce us_japan data.path=FILE",
 }
 LEAGUE_PAGES = ("league.md", "league_target.md", "league_rl.md")  # of the reporting seeds

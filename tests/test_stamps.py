@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.stamps import StampReader, end_of_day, moment_of, utc_index
+from pacesetter.stamps import StampReader, bars_per_day, day_of, end_of_day, moment_of, utc_index
 
 Problems = list[tuple[str, list[int]]]
 
@@ -51,7 +51,7 @@ def test_stamps_as_they_are_written(raw: Any, moments: list[str]) -> None:
         (["2020-01-02", "soon", "2020-01-03", "soon"], "timestamp", [1, 3]),
         (["2020-01-02", "2020-1-3"], "timestamp", [1]),
         (["2020-01-02T15:00Z", "2020-01-02T16:00Z", "2020-01-02T17:00"], "timestamp", [2]),
-        (["2020-01-02T15:00+01:00", "2020-01-02T16:00+02:00"], "time_zone", [1]),
+        (["2020-01-02T15:00+01:00", "2020-01-02T16:00+03:00"], "time_zone", [1]),
         ([1577977200, 1577977201, 1577977202000], "timestamp", [2]),
         ([1577977200, np.nan], "timestamp", [1]),
         ([1577977200, -5], "timestamp", [1]),
@@ -99,3 +99,50 @@ def test_moments_and_indices() -> None:
     assert moment_of("2020-02-01T00", last=True) == pd.Timestamp("2020-02-01T00:00Z")
     assert moment_of("2020-02-01T12:00", last=True) == pd.Timestamp("2020-02-01T12:00Z")
     assert utc_index(["2020-01-02T15:00+09:00"])[0] == pd.Timestamp("2020-01-02T06:00Z")
+
+
+def test_winter_and_summer_time_of_one_zone_are_no_error() -> None:
+    raw = ["2020-03-06T16:00-05:00", "2020-03-09T16:00-04:00"]
+    assert known(raw) == (["2020-03-06 21:00:00", "2020-03-09 20:00:00"], [])
+
+
+def test_an_hour_that_happens_twice_is_the_later_and_a_skipped_one_the_next() -> None:
+    raw = ["2020-11-01 00:30", "2020-11-01 01:30", "2020-11-01 02:30"]
+    assert known(raw, timezone="America/New_York")[0] == [
+        "2020-11-01 04:30:00",
+        "2020-11-01 06:30:00",
+        "2020-11-01 07:30:00",
+    ]
+    assert known(["2020-03-08 01:30", "2020-03-08 02:30"], timezone="America/New_York")[0][1] == "2020-03-08 07:30:00"
+
+
+def test_the_midnights_of_an_exchange_are_its_dates() -> None:
+    raw = ["2020-03-06T05:00Z", "2020-03-09T04:00Z"]  # New York, before and after the clocks change
+    options = {"close_of": end_of_day, "zone_of": lambda moments: "America/New_York"}
+    assert known(raw, **options)[0] == ["2020-03-06 23:59:59", "2020-03-09 23:59:59"]
+    assert known(["2020-03-06T05:00Z", "2020-03-09T05:00Z"], **options)[0][1] == "2020-03-09 05:00:00"
+
+
+@pytest.mark.parametrize(
+    ("raw", "date_format", "moment"),
+    [
+        (["31/12/2019", "02/01/2020"], "%d/%m/%Y", "2020-01-02 23:59:59"),
+        (["12/31/2019 15:00", "01/02/2020 16:30"], "%m/%d/%Y %H:%M", "2020-01-02 16:30:00"),
+        (["31 Dec 2019 15:00 -0500", "02 Jan 2020 16:00 -0500"], "%d %b %Y %H:%M %z", "2020-01-02 21:00:00"),
+    ],
+)
+def test_dates_in_the_users_own_format(raw: list[str], date_format: str, moment: str) -> None:
+    moments, problems = known(raw, date_format=date_format)
+    assert (moments[1], problems) == (moment, [])
+    assert known([*raw, "tomorrow"], date_format=date_format)[1] == [("timestamp", [2])]
+
+
+def test_bars_of_a_usual_day() -> None:
+    hours = pd.date_range("2024-01-01 01:00", periods=24 * 5, freq="h", tz="UTC")  # known at their ends
+    assert bars_per_day(hours) == 24
+    assert np.array_equal(day_of(hours[[0, 23, 24]]) - day_of(hours)[0], [0, 0, 1])  # midnight closes its day
+    assert bars_per_day(hours[:30]) == 15  # a day and a quarter: the median of 24 and 6
+    assert bars_per_day(hours[:60]) == 24
+    assert bars_per_day(pd.date_range("2024-01-01", periods=9, freq="W", tz="UTC")) == 1
+    with pytest.raises(DataError, match="no bars have no bars a day"):
+        bars_per_day(hours[:0])

@@ -12,14 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import DataError
-from pacesetter.stamps import StampReader
+from pacesetter.stamps import StampReader, moment_of
 
 if TYPE_CHECKING:
     from pacesetter.panel import Panel
 
-__all__ = ["Bars", "Finding", "read_frame", "recognise"]
+__all__ = ["Bars", "Close", "Finding", "read_frame", "recognise"]
 
 Array = NDArray[Any]
+Close = Literal["auto", "close", "adj_close"]
 
 OPEN_STAMPS = ("open_time", "opentime", "time_open", "start_time", "bar_start")
 ALIASES = {
@@ -29,6 +30,7 @@ ALIASES = {
     "high": ("high", "h", "high_price"),
     "low": ("low", "l", "low_price"),
     "close": ("close", "c", "close_price"),
+    "adj_close": ("adj_close", "adjusted_close", "adjclose", "close_adj", "close_adjusted"),
     "volume": ("volume", "vol", "v"),
 }
 BAR_FIELDS = ("open", "high", "low", "close", "volume")
@@ -93,6 +95,23 @@ class Bars:
         origin, row = self.origins[symbol], int(self.rows[time, symbol])
         return f"{origin} row {row}".strip() if row >= 0 else origin
 
+    def between(self, start: Any = None, end: Any = None) -> Bars:
+        """Bars known from `start` to `end`, both included, with the problems of that time; see `Panel.between`."""
+        low = 0 if start is None else int(self.index.searchsorted(moment_of(start), side="left"))
+        high = len(self.index) if end is None else int(self.index.searchsorted(moment_of(end, last=True), side="right"))
+        if (low, high) == (0, len(self.index)):
+            return self
+        if low >= high:
+            raise DataError(
+                f"there is no bar between data.start={start} and data.end={end}; "
+                f"the bars run from {self.index[0]} to {self.index[-1]}"
+            )
+        kept = slice(low, high)
+        first, last = self.index[low], self.index[high - 1]
+        problems = tuple(p for p in self.problems if p.when is None or first <= pd.Timestamp(p.when) <= last)
+        blocks, mask, rows = self.blocks[:, kept], self.mask[kept], self.rows[kept]
+        return replace(self, index=self.index[kept], blocks=blocks, mask=mask, rows=rows, problems=problems)
+
     @classmethod
     def of(cls, panel: Panel, origin: str = "") -> Bars:
         """A panel as bars, so that one set of checks serves files and generators."""
@@ -155,11 +174,15 @@ def read_frame(
     bar: str | None = None,
     timezone: str | None = None,
     close_of: Callable[[pd.DatetimeIndex], pd.DatetimeIndex] | None = None,
+    date_format: str | None = None,
+    zone_of: Callable[[pd.DatetimeIndex], str] | None = None,
+    close: Close = "auto",
 ) -> Bars:
     """Bars from wide closes, (field, symbol) columns, long rows, or one symbol's fields (named `symbol`).
 
     `numbers` (row,) are the row numbers to name in findings, counted from 0 when left out. The other options are those
-    of `StampReader`; a `stamp` of auto takes a column named open_time, or the like, for the opens of bars.
+    of `StampReader`; a `stamp` of auto takes a column named open_time, or the like, for the opens of bars. `close` says
+    which close is meant where there is an adjusted one beside it: adj_close scales open, high and low alike.
     """
     if isinstance(frame.index, pd.MultiIndex):
         frame = frame.reset_index()
@@ -169,8 +192,35 @@ def read_frame(
     table = _Table(origin, np.arange(len(frame)) if numbers is None else numbers)
     frame, stamps = _split_stamps(frame, table)
     meant = ("open" if recognises_open(stamps.name) else "close") if stamp == "auto" else stamp
-    reader = StampReader(table.report, origin or "the table", meant, bar, timezone, close_of)
-    return _read_layout(frame, reader.known(stamps), table, symbol)
+    reader = StampReader(table.report, origin or "the table", meant, bar, timezone, close_of, date_format, zone_of)
+    return _choose_close(_read_layout(frame, reader.known(stamps), table, symbol), close, table)
+
+
+def _choose_close(bars: Bars, close: Close, table: _Table) -> Bars:
+    """Bars with the one close that is meant; refuses to choose between two that differ."""
+    if "adj_close" not in bars.fields:
+        if close == "adj_close":
+            raise DataError(f"data.close=adj_close: {table} has no adjusted close; it has {', '.join(bars.fields)}")
+        return bars
+    plain, adjusted = (bars.blocks[bars.fields.index(name)] for name in ("close", "adj_close"))
+    differs = np.argwhere(bars.mask & (np.abs(adjusted - plain) > 1e-6 * np.abs(plain)))
+    if close == "auto" and len(differs):
+        time, symbol = map(int, differs[0])
+        raise DataError(
+            f"{bars.where(time, symbol)} ({bars.symbols[symbol]}): close is {plain[time, symbol]:g} and adjusted close "
+            f"{adjusted[time, symbol]:g} [two_closes]; choose by data.close=adj_close (open, high and low are scaled "
+            "alike) or data.close=close"
+        )
+    blocks = bars.blocks.copy()
+    if close == "adj_close":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = adjusted / plain
+        for name in ("open", "high", "low"):
+            if name in bars.fields:
+                blocks[bars.fields.index(name)] *= factor
+        blocks[bars.fields.index("close")] = adjusted
+    kept = [place for place, name in enumerate(bars.fields) if name != "adj_close"]
+    return replace(bars, fields=tuple(bars.fields[place] for place in kept), blocks=blocks[kept])
 
 
 def recognises_open(name: Any) -> bool:
@@ -275,6 +325,8 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
         return _read_wide(frame.set_axis(range(len(names)), axis=1), _pairs(frame.columns, table), known, table)
     frame = frame.set_axis(range(len(names)), axis=1)  # by place from here on: two columns may have one name
     words = [recognise(name) for name in names]
+    if "close" not in words and not {"open", "high", "low"} & set(words):
+        words = ["close" if word == "adj_close" else word for word in words]  # the only close there is
     # A wide table may have a ticker called "SYM": its cells are numbers, names of symbols are not.
     if "symbol" in words and ("close" in words or not _cells(frame[words.index("symbol")])[1].all()):
         return _read_long(frame, words, known, table)

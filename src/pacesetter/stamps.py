@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError
 
-__all__ = ["StampReader", "end_of_day", "moment_of", "utc_index"]
+__all__ = ["StampReader", "bars_per_day", "day_of", "end_of_day", "moment_of", "utc_index"]
 
 Array = NDArray[Any]
 Stamps = pd.Series  # raw ones, as a column holds them
@@ -30,6 +30,7 @@ DATE, CLOCK, ZONE = (
 )
 ISO = rf"^(?P<date>{DATE})(?:[T ](?P<clock>{CLOCK})\s?(?P<zone>{ZONE})?)?$"
 EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are not timestamps
+REMEDY = "write it like 2016-12-30T21:00:00Z, or give data.date_format, e.g. %d/%m/%Y or %m/%d/%Y %H:%M"
 FIRST_DATE, LAST_DATE = 19_000_101, 22_001_231  # dates as numbers: 20161230
 
 
@@ -49,6 +50,20 @@ def utc_index(stamps: Any) -> pd.DatetimeIndex:
 def end_of_day(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
     """Bare dates moved to the last second of their UTC day, when a daily bar is known without a calendar."""
     return utc_index(dates) + pd.Timedelta(hours=23, minutes=59, seconds=59)
+
+
+def day_of(index: pd.DatetimeIndex) -> Array:
+    """(time,) number of the UTC day that each moment ends or lies in: midnight belongs to the day that it closes."""
+    moments: Array = index.as_unit("ns").asi8
+    return (moments - 1) // DAY.value
+
+
+def bars_per_day(index: pd.DatetimeIndex) -> int:
+    """Bars of a usual day, at least 1: a median, which holidays and unfinished days leave alone."""
+    if not len(index):
+        raise DataError("no bars have no bars a day; load more")
+    _, counts = np.unique(day_of(index), return_counts=True)
+    return max(int(np.median(counts)), 1)
 
 
 def moment_of(stamp: Any, last: bool = False) -> pd.Timestamp:
@@ -79,6 +94,8 @@ class StampReader:
     timezone  of stamps without an offset, UTC by default
     close_of  dates → moments at which their bars are known, by default the end of the day. Stamps are dates when all
               are midnights without an offset; with `close_of`, midnights with an offset are dates too
+    date_format   of texts that are not ISO, e.g. %d/%m/%Y
+    zone_of   moments → the exchange's time zone; with `close_of`, midnights there are dates too
     """
 
     report: Report
@@ -87,6 +104,8 @@ class StampReader:
     bar: str | None = None
     timezone: str | None = None
     close_of: Callable[[pd.DatetimeIndex], pd.DatetimeIndex] | None = None
+    date_format: str | None = None
+    zone_of: Callable[[pd.DatetimeIndex], str] | None = None
 
     def known(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
         """(row,) UTC moments at which bars are known, NaT where the stamp is unusable; refuses if all are."""
@@ -98,9 +117,9 @@ class StampReader:
         def report(rule: str, what: str, rows: Array, remedy: str = "") -> None:
             self.report(rule, what, np.flatnonzero(np.isin(place, rows)), remedy)
 
-        parsed = _Parser(report, self._zone, self._may_be_dates).parse(pd.Series(unique))
+        parsed = _Parser(report, self._zone, self._may_be_dates, self.date_format).parse(pd.Series(unique))
         if parsed.isna().all():
-            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; write 2016-12-30T21:00:00Z")
+            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; {REMEDY}")
         return pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
 
     @property
@@ -127,10 +146,15 @@ class StampReader:
 
     def _moments(self, index: pd.DatetimeIndex) -> pd.DatetimeIndex:
         """Parsed stamps, naive only when they are dates, as the moments at which their bars are known."""
-        local = index if index.tz is None else index.tz_convert(self._zone).tz_localize(None)
-        if index.tz is None or (self._may_be_dates and self.close_of is not None and _all_midnight(local)):
-            return self._ends_of(local)
+        if index.tz is None:
+            return self._ends_of(index)
         moments = utc_index(index)
+        if self._may_be_dates and self.close_of is not None:
+            # Yahoo and others write a daily bar as the exchange's own midnight: 05:00 UTC in winter, 04:00 in summer.
+            for zone in (self._zone, *(() if self.zone_of is None else (self.zone_of(moments.dropna()),))):
+                local = index.tz_convert(zone).tz_localize(None)
+                if _all_midnight(local):
+                    return self._ends_of(local)
         return moments + self._bar_length(moments) if self.stamp == "open" else moments
 
     def _ends_of(self, days: pd.DatetimeIndex) -> pd.DatetimeIndex:
@@ -164,6 +188,7 @@ class _Parser:
     report: Report
     zone: str
     may_be_dates: bool
+    date_format: str | None = None
 
     def parse(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
         if pd.api.types.is_datetime64_any_dtype(raw):
@@ -171,6 +196,8 @@ class _Parser:
         if pd.api.types.is_numeric_dtype(raw):
             return self._numbers(raw)
         text = raw.astype(str).str.strip()
+        if self.date_format is not None:
+            return self._formatted(text, self.date_format)
         if text.str.fullmatch(r"[0-9]+(\.[0-9]*)?").all():
             return self._numbers(pd.to_numeric(text))
         return self._text(text)
@@ -192,14 +219,25 @@ class _Parser:
         whole = pd.to_datetime(values.where(~bad), unit=name, utc=True, errors="coerce")  # type: ignore[call-overload]
         return self._in_range(pd.DatetimeIndex(whole))
 
+    def _formatted(self, text: Stamps[Any], date_format: str) -> pd.DatetimeIndex:
+        """Texts in the user's own format."""
+        try:
+            parsed = pd.to_datetime(text, format=date_format, errors="coerce", utc="%z" in date_format)
+        except ValueError as problem:
+            raise ConfigError(f"data.date_format='{date_format}' is not a format such as %d/%m/%Y: {problem}") from None
+        bad = parsed.isna().to_numpy()
+        if bad.any():
+            what = f"'{text.iloc[int(bad.argmax())][:40]}' is not a timestamp of data.date_format={date_format}"
+            self.report("timestamp", what, np.flatnonzero(bad), "correct the format or the row")
+        return self._localise(pd.DatetimeIndex(parsed))
+
     def _text(self, text: Stamps[Any]) -> pd.DatetimeIndex:
         parts = text.str.extract(ISO)
         parsed = pd.to_datetime(text.where(parts["date"].notna()), format="ISO8601", errors="coerce", utc=True)
         bad = parsed.isna().to_numpy()
         if bad.any():
             shown = text.iloc[int(bad.argmax())][:40]
-            remedy = "write it like 2016-12-30T21:00:00Z"
-            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), remedy)
+            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), REMEDY)
         self._check_alike(parts[~bad])
         index = pd.DatetimeIndex(parsed)
         return self._localise(index.tz_localize(None) if parts["zone"].isna().all() else index)
@@ -214,7 +252,7 @@ class _Parser:
                 self.report("timestamp", f"only some timestamps have {what}", odd.to_numpy(), remedy)
         zones = parts["zone"].dropna().str.replace(":", "").str.replace(r"^(Z|[+-]0000|[+-]00)$", "UTC", regex=True)
         odd = zones.index[zones != zones.iloc[0]] if len(zones) else zones.index
-        if len(odd):
+        if len(odd) and not _is_daylight_saving(zones.unique()):
             what = f"time zone {zones[odd[0]]} after {zones.iloc[0]}"
             remedy = "use one time zone, or allow with data.allow=time_zone"
             self.report("time_zone", what, odd.to_numpy(), remedy)
@@ -232,16 +270,25 @@ class _Parser:
         index = self._in_range(index)
         if index.tz is not None or (self.may_be_dates and _all_midnight(index)):
             return index
-        local = index.tz_localize(self.zone, ambiguous="NaT", nonexistent="NaT")
-        lost = np.flatnonzero(np.asarray(local.isna()) & ~np.asarray(index.isna()))
-        if len(lost):
-            what = f"{index[lost[0]]} happens twice or never in {self.zone} (daylight saving)"
-            self.report("daylight_saving", what, lost, "write timestamps in UTC or with their offset")
-        return local
+        # A naive hour that happens twice is the later one, winter time: nothing is known earlier than it was. One that
+        # the clocks skip was written by somebody who did not change them.
+        winter = np.zeros(len(index), bool)
+        return index.tz_localize(self.zone, ambiguous=winter, nonexistent=pd.Timedelta(hours=1))
 
 
 def _nothing(length: int) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(np.full(length, "NaT", "M8[ns]"), tz="UTC")
+
+
+def _is_daylight_saving(zones: Iterable[str]) -> bool:
+    """Whether offsets such as -0500 and -0400 are the winter and summer of one zone: two, an hour apart."""
+    minutes = sorted(0 if zone == "UTC" else _offset_minutes(zone) for zone in zones)
+    return len(minutes) == 2 and minutes[1] - minutes[0] == 60
+
+
+def _offset_minutes(zone: str) -> int:
+    """+0530 → 330."""
+    return (-1 if zone[0] == "-" else 1) * (60 * int(zone[1:3]) + int(zone[3:5] or 0))
 
 
 def _all_midnight(index: pd.DatetimeIndex) -> bool:

@@ -143,3 +143,34 @@ def test_a_frame_is_checked_as_a_file_is() -> None:
         load(frame.assign(A=[1.0, -2.0, 3.0]))
     with pytest.raises(ConfigError, match="takes a source's name, a path or a DataFrame, not int"):
         load(3)  # type: ignore[arg-type]
+
+
+def test_a_frame_takes_the_options_of_a_file(tmp_path: Path) -> None:
+    text = "open_time,symbol,close,adj_close\n2020-01-02 15:00,A,2,1\n2020-01-02 15:00,B,4,3\n2020-01-02 16:00,A,4,2\n"
+    path = tmp_path / "bars.csv"
+    path.write_text(text)
+    options = {"timezone": "America/New_York", "close": "adj_close", "symbols": ["A"], "bar": "1h", "calendar": "auto"}
+    frame = pd.read_csv(path)
+    assert load(frame, **options) == load(path, **options)
+    assert load(frame, **options).index[0] == pd.Timestamp("2020-01-02T21:00Z")
+    with pytest.raises(ConfigError, match=r"unknown option 'data.stmap'; did you mean 'stamp'\?"):
+        load(frame, stmap="open")
+    with pytest.raises(DataError, match="the frame has no symbol 'C'"):
+        load(frame, close="close", symbols=["C"])
+
+
+def test_a_check_keeps_to_the_period(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text("date,A\n2020-01-02,-1\n2020-01-03,1\n2020-01-06,2\n2020-01-07,3\n")
+    assert not check("csv", path=str(path)).ok
+    report = check("csv", path=str(path), start="2020-01-03", end="2020-01-06")
+    assert (report.ok, report.bars) == (True, 2)
+    with pytest.raises(DataError, match=r"there is no bar between data\.start=2021"):
+        check("csv", path=str(path), start="2021")
+
+
+@pytest.mark.parametrize("name", ["A\tB", "A" * 65])
+def test_a_symbol_that_no_server_takes_is_refused_at_load(name: str) -> None:
+    frame = pd.DataFrame({name: [1.0, 2.0]}, index=pd.date_range("2020-01-01", periods=2, tz="UTC", freq="D"))
+    with pytest.raises(DataError, match="names have at most 64 printable letters"):
+        load(frame)

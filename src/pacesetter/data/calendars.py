@@ -11,7 +11,7 @@ import pandas as pd
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.panel import end_of_day, utc_index
 
-__all__ = ["ALWAYS_OPEN", "infer_calendar", "session_closes", "sessions"]
+__all__ = ["ALWAYS_OPEN", "infer_calendar", "session_closes", "session_zone", "sessions"]
 
 ALWAYS_OPEN = "24/7"
 WEEKEND_SHARE = 0.1  # of bars; two days in seven around the clock, while one wrong date is not a calendar
@@ -59,3 +59,9 @@ def session_closes(dates: pd.DatetimeIndex, calendar: str) -> pd.DatetimeIndex:
 def infer_calendar(moments: pd.DatetimeIndex) -> str:
     """`24/7` when weekends have their share of bars, else New York (`XNYS`), the calendar of most stock files."""
     return ALWAYS_OPEN if bool(np.isin(moments.day_of_week, (5, 6)).mean() > WEEKEND_SHARE) else "XNYS"
+
+
+def session_zone(calendar: str) -> str:
+    """The time zone of an exchange, whose midnights stand for its sessions in many files of daily bars."""
+    known = {ALWAYS_OPEN: "UTC", "XNYS": "America/New_York"}  # without importing the library
+    return known.get(calendar) or str(_exchange(calendar, "2020-01-01", "2020-12-31").tz)

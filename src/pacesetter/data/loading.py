@@ -19,8 +19,9 @@ from pacesetter.data.files import file_source
 from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
 from pacesetter.data.repair import Fill, repair
 from pacesetter.data.source import SOURCES, Source
+from pacesetter.data.table_options import TableOptions
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.frames import Bars, Finding, read_frame
+from pacesetter.frames import Bars, Finding
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.words import counted
@@ -29,6 +30,7 @@ __all__ = ["Loading", "believe", "check", "cut", "judged", "load", "source_and_l
 
 log = logging.getLogger("pacesetter.data")
 CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
+LONGEST_NAME = 64  # letters of a symbol, as the server takes them
 STRUCTURAL = ("order", "duplicate", "time_zone")
 
 
@@ -62,6 +64,7 @@ class Loading:
 def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
     """A checked Panel from a registered source, a file, a folder or a DataFrame; options as keywords.
 
+    A DataFrame takes the options of a file: symbols, calendar, stamp, bar, timezone, date_format and close.
     Refuses bars that break a rule, in one sentence with the place and the remedy.
 
     >>> import pacesetter as ps
@@ -69,7 +72,9 @@ def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
     (100, 3)
     """
     if isinstance(source, pd.DataFrame):
-        return believe(read_frame(source), configure(Loading, options, "data"), "the frame")
+        reading, loading = _split_options(TableOptions, options)
+        bars = reading.select_symbols(reading.read_table(source), "the frame")
+        return believe(bars, loading, "the frame")
     name, reader = source_of(source)
     origin, loading = source_and_loading(name, reader | options)
     if loading.cache is None:
@@ -92,7 +97,7 @@ def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
 def check(source: str, **options: Any) -> Readiness:
     """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning."""
     origin, loading = source_and_loading(source, options)
-    report = readiness(_bars(origin.read(), source), loading.quality)
+    report = readiness(_bars(origin.read(), source).between(loading.start, loading.end), loading.quality)
     return replace(report, findings=judged(report.findings, loading))
 
 
@@ -110,9 +115,13 @@ def judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ..
 
 def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
     """The source and the common options, split by name; a source's own option of the same name comes first."""
-    kind = SOURCES[source]
+    origin, loading = _split_options(SOURCES[source], options)
+    return origin, loading
+
+
+def _split_options(kind: type[Any], options: dict[str, Any]) -> tuple[Any, Loading]:
     # The source's own options win over the common ones of the same name, e.g. `start` of an online source.
-    own = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    own = {field.name for field in dataclasses.fields(kind) if field.init}
     common = {field.name for field in dataclasses.fields(Loading)} - own
     unknown = [key for key in options if key not in own | common]
     if unknown:
@@ -129,6 +138,7 @@ def _bars(read: Panel | Bars, source: str) -> Bars:
 def believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     """The panel of bars that keep every rule, repaired and cut as the options say; refuses others."""
     bars = _bars(read, source)
+    _check_symbols(bars.symbols, source)
     findings = judged(examine(bars, loading.quality), loading)
     for sentence in folded(finding for finding in findings if finding.severity == "warning"):
         log.info(sentence)
@@ -142,6 +152,16 @@ def believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
         # Broken bars become missing first, so that the repair fills them from good neighbours.
         panel = _without(panel, broken_bars(bars, loading.allow))
     return cut(panel, loading)
+
+
+def _check_symbols(symbols: Iterable[str], source: str) -> None:
+    """Refuse names that a server or a terminal cannot take, before anything is trained on them."""
+    for name in symbols:
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            shown = name.encode("unicode_escape").decode()[:LONGEST_NAME]
+            raise DataError(
+                f"{source} names a symbol '{shown}' [symbol]; names have at most {LONGEST_NAME} printable letters"
+            )
 
 
 def cut(panel: Panel, loading: Loading) -> Panel:

@@ -8,7 +8,7 @@ One bar of one symbol, in log returns, with z standard normal and v the bar's vo
 
 A leader's *own return* is its log return close → close less the market factor, the drift and any response, so that one
 group tells nothing about another. The response falls wholly between the open and the close of its bar: what is decided
-at the close of t and filled at the open of t+1 earns a delay of one bar.
+at the close of t and filled at the open of t+1 earns a delay of one bar. Other responses are those of `worlds`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
 from pacesetter.data.source import SOURCES
 from pacesetter.data.truth import Relations, Truth
+from pacesetter.data.worlds import Leads, World
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -60,6 +61,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "sentiment_strength": (-1, 1),
     "late_share": (0, 1),
     "delisted_share": (0, 1),
+    "size_spread": (0, 10),
 }
 REGIMES = {"bull": (0.30, 0.8), "bear": (-0.25, 1.4), "sideways": (0.02, 0.6), "mixed": (0.05, 1.1)}
 COMMON_VOLATILITY = 0.5  # share of the log-volatility's variance that all symbols have in common
@@ -98,6 +100,10 @@ class Synthetic:
     sentiment_strength      correlation of the logit of sentiment with the next bar's own move after its open
     late_share              share of symbols that list after the first bar
     delisted_share          share of symbols that leave before the last bar
+    size_spread             deviation of the logarithm of symbols' typical volumes; half of it that of their prices
+    world                   what followers respond to, see `worlds`; planted is the relation above. `strength`,
+                            `relation_change_bars` and `signal_bars` are planted's alone, and
+    difficulty, large_move, fading_bars, persistence, fast   those of the other worlds, see `worlds.World`
     randomise               option → distribution to draw it from, e.g. `{noise: {uniform: [0.5, 2]}}`
     """
 
@@ -132,6 +138,15 @@ class Synthetic:
     sentiment_strength: float = 0.0
     late_share: float = 0.0
     delisted_share: float = 0.0
+    size_spread: float = 1.0
+    world: Literal[
+        "planted", "threshold", "regime", "product", "fading", "persistent", "impact", "decay", "cushion"
+    ] = "planted"
+    difficulty: float = 1.0
+    large_move: float = 1.5
+    fading_bars: float = 1200.0
+    persistence: float = 0.9
+    fast: float = 0.5
     randomise: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,6 +155,7 @@ class Synthetic:
         self._sessions.closes(self.bars)  # refuses a bar length, date or number of bars that cannot be
         self._check_relations()
         self._check_regimes()
+        self._check_world()
         options = {option.name for option in fields(self)} - {"seed", "randomise"}
         check_distributions(self.randomise, options, "data.randomise")
 
@@ -174,14 +190,23 @@ class Synthetic:
 
         drift, regime_volatility = np.array(list(self.regimes.values())).T[:, regimes, None]
         followers = (schedule.lags > 0)[epochs]
-        volatility = self._draw_volatility() * regime_volatility
+        calm, tails = self._draw_volatility()
+        volatility = calm * tails * regime_volatility
         own, common = self._draw_moves(schedule, epochs)
         deviations = volatility * np.where(followers, self.noise, 1.0) * self._parts()
         own_returns = (deviations * own).sum(axis=0)
         own_returns[1:] *= is_listed[1:] & is_listed[:-1]  # unobserved returns have no followers
         # The first bar has no close before it, hence no return to follow.
         own_returns[0] = 0.0
-        response = plant(schedule, epochs, own_returns)
+        signals = None
+        if self.world == "planted":
+            response = plant(schedule, epochs, own_returns)
+        else:
+            # Moves after the open alone, fat tails included: what falls overnight leads no one.
+            wild = regime_volatility[:, 0] > 1.0
+            daily = self.volatility / math.sqrt(self._sessions.bars_per_year)
+            leads, relations = Leads(own[1] * tails, calm * regime_volatility, wild, daily), schedule.at(0)
+            response, signals = self._world.respond(relations, leads, self._generator("world"))
 
         moves = own + common
         gap, body = deviations * moves
@@ -195,7 +220,7 @@ class Synthetic:
             {name: np.where(is_listed, block, np.nan) for name, block in values.items()},
             is_listed,
             calendar="24/7" if self.calendar == "24/7" else None,
-            truth=Truth(schedule, epochs, regimes, tuple(self.regimes), listed, response, drawn),
+            truth=Truth(schedule, epochs, regimes, tuple(self.regimes), listed, response, drawn, self.world, signals),
         )
 
     # ---- who leads whom -------------------------------------------------------------------------------------------
@@ -221,6 +246,21 @@ class Synthetic:
                 f"data.relation_change_bars={self.relation_change_bars} must be one number of bars, or one for each of "
                 f"the {len(self.regimes)} regimes, 0 or more"
             )
+
+    @property
+    def _world(self) -> World:
+        return World(self.world, self.difficulty, self.large_move, self.fading_bars, self.persistence, self.fast)
+
+    def _check_world(self) -> None:
+        world = self._world
+        if self.world == "planted":
+            return
+        world.check_leaders(self.leaders)
+        if self._group_count == 0:
+            raise ConfigError(f"data.world={self.world} needs a leader and a follower; give data.symbols=2 or more")
+        for name in ("relation_change_bars", "signal_bars", "late_share", "delisted_share"):
+            if np.any(getattr(self, name)):
+                raise ConfigError(f"data.{name}={getattr(self, name)} is not for data.world={self.world}; leave it out")
 
     def _epochs(self, regimes: Array) -> Array:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
@@ -304,10 +344,11 @@ class Synthetic:
             listed[chosen, column] = generator.integers(low, high, len(chosen))
         return listed
 
-    def _draw_volatility(self) -> Array:
-        """(time, symbol) volatility of each bar in the calm of a regime with multiple 1; its mean square is as asked.
+    def _draw_volatility(self) -> tuple[Array, Array]:
+        """(time, symbol) volatility of each bar in a regime with multiple 1, and the factor of fat tails on it.
 
-        Log volatility is an autoregression, partly common to all; times √((k−2)/χ²_k) it makes normals Student t.
+        The mean square is as asked. Log volatility is an autoregression, partly common to all; times √((k−2)/χ²_k) it
+        makes normals Student t.
         """
         generator = self._generator("volatility")
         level = self.volatility / math.sqrt(self._sessions.bars_per_year) * self._spread(generator, self.symbols)
@@ -322,7 +363,7 @@ class Synthetic:
         clustered = np.exp(self.volatility_clustering * (logs - self.volatility_clustering))
         # k − 2 instead of k gives the Student t unit variance.
         tails = np.sqrt((self.tail_degrees - 2) / generator.chisquare(self.tail_degrees, logs.shape))
-        return level * clustered * tails
+        return level * clustered, tails
 
     def _draw_moves(self, schedule: Relations, epochs: Array) -> tuple[Array, Array]:
         """Standard normal moves before and after the open, as own (2, time, symbol) and common (2, time, 1) parts."""
@@ -354,7 +395,7 @@ class Synthetic:
     def _prices(self, gap: Array, body: Array, deviation: Array) -> dict[str, Array]:
         """Open, high, low and close of each bar, from its log returns before and after the open."""
         generator = self._generator("prices")
-        first = TYPICAL_PRICE * np.exp(PRICE_SPREAD * generator.standard_normal(self.symbols))
+        first = TYPICAL_PRICE * np.exp(PRICE_SPREAD * self.size_spread * generator.standard_normal(self.symbols))
         travelled = np.cumsum(gap + body, axis=0)
         if np.abs(travelled).max() > LARGEST_LOG_RETURN:
             raise ConfigError("prices are out of range; lower data.volatility, data.strength, data.noise or data.bars")
@@ -383,7 +424,7 @@ class Synthetic:
     def _draw_volume(self, volatility: Array) -> Array:
         """(time, symbol) whole units traded, more in volatile bars."""
         generator = self._generator("volume")
-        size = TYPICAL_VOLUME * np.exp(generator.standard_normal(self.symbols))
+        size = TYPICAL_VOLUME * np.exp(self.size_spread * generator.standard_normal(self.symbols))
         relative = volatility * math.sqrt(self._sessions.bars_per_year) / self.volatility
         noise = np.exp(VOLUME_NOISE * generator.standard_normal(volatility.shape))
         return np.ceil(size * relative**VOLUME_PER_VOLATILITY * noise)

@@ -39,6 +39,10 @@ class Relations(_Immutable):
     strengths: Array
     signs: Array
 
+    def at(self, epoch: int) -> Relations:
+        """The (symbol, …) relations of one row of a schedule."""
+        return Relations(*(getattr(self, part.name)[epoch] for part in fields(Relations)))
+
     @property
     def leader_of(self) -> Array:
         """(symbol,) column of the group's first leader (a first leader is its own); −1 without relation."""
@@ -62,6 +66,8 @@ class Truth(_Immutable):
     listed        (symbol, 2) first and last bar of each symbol
     response      (time, symbol) log return planted by the leaders between open and close of the bar
     drawn         options that `randomise` drew, by name
+    world         kind of the response, see `data.worlds`; strengths of the schedule are those of planted only
+    signals       (signal, time, symbol) what the response is the sum of; None where it was planted
     """
 
     schedule: Relations
@@ -71,11 +77,12 @@ class Truth(_Immutable):
     listed: Array
     response: Array
     drawn: dict[str, Any]
+    world: str = "planted"
+    signals: Array | None = None
 
     def relations_at(self, t: int) -> Relations:
         """The (symbol, …) relations that hold in bar `t`."""
-        row = self.epochs[t]
-        return Relations(*(getattr(self.schedule, part.name)[row] for part in fields(Relations)))
+        return self.schedule.at(int(self.epochs[t]))
 
     def delays_at(self, t: int) -> Array:
         """(symbol, symbol) bars by which i leads j in bar `t`; NaN without relation."""
@@ -110,6 +117,7 @@ class Truth(_Immutable):
             epochs=self.epochs[part],
             regimes=self.regimes[part],
             response=self.response[part],
+            signals=None if self.signals is None else self.signals[:, part],
             # A symbol's life may lie outside the new rows; clipping would move its first bar.
             listed=self.listed - first,
         )

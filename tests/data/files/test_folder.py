@@ -204,12 +204,69 @@ def test_local_times_and_dates_in_a_zone(write: Write) -> None:
     assert "data.timezone='Mars/Base' is unknown" in refusal(write(HOURS), timezone="Mars/Base")
 
 
-@pytest.mark.parametrize(("night", "twice"), [("2020-11-01", "01:30"), ("2020-03-08", "02:30")])
-def test_hours_that_happen_twice_or_never_are_refused(write: Write, night: str, twice: str) -> None:
-    text = f"timestamp,AAA\n{night} 00:30,1\n{night} {twice},2\n{night} 03:30,3\n"
-    said = refusal(write(text), timezone="America/New_York")
-    assert said.startswith(f"bars.csv row 3: {night} {twice}:00 happens twice or never in America/New_York")
-    assert len(read(write(text))) == 3  # in UTC no hour is special
+def test_clocks_that_change_are_no_error(write: Write) -> None:
+    text = "timestamp,AAA\n2020-11-01 00:30,1\n2020-11-01 01:30,2\n2020-11-01 03:30,3\n"
+    moments = read(write(text), timezone="America/New_York").index
+    assert [f"{moment:%H:%M}" for moment in moments] == ["04:30", "06:30", "08:30"]
+    offsets = "timestamp,AAA\n2020-03-06 16:00:00-05:00,1\n2020-03-09 16:00:00-04:00,2\n"
+    assert len(read(write(offsets))) == 2
+
+
+# ---- files as newcomers have them -------------------------------------------------------------------------------
+
+YAHOO = (
+    "Date,Open,High,Low,Close,Adj Close,Volume\n2020-03-05,99,101,98,100,50,1000\n2020-03-06,100,103,99,102,51,1100\n"
+)
+
+
+def test_an_adjusted_close_beside_the_close_is_asked_for(write: Write) -> None:
+    said = refusal(write(YAHOO))
+    assert said == (
+        "bars.csv row 2 (bars): close is 100 and adjusted close 50 [two_closes]; choose by data.close=adj_close "
+        "(open, high and low are scaled alike) or data.close=close"
+    )
+    plain, adjusted = read(write(YAHOO), close="close"), read(write(YAHOO), close="adj_close")
+    assert plain.fields == adjusted.fields == ("open", "high", "low", "close", "volume")
+    assert plain.close[:, 0].tolist() == [100, 102]
+    assert adjusted.close[:, 0].tolist() == [50, 51]
+    assert adjusted["open"][:, 0].tolist() == [49.5, 50]
+    same = YAHOO.replace(",50,", ",100,").replace(",51,", ",102,")
+    assert read(write(same)).close[:, 0].tolist() == [100, 102]
+    assert "has no adjusted close" in refusal(write("date,AAA\n2020-03-05,1\n"), close="adj_close")
+    only = "Date,Adjusted Close\n2020-03-05,50\n2020-03-06,51\n"
+    assert read(write(only)).close[:, 0].tolist() == [50, 51]
+
+
+def test_day_first_dates_by_their_format(write: Write) -> None:
+    text = "date,AAA\n31/12/2019,1\n02/01/2020,2\n"
+    assert "data.date_format, e.g. %d/%m/%Y" in refusal(write(text))
+    assert [f"{moment:%Y-%m-%d}" for moment in read(write(text), date_format="%d/%m/%Y").index] == [
+        "2019-12-31",
+        "2020-01-02",
+    ]
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ("2020-03-06 00:00:00-05:00", "2020-03-09 00:00:00-04:00"),
+        ("2020-03-06T05:00:00Z", "2020-03-09T04:00:00Z"),
+    ],
+)
+def test_midnights_of_new_york_are_its_sessions(write: Write, stamps: tuple[str, str]) -> None:
+    text = f"Date,AAA\n{stamps[0]},1\n{stamps[1]},2\n"
+    assert list(read(write(text)).index) == [pd.Timestamp("2020-03-06T21:00Z"), pd.Timestamp("2020-03-09T20:00Z")]
+
+
+def test_one_broken_file_of_a_folder_is_left_out_by_name(tmp_path: Path) -> None:
+    for name in ("AAA", "BBB", "CCC"):
+        (tmp_path / f"{name}.csv").write_text("date,close\n2020-01-02,1\n2020-01-03,2\n")
+    (tmp_path / "BBB.csv").write_text("date,close\n2020-01-02\n")
+    assert refusal(str(tmp_path)).endswith("or leave the file out: data.skip=[BBB]")
+    assert read(str(tmp_path), skip=("BBB",)).symbols == ("AAA", "CCC")
+    assert read(str(tmp_path), skip=("BBB.csv",)).symbols == ("AAA", "CCC")
+    assert "data.skip names 'BBBB'" in refusal(str(tmp_path), skip=("BBBB",))
+    assert "data.skip leaves none" in refusal(str(tmp_path), skip=("AAA", "BBB", "CCC"))
 
 
 # ---- refused with the row ---------------------------------------------------------------------------------------
@@ -584,7 +641,7 @@ def test_of_parquet_only_row_groups_of_the_symbols_are_read(long_parquet: str, m
     part = load("parquet", path=long_parquet, symbols=["CCC", "BBB"])
     assert part == whole.select(["CCC", "BBB"])
     assert groups == [1, 2]
-    _, numbers = ParquetFiles(long_parquet, ("CCC",))._table(Path(long_parquet))
+    _, numbers = ParquetFiles(long_parquet, symbols=("CCC",))._table(Path(long_parquet))
     np.testing.assert_array_equal(numbers, np.arange(80, 120))  # as in the whole file
     with pytest.raises(DataError, match="no symbol 'DDD'"):
         load("parquet", path=long_parquet, symbols=["DDD"])

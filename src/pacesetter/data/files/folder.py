@@ -6,17 +6,17 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.data.calendars import infer_calendar, session_closes
+from pacesetter.data.table_options import TableOptions
 from pacesetter.errors import DataError, did_you_mean
-from pacesetter.frames import Bars, read_frame
+from pacesetter.frames import Bars
 from pacesetter.panel import Panel
 
 __all__ = ["Files", "opened"]
@@ -25,26 +25,19 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Files(ABC):
-    """Options of both file sources.
+class Files(TableOptions, ABC):
+    """Options of both file sources, beside those of any table; of a folder only the files of `symbols` are read.
 
     path       a file, or a folder with one file per symbol (named after it)
-    symbols    keep only these, in this order; of a folder only their files are read, of Parquet only their rows
-    calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
-               `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
-    stamp      whether the file's timestamps are the opens or the closes of bars; auto: opens in a column named so
-    bar        length of a bar stamped at its open, e.g. 1h; found from the data when left out
-    timezone   of stamps without an offset (UTC by default)
+    skip       files of a folder to leave out, by name or symbol, e.g. one that is broken
     sha256     hex digest the file must have
     max_mb     refuse larger files
     """
 
     path: str
-    symbols: tuple[str, ...] = ()
-    calendar: str = "auto"
-    stamp: Literal["auto", "close", "open"] = "auto"
-    bar: str | None = None
-    timezone: str | None = None
+    _: KW_ONLY
+    calendar: str | None = "auto"
+    skip: tuple[str, ...] = ()
     sha256: str | None = None
     max_mb: int = 2048
 
@@ -69,7 +62,7 @@ class Files(ABC):
         named = {name for part in parts for name in part.symbols}
         if self.symbols and not named.issuperset(self.symbols) and len(files) < len(every := self._files()):
             parts = [self._read_one(file) for file in every]  # a file may name its symbol otherwise than its own name
-        return self._chosen(Bars.beside(parts) if len(parts) > 1 else parts[0])
+        return self.select_symbols(Bars.beside(parts) if len(parts) > 1 else parts[0], self.path)
 
     def pieces(self) -> Iterator[Bars]:
         """The bars of each file that `read` puts side by side, one file in memory at a time; refuses a stored panel."""
@@ -78,7 +71,7 @@ class Files(ABC):
             if self._is_stored_panel(file):
                 raise DataError(f"{file.name} is a stored panel, which is read whole; give the files it was made of")
             bars = self._read_one(file)
-            yield bars if os.path.isdir(self.path) else self._chosen(bars)
+            yield bars if os.path.isdir(self.path) else self.select_symbols(bars, self.path)
 
     @abstractmethod
     def check_pieces(self) -> None:
@@ -127,10 +120,23 @@ class Files(ABC):
             files = [file for file in paths if file.is_file() and file.name.lower().endswith(self.endings)]
             if not files:
                 raise DataError(f"folder {self.path} has no {' or '.join(self.endings)} file; give another data.path")
-            return files
+            return self._unskipped(files)
         if not os.path.exists(self.path):
             raise DataError(f"file {self.path} does not exist; give data.path=…")
         return [Path(self.path)]
+
+    def _unskipped(self, files: list[Path]) -> list[Path]:
+        """The files of a folder without those of `skip`; refuses a name that none has."""
+        names = {name: file for file in files for name in (file.name, self._symbol_of(file))}
+        unknown = next((name for name in self.skip if name not in names), None)
+        if unknown is not None:
+            raise DataError(
+                f"data.skip names '{unknown}', which {self.path} does not have{did_you_mean(unknown, names)}"
+            )
+        left_out = {names[name] for name in self.skip}
+        if len(left_out) == len(files):
+            raise DataError(f"data.skip leaves none of the {len(files)} files of {self.path}")
+        return [file for file in files if file not in left_out]
 
     def _check_bytes(self, file: Path) -> None:
         # Checked before reading: an empty or huge file is refused without loading it.
@@ -154,50 +160,18 @@ class Files(ABC):
         return False
 
     def _read_one(self, file: Path) -> Bars:
-        frame, numbers = self._table(file)
-        calendar: list[str] = []
-
-        def close_of(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
-            # Remembered, because the calendar inferred from dates is the one the panel must carry.
-            calendar.append(self._calendar_of(dates))
-            return session_closes(dates, calendar[0])
-
-        bars = read_frame(
-            frame,
-            symbol=self._symbol_of(file),
-            origin=file.name,
-            numbers=numbers,
-            stamp=self.stamp,
-            bar=self.bar,
-            timezone=self.timezone,
-            close_of=close_of,
-        )
-        if os.path.isdir(self.path) and len(bars.symbols) != 1:
+        symbol = self._symbol_of(file)
+        in_folder = os.path.isdir(self.path)
+        try:
+            frame, numbers = self._table(file)
+            bars = self.read_table(frame, symbol, file.name, numbers)
+        except DataError as problem:
+            if not in_folder:
+                raise
+            raise DataError(f"{problem}; or leave the file out: data.skip=[{symbol}]") from problem
+        if in_folder and len(bars.symbols) != 1:
             raise DataError(f"{file.name} has {len(bars.symbols)} symbols; in a folder each file must have one")
-        return replace(bars, calendar=calendar[0] if calendar else self._calendar_of(bars.index))
-
-    def _calendar_of(self, moments: pd.DatetimeIndex) -> str:
-        return infer_calendar(moments) if self.calendar == "auto" else self.calendar
-
-    def _chosen(self, bars: Bars) -> Bars:
-        if not self.symbols:
-            return bars
-        places = {name: column for column, name in enumerate(bars.symbols)}
-        missing = [name for name in self.symbols if name not in places]
-        if missing:
-            raise DataError(f"{self.path} has no symbol '{missing[0]}'{did_you_mean(missing[0], places)}")
-        columns = [places[name] for name in self.symbols]
-        # Problems of symbols that were not asked for must not refuse the load.
-        kept = tuple(p for p in bars.problems if p.symbol in (None, "all symbols", *self.symbols))
-        return replace(
-            bars,
-            symbols=self.symbols,
-            blocks=bars.blocks[:, :, columns],
-            mask=bars.mask[:, columns],
-            rows=bars.rows[:, columns],
-            origins=tuple(bars.origins[column] for column in columns),
-            problems=kept,
-        )
+        return bars
 
 
 def opened(file: Path) -> BufferedReader:

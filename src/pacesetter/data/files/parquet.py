@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pacesetter.data.files.folder import Files, opened
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
-from pacesetter.frames import read_frame, recognise
+from pacesetter.frames import recognise
 from pacesetter.panel import STORED_AS
 
 __all__ = ["ParquetFiles"]
@@ -62,7 +62,7 @@ class ParquetFiles(Files):
             return tuple(names)
         # Columns name the symbols of a wide file, and a file of one symbol is named after it: any rows will do.
         first = _parquet(file, lambda stored: _frame(stored.read_row_group(0)))
-        return read_frame(first, symbol=self._symbol_of(file), origin=file.name, stamp="close").symbols
+        return replace(self, stamp="close", calendar=None).read_table(first, self._symbol_of(file), file.name).symbols
 
     def _asked_rows(self, stored: pa.parquet.ParquetFile) -> tuple[pd.DataFrame, Array]:
         """The table of the symbols alone, with the numbers of its rows; of the whole file where one is absent."""
