@@ -15,6 +15,8 @@ import pacesetter as ps
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest as play
 from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.evaluation.statistics.verdict import judge
 from pacesetter.policies.market_rows import market_bank
 
 
@@ -57,6 +59,48 @@ def test_costs_are_named_and_a_verdict_compares_over_the_same_bars(market: ps.Pa
     verdict = free.verdict(against=["equal_weight"], draws=50)
     assert verdict.baselines == 1
     assert "equal_weight" in verdict.sentence
+
+
+def test_a_verdict_counts_every_distinct_backtest_of_the_panel() -> None:
+    market = ps.load("synthetic", symbols=3, bars=400, seed=77)
+    shares = [ps.backtest({"S0": 0.01 * place}, market, first=300) for place in range(1, 6)]
+    alone = ps.backtest("hold", ps.load("synthetic", symbols=3, bars=400, seed=78), first=300).verdict(draws=20)
+    assert alone.trials == 1  # other bars, another count
+    assert "Trials counted: 1 backtest of these bars in this process;" in alone.sentence
+    again = ps.backtest({"S0": 0.05}, market.to_frame(), first=300)  # the same bars and weights: looked at already
+    among = again.verdict(draws=20)
+    assert (among.trials, shares[-1].verdict(draws=20).trials) == (5, 5)
+    assert among.sentence.endswith(
+        "Trials counted: 5 backtests of these bars in this process; if others were tried, give verdict(trials=N)."
+    )
+    judged = judge(again.backtest, [ps.backtest("cash", market, first=300).backtest])
+    assert judged.deflated > among.deflated
+    assert "Trials counted" not in judged.sentence
+
+
+def test_the_number_of_trials_can_be_given() -> None:
+    market = ps.load("synthetic", symbols=3, bars=400, seed=79)
+    result = [ps.backtest({"S0": 0.01 * place}, market, first=300) for place in range(1, 4)][-1]
+    found = {trials: result.verdict(draws=20, trials=trials) for trials in (1, 2, 100)}
+    assert [verdict.trials for verdict in found.values()] == [1, 2, 100]
+    assert found[1].deflated > found[2].deflated > found[100].deflated
+    assert found[100].sentence.endswith("Trials counted: 100, as given; in this process 3 backtests of these bars.")
+    for odd in (0, -3, 2.5, True, "5"):
+        with pytest.raises(ConfigError, match=r"trials=.* must be a whole number of 1 or more, this backtest included"):
+            result.verdict(trials=odd)  # type: ignore[arg-type]
+
+
+def test_the_best_of_a_hundred_random_strategies_is_no_evidence() -> None:
+    market, rng = ps.load("synthetic", symbols=3, bars=500, seed=80, strength=0.0), np.random.default_rng(80)
+    free = {"commission_bps": 0, "spread_bps": 0, "slippage_bps": 0}
+    found = []
+    for _ in range(100):
+        weights = pd.DataFrame(rng.uniform(0, 0.15, (500, 3)), market.index, list(market.symbols))
+        found.append(ps.backtest(weights, market, first=250, costs=free))
+    best = max(found, key=lambda result: float(result.returns.mean() / result.returns.std()))
+    verdict = best.verdict(against=[], draws=50)
+    assert verdict.trials == 100
+    assert not verdict.is_evidence
 
 
 @pytest.mark.parametrize(
@@ -118,6 +162,11 @@ def test_a_run_is_trained_evaluated_and_backtested(tmp_path: Path) -> None:
     stored = ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=0))
     judged = ps.evaluate(folder, draws=20)
     assert np.array_equal(stored.backtest.returns, judged.result.returns)
+    ledger = Trials.beside(tmp_path)
+    ledger.add(Trial(next(iter(ledger._read())).data, "trading", "another-run", 3, 0.02))
+    verdict = stored.verdict(draws=20)
+    assert verdict.trials == 2
+    assert "Trials counted: 2 backtests of these bars in this process and runs of trials.jsonl;" in verdict.sentence
     with pytest.raises(ConfigError, match="other bars than the run's"):
         ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=9))
 

@@ -13,8 +13,10 @@ ps.evaluate(run).sentence
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
@@ -24,15 +26,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, LimitWarning, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.backtest import backtest as play
+from pacesetter.evaluation.backtest.cuts import describe_cuts
 from pacesetter.evaluation.baselines.catalogue import BASELINES, evaluate_baselines, make_baseline
 from pacesetter.evaluation.judgement import Judgement
-from pacesetter.evaluation.statistics.metrics import metrics
+from pacesetter.evaluation.statistics.metrics import metrics, sharpe
 from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
 from pacesetter.leadlag.windows import as_panel, bar_of
-from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.parameters import MarketParameters, configure_market
+from pacesetter.market.risk import RISK_COLUMNS, RiskColumn, RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy, Snapshot
@@ -47,6 +51,8 @@ __all__ = ["Result", "backtest", "evaluate", "train"]
 
 Array = NDArray[Any]
 SHORT = 60  # letters of a value in a sentence
+# fingerprint of the bars -> every distinct backtest of them in this process -> its Sharpe ratio per bar
+BACKTESTS: dict[str, dict[str, float]] = {}
 TAKES = "a baseline's name, weights, a function of what is seen, a model, a policy, or a run folder"
 
 
@@ -55,11 +61,14 @@ class Result:
     """A backtest as people read it; `backtest` holds the arrays.
 
     panel    the bars it was played on      options   with which others are played for a comparison
+    trial    its name among the trials      ledger    gives the Sharpe ratio per bar of each trial beside its run
     """
 
     backtest: Backtest
     panel: Panel
     options: Mapping[str, Any] = field(default_factory=dict)
+    trial: str = ""
+    ledger: Callable[[], Mapping[str, float]] | None = None
 
     @property
     def equity(self) -> pd.Series[float]:
@@ -73,8 +82,30 @@ class Result:
 
     @property
     def weights(self) -> pd.DataFrame:
-        """What was decided for each bar, a column a symbol; NaN where a position was left as it is."""
-        return pd.DataFrame(self.backtest.orders, self.backtest.times, list(self.backtest.symbols))
+        """What was held at the close of each bar, as shares of equity, a column a symbol."""
+        return pd.DataFrame(self.backtest.held, self.backtest.times, list(self.backtest.symbols))
+
+    @property
+    def wanted(self) -> pd.DataFrame:
+        """What was asked for each bar, before any limit; NaN where a position was left as it is.
+
+        Shares of equity of a policy that gives weights, with `risk` as its step made them; else its orders.
+        """
+        asked = self.backtest.orders if self.backtest.wanted is None else self.backtest.wanted
+        return pd.DataFrame(asked, self.backtest.times, list(self.backtest.symbols))
+
+    @property
+    def risk(self) -> pd.DataFrame:
+        """Scale, base share, expected volatility before and after limits, and `Bound` bits; empty without `risk`."""
+        rows = self.backtest.risk
+        if rows is None:
+            return pd.DataFrame(index=self.backtest.times)
+        return pd.DataFrame(rows, self.backtest.times, list(RISK_COLUMNS))
+
+    @property
+    def cuts(self) -> str:
+        """How much of what was asked the limits took, by key; empty where nothing."""
+        return describe_cuts(self.backtest, self.options["market"])
 
     @cached_property
     def trades(self) -> pd.DataFrame:
@@ -89,14 +120,39 @@ class Result:
         """Prices with entries and exits above the equity."""
         return self.backtest.episode().figure()
 
-    def verdict(self, against: Sequence[str] = ("hold",), *, draws: int = 1000, seed: int = 0) -> Verdict:
-        """What the returns are evidence for beside cash and the named baselines over the same bars."""
+    def verdict(
+        self, against: Sequence[str] = ("hold",), *, trials: int | None = None, draws: int = 1000, seed: int = 0
+    ) -> Verdict:
+        """What the returns are evidence for beside cash and the named baselines over the same bars.
+
+        trials   that were made in all, this one included; None counts the distinct backtests of these bars in this
+                 process, and for a run the others in its ledger
+        """
         named = [against] if isinstance(against, str) else list(against)
         unknown = next((name for name in named if name not in BASELINES), None)
         if unknown is not None:
             raise ConfigError(f"against='{unknown}' is not a baseline{did_you_mean(unknown, BASELINES)}")
+        sharpes, counted = self._other_trials(trials)
         others = evaluate_baselines(self.panel, names=[*dict.fromkeys((CASH, *named))], **self.options)
-        return judge(self.backtest, list(others.values()), draws=draws, seed=seed)
+        verdict = judge(self.backtest, list(others.values()), other_sharpes=sharpes, draws=draws, seed=seed)
+        return replace(verdict, counted=counted)
+
+    def _other_trials(self, trials: int | None) -> tuple[Array, str]:
+        """(trial,) Sharpe ratios per bar of the other trials, and a sentence that says which were counted."""
+        known = {**(self.ledger() if self.ledger else {}), **BACKTESTS.get(self.panel.fingerprint, {})}
+        others = np.array([value for name, value in known.items() if name != self.trial])
+        count = len(others) + 1
+        where = f"{count:,} backtest{'' if count == 1 else 's'} of these bars"
+        if trials is None:
+            also = " and runs of trials.jsonl" if self.ledger else ""
+            return others, (
+                f"Trials counted: {where} in this process{also}; if others were tried, give verdict(trials=N)."
+            )
+        if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+            raise ConfigError(f"trials={trials!r} must be a whole number of 1 or more, this backtest included")
+        # NaN is a trial whose result is not known.
+        given = np.append(others, np.full(max(trials - count, 0), np.nan))[: trials - 1]
+        return given, f"Trials counted: {trials:,}, as given; in this process {where}."
 
     def __repr__(self) -> str:
         figures = self.summary()
@@ -109,21 +165,36 @@ class Result:
         return f"<p>{self!r}</p>{self.summary().to_frame().to_html(float_format='{:,.4g}'.format)}"
 
 
-def backtest(policy: Any, bars: Panel | pd.DataFrame, *, first: Any = None, **market: Any) -> Result:
+def backtest(
+    policy: Any,
+    bars: Panel | pd.DataFrame,
+    *,
+    first: Any = None,
+    risk: Mapping[str, Any] | RiskOptions | None = None,
+    **market: Any,
+) -> Result:
     """Play a policy over bars by the package's own kernel, costs and caps.
 
     policy   a baseline's name; a DataFrame of weights (time, symbol), each row held from the next bar on, or one weight
              a symbol that stays; a function of `Snapshot` that gives weights; a Stable-Baselines3 model of Trading-v0;
              a policy; or the folder of a run
     first    bar of the first decision, by place or date; a run's own first test bar, or bar 250 or a quarter of them
-    market   options of the market, e.g. `costs={"commission_bps": 1}`; a run's own otherwise
+    risk     size the weights to a stated risk, e.g. `{"target_volatility": 0.1, "base": "inverse_volatility"}`
+    market   options of the market, e.g. `leverage=2, shorting=True, position_cap=0.5, costs=2` (bps a side, all in), or
+             by group, `costs={"commission_bps": 1}`; a run's own otherwise
+
+    A `LimitWarning` says how much of the weights a limit took, and which.
 
     >>> import pacesetter as ps
     >>> market = ps.load("synthetic", symbols=3, bars=400, seed=1)
     >>> ps.backtest("hold", market, first=300).equity.shape
     (99,)
-    >>> ps.backtest({"S0": 0.1, "S2": 0.05}, market, first=300).weights.iloc[0].tolist()
+    >>> ps.backtest({"S0": 0.1, "S2": 0.05}, market, first=300).wanted.iloc[0].tolist()
     [0.1, 0.0, 0.05]
+    >>> base = {"target_volatility": 0.1, "base": "inverse_volatility"}
+    >>> sized = ps.backtest("cash", market, first=300, risk=base, position_cap=1)
+    >>> sized.risk["volatility_before"].round(6).unique().tolist()
+    [0.1]
     >>> ps.backtest(lambda seen: [0.1, 0.0, 0.05], market, first=300).trades["symbol"].tolist()
     ['S0', 'S2']
     >>> ps.backtest("hold", market, first=300).verdict(against=["equal_weight"], draws=50).is_evidence
@@ -131,12 +202,22 @@ def backtest(policy: Any, bars: Panel | pd.DataFrame, *, first: Any = None, **ma
     """
     panel = as_panel(bars)
     if _is_run(policy):
-        return _backtest_run(Path(policy), panel, first, market)
-    rules = configure(MarketParameters, market, "market")
+        return _warn_of_cuts(_backtest_run(Path(policy), panel, first, market, _risk_options(risk)))
+    rules = configure_market(market)
     bank = market_bank(panel)
     start = min(250, len(panel) // 4) if first is None else _first_bar(panel, first)
-    options: dict[str, Any] = {"first": start, "market": rules, "bank": bank}
-    return Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options)
+    options: dict[str, Any] = {"first": start, "market": rules, "bank": bank, "risk": _risk_options(risk)}
+    result = Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options)
+    _check_scale(result)
+    return _counted(_warn_of_cuts(result))
+
+
+def _counted(result: Result) -> Result:
+    """The result, entered as one more look at its bars unless the same returns were seen before."""
+    returns = result.backtest.returns
+    name = result.trial or hashlib.blake2b(returns.tobytes(), digest_size=16).hexdigest()
+    BACKTESTS.setdefault(result.panel.fingerprint, {})[name] = float(sharpe(returns))
+    return replace(result, trial=name)
 
 
 def train(*overrides: str, **settings: Any) -> Path:
@@ -229,6 +310,27 @@ class WeightsPolicy:
         return known
 
 
+def _risk_options(risk: Mapping[str, Any] | RiskOptions | None) -> RiskOptions:
+    return risk if isinstance(risk, RiskOptions) else configure(RiskOptions, risk or {}, "risk")
+
+
+def _check_scale(result: Result) -> None:
+    """Refuse weights that begin so late that their scale could not be measured, and would count for nothing."""
+    played = result.backtest
+    if played.risk is None or played.risk[:, RiskColumn.SCALE].any() or not np.nan_to_num(played.orders).any():
+        return
+    raise ConfigError(
+        f"{played.name} wanted nothing before the first decision at {played.times[0]:%Y-%m-%d}, so that the scale of "
+        "its weights cannot be measured; give risk={'scale': 1, …}, or a later first"
+    )
+
+
+def _warn_of_cuts(result: Result) -> Result:
+    if result.cuts:
+        warnings.warn(result.cuts, LimitWarning, stacklevel=3)
+    return result
+
+
 def _short(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHORT else text[:SHORT] + "…"
@@ -300,7 +402,7 @@ def _model_policy(model: Any) -> Policy:
     return AgentPolicy(AlgorithmAgent(model), type(model).__name__, action)
 
 
-def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, Any]) -> Result:
+def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, Any], risk: RiskOptions) -> Result:
     from pacesetter.evaluation.stored_run import StoredRun
 
     if not folder.is_dir():
@@ -312,8 +414,10 @@ def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, A
         raise ConfigError("these are other bars than the run's; say where it begins, e.g. first='2020-01-01'")
     options: dict[str, Any] = {
         "first": stored.first if first is None else _first_bar(panel, first),
-        "market": configure(MarketParameters, market, "market") if market else stored.task.market,
+        "market": configure_market(market) if market else stored.task.market,
         "bank": stored.bank(stored.panel if own else panel),
         "window_bars": stored.task.window_bars,
+        "risk": risk,
     }
-    return Result(play(stored.policy, panel, **options), panel, options)
+    result = Result(play(stored.policy, panel, **options), panel, options)
+    return _counted(replace(result, trial=folder.resolve().name, ledger=stored.trial_sharpes) if own else result)

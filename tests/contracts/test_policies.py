@@ -24,7 +24,9 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy, Snapshot
 
 FIRST, NOW = 290, 332  # at both the allocations are renewed
-FORECASTS = ("ridge", "lasso", "expected")
+FORECASTS = (
+    *("ridge", "lasso", "expected", "ridge_sized", "lasso_sized", "trees_sized", "ridge_formula", "lasso_formula"),
+)
 
 
 @cache

@@ -19,6 +19,7 @@ from pacesetter.market import (
     Orders,
     as_continuous,
 )
+from pacesetter.market.ledger import Column
 from pacesetter.market.orders import check_actions, order_quantity, signal
 
 FREE = Costs(commission_bps=0, spread_bps=0, slippage_bps=0, borrow_bps_per_year=0)
@@ -173,3 +174,40 @@ def test_discrete_orders_trade_like_the_continuous_ones_they_map_to(play: Callab
 def test_actions_outside_their_box_are_refused(actions: Any, kind: OrderKind, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_actions(np.array(actions, dtype=float), kind, shorting=False)
+
+
+SPECKS = MarketParameters(FREE, Limits(shorting=True, position_cap_fraction=1), orders=Orders(minimum_trade=0.0))
+
+
+@pytest.mark.parametrize(
+    ("order", "held", "kind", "expected"),
+    [
+        (-1.6e-18, 0.0, TARGET, 0.0),  # rounding is not a short
+        (1e-10, 0.0, TARGET, 0.0),  # 1e-5 of money
+        (2e-9, 0.0, TARGET, 2e-6),
+        (-1.6e-18, 0.0, QUANTITY, 0.0),
+        (0.1, 100.0 + 1e-13, TARGET, 0.0),  # nor is it a sale
+        (0.1, 100.0 - 1e-13, TARGET, 0.0),
+        (0.0, 1e-13, TARGET, -1e-13),  # what is left of a position can always be closed
+        (1e-11, 100.0, TARGET, -100.0),  # and a sale leaves no speck
+    ],
+)
+def test_what_rounding_leaves_is_not_an_order(order: float, held: float, kind: int, expected: float) -> None:
+    assert quantity(order, held, kind=kind, rules=SPECKS) == pytest.approx(expected, rel=1e-12, abs=0)
+
+
+def test_a_speck_neither_pays_a_commission_nor_blocks_an_entry(play: Callable[..., Any]) -> None:
+    costs = Costs(commission_bps=0, spread_bps=0, slippage_bps=0, borrow_bps_per_year=0, minimum_commission=5)
+    rules = MarketParameters(costs, Limits(shorting=True, position_cap_fraction=1), orders=Orders(minimum_trade=0.0))
+    played = play(FLAT, [-1.6e-18, 0.1], rules, TARGET)
+    assert played.quantity[:, 0].tolist() == [0.0, 100.0]
+    assert played.ledger[:, Column.COMMISSION].tolist() == [0.0, 5.0]
+
+
+def test_cash_that_rounding_leaves_buys_nothing(play: Callable[..., Any]) -> None:
+    # all is spent on the first; of the second, the cut to the free cash leaves 9e-14 shares
+    costs = Costs(commission_bps=12.1, spread_bps=14.6, slippage_bps=0, borrow_bps_per_year=0)
+    rules = MarketParameters(costs, Limits(position_cap_fraction=1), orders=Orders(minimum_trade=0.0))
+    flat = MarketBars.from_arrays(np.full((12, 2), 163.54))
+    played = play(flat, [[1.0, 0.0], [1.0, 0.3], [1.0, 0.3], [1.0, 0.3]], rules, TARGET)
+    assert played.quantity[:, 1].tolist() == [0.0] * 4

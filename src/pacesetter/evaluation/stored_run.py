@@ -31,6 +31,7 @@ from pacesetter.evaluation.backtest.markets import (
     unstable_windows,
 )
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.explain.reward_audit import reward_frame
 from pacesetter.evaluation.fleet.direct_page import DIRECT, LearnedRelations
 from pacesetter.evaluation.fleet.front_page import FRONT, front_section
@@ -43,6 +44,7 @@ from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
@@ -194,6 +196,13 @@ class StoredRun:
         bank = self.bank(self.panel)
         return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
 
+    def at_risk(self, risk: RiskOptions) -> dict[str, Backtest]:
+        """The policy, its base alone (cash) and simple baselines on the test bars, each through the same risk step."""
+        options: dict[str, Any] = {"market": self.task.market, "bank": self.bank(self.panel), "risk": risk}
+        options |= {"first": self.first, "window_bars": self.task.window_bars}
+        own = backtest(self.policy, self.panel, **options)
+        return {own.name: own} | evaluate_baselines(self.panel, names=BESIDE, **options)
+
     def judge(
         self,
         draws: int = 1000,
@@ -208,9 +217,7 @@ class StoredRun:
         """
         if trader is not None:
             raise ConfigError(f"--trader is for lookback agents, but {self.folder} trades itself; leave it out")
-        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is not a trial
-        task, seed = str(self.config.task["problem"]), self.config.seed
-        trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
+        policy, trials, trial = self.policy, self.trials, self.trial  # a run that cannot be judged is not a trial
         judgement = judge_policy(
             policy,
             self.panel,
@@ -220,7 +227,7 @@ class StoredRun:
             window_bars=self.task.window_bars,
             other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
-            seed=seed,
+            seed=trial.seed,
             is_fast=is_fast,
             index=self.index,
             tell=tell,
@@ -231,6 +238,21 @@ class StoredRun:
         returns = pd.Series(judgement.result.returns, judgement.result.times)
         rewards = reward_frame(judgement.result, self.task.reward, self.config.train.steps)
         return replace(judgement, rewards=rewards, trials=trials.about(trial, returns))
+
+    @property
+    def trials(self) -> Trials:
+        """The ledger that counts this run."""
+        return Trials.beside(self.folder.parent)
+
+    @property
+    def trial(self) -> Trial:
+        """This run as its ledger enters it."""
+        return Trial(self.whole.fingerprint, str(self.config.task["problem"]), self.folder.name, self.config.seed)
+
+    def trial_sharpes(self) -> dict[str, float]:
+        """The Sharpe ratio per bar of each trial on this data and task by the name of its run, NaN where not known."""
+        alike = self.trials.of(self.trial.data, self.trial.task)
+        return {each.run: float("nan") if each.sharpe is None else each.sharpe for each in alike}
 
     @property
     def index(self) -> Index | None:

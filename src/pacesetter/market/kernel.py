@@ -23,7 +23,7 @@ from pacesetter.market.bars import Bar, is_delisted, is_trading
 from pacesetter.market.fill import adverse_move, book, fill_order, raise_flag, trade, within_volume
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Column, Fill, Flag
-from pacesetter.market.orders import order_quantity, signal, winning_side
+from pacesetter.market.orders import order_quantity, signal, smallest_order, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
@@ -194,13 +194,14 @@ def reduce_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar:
 def open_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
     """Fill the orders that open a position or add to it; a cut that leaves less than the minimum trade cancels."""
     factor = affordable_share(account, positions, fills, bar, parameters)
+    smallest = smallest_order(account[Account.EQUITY], parameters)
     for k in range(positions.shape[0]):
         wanted = quantity_to_add(positions, fills, k, bar, parameters)
         if wanted != 0.0:
             quantity = factor * wanted
             # Only a cut order is held to the minimum here: a whole one was checked at the close of t, at that price.
             is_cut = abs(quantity) < abs(fills[k, Fill.ORDERED])
-            if not (is_cut and abs(quantity) * bar[k, Bar.OPEN] < parameters[Slot.MINIMUM_TRADE]):
+            if not (is_cut and abs(quantity) * bar[k, Bar.OPEN] < smallest):
                 fill_order(account, positions, ledger, fills, k, quantity, bar, parameters)
 
 

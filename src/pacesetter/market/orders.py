@@ -53,6 +53,7 @@ class Discrete(IntEnum):
 
 
 LARGEST_QUANTITY = 1e300  # whose value in money is still a number
+SPECK = 1e-9  # of equity: a smaller order is rounding, and would still pay a minimum commission
 DISCRETE_AS_CONTINUOUS = (0.0, 1 / 3, 2 / 3, 1.0, -0.5, -1.0, 0.5)
 
 
@@ -130,7 +131,7 @@ def order_quantity(
         quantity = -abs(order) * held
     else:
         quantity = quantity_to_open(order, held, price, equity, free_cash, parameters)
-    return worth_sending(quantity, held, price, parameters[Slot.MINIMUM_TRADE])
+    return worth_sending(quantity, held, price, smallest_order(equity, parameters))
 
 
 @jitable
@@ -175,6 +176,13 @@ def quantity_to_target(weight: float, held: float, price: float, equity: float, 
     if target != 0.0 and abs(change) * price < parameters[Slot.BAND] * equity:
         return 0.0
     return change
+
+
+@jitable
+def smallest_order(equity: float, parameters: Any) -> float:
+    """Money of the smallest order that is sent: the minimum trade, and never less than a speck of equity."""
+    smallest: float = max(parameters[Slot.MINIMUM_TRADE], SPECK * equity)
+    return smallest
 
 
 @jitable

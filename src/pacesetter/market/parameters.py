@@ -6,19 +6,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, check_range
+from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.registry import configure
 
-__all__ = ["Costs", "Exits", "Limits", "MarketParameters", "Orders", "Slot", "StartingHolding", "SymbolCost"]
+__all__ = [
+    "Costs",
+    "Exits",
+    "Limits",
+    "MarketParameters",
+    "Orders",
+    "Slot",
+    "StartingHolding",
+    "SymbolCost",
+    "configure_market",
+]
 
 BPS = 1e-4
+# what a person types -> the key of `limits` that it stands for
+SHORT_KEYS = {
+    "leverage": "gross_leverage",
+    "shorting": "shorting",
+    "position_cap": "position_cap_fraction",
+    "reserve_cash": "reserve_cash_fraction",
+}
 EXPONENTS = {"square_root": 0.5, "almgren_chriss": 0.6}  # of the share of volume
 
 
@@ -209,7 +227,8 @@ class Orders:
     hold_zone        an order smaller than this does nothing
     buy_fraction     share of the free cash that an order of 1 spends
     smoothing_bars   span of the moving average over actions, s ← s + 2/(span + 1)·(a − s); 1 is none
-    minimum_trade    money; a smaller order is not sent, and a sale that would leave less closes the position
+    minimum_trade    money; a smaller order is not sent, and a sale that would leave less closes the position; never
+                     less than 1e-9 of equity, which is rounding
     """
 
     hold_zone: float = 0.1
@@ -295,6 +314,31 @@ class MarketParameters:
             Slot.PERMANENT_IMPACT: costs.permanent_bps * BPS,
         }
         return np.array([values[slot] for slot in Slot])
+
+
+def configure_market(options: Mapping[str, Any], where: str = "market") -> MarketParameters:
+    """The rules from plain options, in which limits have short keys and `costs=2` is 2 bps a side, all in.
+
+    >>> configure_market({"leverage": 2, "costs": 3}).limits.gross_leverage
+    2.0
+    """
+    known = [*MarketParameters.__dataclass_fields__, *SHORT_KEYS]
+    unknown = next((key for key in options if key not in known), None)
+    if unknown is not None:
+        raise ConfigError(f"unknown option '{where}.{unknown}'{did_you_mean(unknown, known)}")
+    given = {key: value for key, value in options.items() if key not in SHORT_KEYS}
+    short = {SHORT_KEYS[key]: value for key, value in options.items() if key in SHORT_KEYS}
+    limits = dict(given.get("limits") or {})
+    twice = next((key for key in short if key in limits), None)
+    if twice is not None:
+        raise ConfigError(f"{where}.limits.{twice} is given twice, once by its short key; give one of them")
+    if short:
+        given["limits"] = limits | short
+    costs = given.get("costs")
+    if isinstance(costs, (int, float)) and not isinstance(costs, bool):
+        check_range(0, owner=where, costs=costs)
+        given["costs"] = {"commission_bps": costs, "spread_bps": 0.0, "slippage_bps": 0.0}
+    return configure(MarketParameters, given, where)
 
 
 def _or_off(limit: float | None) -> float:

@@ -32,9 +32,9 @@ FREE = MarketParameters(
 )
 ALL = {
     *("cash", "hold", "equal_weight", "inverse_volatility", "minimum_variance", "risk_parity", "mean_variance"),
-    *("momentum", "random", "rule", "expert", "ridge", "lasso"),
+    *("momentum", "random", "rule", "expert", "ridge", "lasso", "ridge_sized", "lasso_sized"),
 }
-FORECASTS = {"ridge", "lasso"}  # stay in cash where nothing is found
+FORECASTS = {"ridge", "lasso", "ridge_sized", "lasso_sized"}  # stay in cash where nothing is found
 
 
 def direct_equal_weight(panel: Panel, first: int, every: int = 21) -> pd.Series:
@@ -105,7 +105,9 @@ def test_what_is_left_out_is_said_with_what_it_needs() -> None:
         "expert",
         "hold",
         "lasso",
+        "lasso_sized",
         "ridge",
+        "ridge_sized",
         "rule",
     ]
     said = left_out_sentence(market_bank(panel, feature_table(panel, ["return_1"])))

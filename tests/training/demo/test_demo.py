@@ -62,7 +62,9 @@ def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: P
     assert "the demo runs on a planted market" in printed
     figures = json.loads((run.folder / "figures.json").read_text())
     assert set(figures["costs"]) == {f"{bps:g}" for bps in COSTS_BPS}
-    assert set(figures["costs"]["1"]) == {"direct", "ridge", "lasso", "expected", "hold", "above_hold"}
+    assert set(figures["costs"]["1"]) == {
+        *("direct", "lasso_sized", "ridge_sized", "trees_sized", "hold", "above_hold")
+    }
     assert figures["verdict"]["sharpe"][0] == pytest.approx(figures["costs"]["1"]["direct"])
     assert not figures["later"]["is_evidence"]
     assert "Sharpe ratio less that of hold" in printed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +163,30 @@ def test_composing_a_job_imports_no_torch():
     code = "import sys; from pacesetter.training import compose; compose([]); print('torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
+
+
+def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "coins.csv"
+    path.write_text("date,A,B\n2020-01-02,1,2\n2020-01-03,1,2\n")
+    config = compose(["+preset=crypto_hourly", f"data={path}", "data.calendar=24/7"])
+    assert (config.data["source"], config.data["calendar"]) == ("csv", "24/7")
+    assert "freq" not in config.data
+    assert list(config.data["symbols"]) == []
+    assert config.lag["lookback"] == 720  # what is not of the bars is the preset's
+    # bars of the preset's own source keep what it says of them
+    assert compose(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("shorting=true", "unknown key 'shorting'; did you mean 'task.market.limits.shorting'?"),
+        ("agent.objective=x", "unknown key 'agent.objective'; only agent=direct has it"),
+        ("agent.gama=1", "unknown key 'agent.gama'; did you mean 'agent.gamma'?"),
+        ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'task.market.costs'?"),
+    ],
+)
+def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compose([typed])
+    assert str(refused.value) == said

@@ -38,7 +38,7 @@ def test_an_ablation_is_played_once_and_then_read(
 ) -> None:
     asked = [f"ablate={preset}", f"ablate.folder={tmp_path / 'out'}", "ablate.seeds=1"]
     table = ablate(asked, Console(quiet=True)).set_index("variant")
-    assert list(table.index) == ["full", "narrow", "oracle", "lasso", "ridge", "hold"]
+    assert list(table.index) == ["full", "narrow", "oracle_sized", "lasso_sized", "ridge_sized", "hold"]
     assert (tmp_path / "out" / "report.html").is_file()
     monkeypatch.setattr(cells, "train", lambda *_, **__: pytest.fail("a kept cell was trained again"))
     again = ablate(asked, Console(quiet=True)).set_index("variant")
@@ -86,7 +86,7 @@ def test_windows_are_judged_by_the_reward_of_the_full_method(tmp_path: Path, mon
 
 
 def test_differences_are_paired_by_seed() -> None:
-    scores = {"full": (1.0, 3.0, 5.0), "less": (0.5, 2.4, 4.6), "oracle": (6.0, 6.0, 6.0)}
+    scores = {"full": (1.0, 3.0, 5.0), "less": (0.5, 2.4, 4.6), "oracle_sized": (6.0, 6.0, 6.0)}
     rows = [
         {"market": "m", "entrant": name, "seed": seed, "sharpe": value, "entropy": 1.0, "traded": 2.0, "exposure": 0.1}
         for name, values in scores.items()
@@ -95,8 +95,8 @@ def test_differences_are_paired_by_seed() -> None:
     table = ablation_table(pd.DataFrame(rows)).set_index("variant")
     assert table.loc["less", "gap"] == pytest.approx(-0.5)
     assert table.loc["less", "gap_half_width"] == pytest.approx(4.3027 * 0.1 / 3**0.5, rel=1e-3)
-    assert bool(table.loc["oracle", "is_yardstick"])
-    assert pd.isna(table.loc["oracle", "p_adjusted"])
+    assert bool(table.loc["oracle_sized", "is_yardstick"])
+    assert pd.isna(table.loc["oracle_sized", "p_adjusted"])
 
 
 @pytest.mark.parametrize("name", ablation_names())

@@ -25,10 +25,10 @@ def one_market(monkeypatch):
 
 
 def test_a_small_ladder_is_played_once_and_then_read(one_market, tmp_path, monkeypatch):
-    asked = [f"league.folder={tmp_path}", "league.seeds=1", "league.entrants=[oracle,lasso,expected,hold]"]
+    asked = [f"league.folder={tmp_path}", "league.seeds=1", "league.entrants=[oracle_sized,lasso,expected,hold]"]
     table = league(asked, Console(quiet=True)).set_index("entrant")
-    assert table.loc["oracle", "share"] == 1.0
-    assert table.loc["hold", "sharpe"] < table.loc["oracle", "sharpe"]
+    assert table.loc["oracle_sized", "share"] == 1.0
+    assert table.loc["hold", "sharpe"] < table.loc["oracle_sized", "sharpe"]
     assert (tmp_path / "report.html").is_file()
     monkeypatch.setattr(cells, "backtest", lambda *_, **__: pytest.fail("a kept cell was played again"))
     again = league(asked, Console(quiet=True)).set_index("entrant")
@@ -57,21 +57,29 @@ def test_a_method_is_trained_and_judged_on_the_bars_behind(one_market, tmp_path,
 
 def test_shares_are_ratios_of_means_over_the_seeds_that_both_played():
     score = dict.fromkeys(FIGURES, 0.0) | {"t": 2.0}
-    rows = [("oracle", 1, 4.0), ("oracle", 2, 6.0), ("mine", 1, 2.0), ("mine", 2, 4.0), ("mine", 3, 90.0)]
+    rows = [
+        ("oracle_sized", 1, 4.0),
+        ("oracle_sized", 2, 6.0),
+        ("oracle", 1, 2.0),
+        ("mine", 1, 2.0),
+        ("mine", 2, 4.0),
+        ("mine", 3, 90.0),
+    ]
     scores = pd.DataFrame([score | {"market": "m", "entrant": e, "seed": s, "sharpe": v} for e, s, v in rows])
     table = league_table(scores).set_index("entrant")
     assert table.loc["mine", "share"] == pytest.approx(0.6)
-    assert table.loc["oracle", "share_half_width"] == pytest.approx(0.0)
-    assert table["reliable"].tolist() == [2, 3]
+    assert table.loc["oracle_sized", "share_half_width"] == pytest.approx(0.0)
+    assert table.loc["oracle", "share"] == pytest.approx(0.5)  # shares are of the sized one
+    assert table["reliable"].tolist() == [2, 1, 3]
 
 
 def test_gates_that_the_oracle_fails_do_not_count():
     alive = {"entropy": 1.5, "least_entropy": 0.6, "coverage": 1.0, "variety": 0.5, "is_finite": 1.0}
     alive |= {"buys": 0.3, "holds": 0.4, "sells": 0.3, "traded": 200.0, "round_trips": 30.0}
     base = dict.fromkeys(FIGURES, 0.0) | {"market": "m", "seed": 1, "sharpe": 1.0} | alive
-    oracle, idle = {"entrant": "oracle", "coverage": 0.1}, {"entrant": "idle", "holds": 0.99, "traded": 1.0}
+    oracle, idle = {"entrant": "oracle_sized", "coverage": 0.1}, {"entrant": "idle", "holds": 0.99, "traded": 1.0}
     table = league_table(pd.DataFrame([base | oracle, base | idle])).set_index("entrant")
-    assert table.loc["oracle", ["gates_passed", "gates"]].tolist() == [6, 6]
+    assert table.loc["oracle_sized", ["gates_passed", "gates"]].tolist() == [6, 6]
     assert table.loc["idle", ["gates_passed", "gates"]].tolist() == [4, 6]  # it holds too much and hardly trades
 
 
@@ -137,4 +145,4 @@ def test_slow_entrants_play_only_where_they_are_named():
     assert {"direct", "ppo_target", "lasso"} <= set(ladder.entrants_of(()))
     assert not set(ladder.ONLY_NAMED) & set(ladder.entrants_of(()))
     assert ladder.entrants_of(("impala", "hold")) == ["hold", "impala"]
-    assert set(ladder.ONLY_NAMED) <= set(ladder.ENTRANTS)
+    assert set(ladder.ONLY_NAMED) <= {*ladder.ENTRANTS, *ladder.YARDSTICKS}

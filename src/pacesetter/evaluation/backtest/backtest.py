@@ -10,6 +10,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,16 +18,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
+from pacesetter.market.covariance import JOIN_DAYS, RiskTables, make_tables
 from pacesetter.market.holdings import check_priced
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
 from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
-from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
+from pacesetter.market.risk import RISK_COLUMNS, RiskColumn, RiskOptions, RiskSizer, fit_scale
 from pacesetter.market.state import Account, Position
 from pacesetter.market.trades import Trade, trades
 from pacesetter.panel import Panel
@@ -39,11 +43,17 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.episode import Episode
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["Backtest", "PlayedMarket", "backtest", "backtest_many"]
+__all__ = ["Backtest", "PlayedMarket", "backtest", "backtest_many", "risk_tables"]
 
 Array = NDArray[Any]
 READ_AS = {"hybrid": "continuous", QUANTITIES: "target"}  # what the batch is told that a policy's actions are
 QUANTITY_SETTINGS = OrderKind.QUANTITY, -LARGEST_QUANTITY, LARGEST_QUANTITY  # no agent's action, hence no batch's own
+FREE = MarketParameters(
+    Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0),
+    Limits(position_cap_fraction=1e3, gross_leverage=1e3, shorting=True),
+    orders=Orders(minimum_trade=0.0),
+)
+SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at before they are sized
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 
@@ -56,6 +66,10 @@ class Backtest:
     orders   (n, K) as they were decided at the close before, hybrid ones as the continuous orders that they come to;
              NaN where a position was left as it is
     options  (n, K) names of the options in force, of a policy that has options; "" where it was not asked
+    held     (n, K) shares of equity at the close of each bar
+    wanted   (n, K) shares of equity before any limit: the orders of a policy that gives targets, and with `risk` what
+             the step made of them; None of other policies
+    risk     (n, RiskColumn) of the decision before each bar; None without `risk`
 
     An account that ends early, by ruin or by a limit, stays flat in cash from the next bar on: its equity is kept, its
     returns are 0, and the policy is not asked again.
@@ -70,6 +84,9 @@ class Backtest:
     closes: Array
     bars_per_year: float
     options: Array | None = None
+    held: Array | None = None
+    wanted: Array | None = None
+    risk: Array | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -142,6 +159,9 @@ class Backtest:
             closes=fills["close"].to_numpy().reshape(shape),
             bars_per_year=float(ledger.attrs["bars_per_year"]),
             options=fills["option"].to_numpy(str).reshape(shape) if "option" in fills else None,
+            held=fills["held"].to_numpy().reshape(shape) if "held" in fills else None,
+            wanted=fills["wanted"].to_numpy().reshape(shape) if "wanted" in fills else None,
+            risk=ledger[list(RISK_COLUMNS)].to_numpy() if set(RISK_COLUMNS) <= set(ledger) else None,
         )
 
     def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -155,8 +175,11 @@ class Backtest:
             "close": self.closes.ravel(),
             "order": self.orders.ravel(),
         }
-        if self.options is not None:
-            own["option"] = self.options.ravel()
+        for name, table in (("option", self.options), ("held", self.held), ("wanted", self.wanted)):
+            if table is not None:
+                own[name] = table.ravel()
+        if self.risk is not None:
+            ledger = ledger.assign(**dict(zip(RISK_COLUMNS, self.risk.T, strict=True)))
         return ledger, fills.assign(**own)
 
 
@@ -171,6 +194,7 @@ def backtest(
     window_bars: int = 24,
     bank: Bank | None = None,
     is_unseen: bool = False,
+    risk: RiskOptions | None = None,
 ) -> Backtest:
     """Play a policy from the close of bar `first`, where it decides first, to the close of bar `last` (the panel's).
 
@@ -178,8 +202,11 @@ def backtest(
     computed twice; `table` is then ignored. Refuses an empty period, one without room for a window, and a policy
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
     another market, or in a fold with training bars after its test.
+
+    With `risk` the weights of the policy are views, sized by `market.risk`. Where its scale is None, the policy is
+    first played over the bars before `first`, and the scale fitted to what it wanted there.
     """
-    account = _Account(policy, PlayedMarket(panel, bank, market), first, last, table, window_bars, is_unseen)
+    account = _Account(policy, PlayedMarket(panel, bank, market, risk), first, last, table, window_bars, is_unseen)
     # The last decision is one bar before the end: its orders still need a bar to fill in.
     for t in range(account.first, account.last):
         account.send(policy.decide(account.see(t)), t)
@@ -189,11 +216,12 @@ def backtest(
 
 
 class PlayedMarket(NamedTuple):
-    """Bars to be played on, their bank where it is known, and the rules."""
+    """Bars to be played on, their bank where it is known, the rules, and how much risk is taken."""
 
     panel: Panel
     bank: Bank | None = None
     rules: MarketParameters | None = None
+    risk: RiskOptions | None = None
 
 
 def backtest_many(
@@ -213,7 +241,10 @@ def backtest_many(
     decide_many = getattr(policy, "decide_many", None)
     if decide_many is None:
         options: dict[str, Any] = {"first": first, "last": last, "window_bars": window_bars, "is_unseen": is_unseen}
-        return [backtest(policy, each.panel, bank=each.bank, market=each.rules, **options) for each in markets]
+        return [
+            backtest(policy, each.panel, bank=each.bank, market=each.rules, risk=each.risk, **options)
+            for each in markets
+        ]
     # Markets may be of different lengths: those that are over leave the batch, and the others keep their numbers.
     accounts = [_Account(policy, market, first, last, None, window_bars, is_unseen) for market in markets]
     for t in range(first, max((account.last for account in accounts), default=first)):
@@ -238,7 +269,7 @@ class _Account:
         window_bars: int,
         is_unseen: bool,
     ) -> None:
-        panel, bank, rules = market
+        panel, bank, rules, risk = market
         self.last = len(panel) - 1 if last is None else last
         _check_period(panel, first, self.last, window_bars)
         # Refused before anything is played, so that no in-sample result can be looked at.
@@ -261,7 +292,15 @@ class _Account:
         bars, width = self.last - first, len(panel.symbols)
         self._ledger, self._fills = np.zeros((bars, len(Column))), np.zeros((bars, width, len(Fill)))
         self._orders = np.full((bars, width), np.nan)
+        self._held, self._wanted = np.zeros((bars, width)), np.full((bars, width), np.nan)
         self._options: list[Sequence[str]] = []
+        self._sizer, self._sizes = None, np.zeros((bars, len(RiskColumn)))
+        if policy.action == "target":
+            # Targets above 1 are for accounts that may borrow; the position cap acts on all of them alike.
+            most = max(1.0, rules.limits.gross_leverage, rules.limits.position_cap_fraction)
+            self.batch.settings[[Setting.LOWEST, Setting.HIGHEST]] *= most
+        if risk is not None and risk.is_on:
+            self._sizer = make_sizer(risk, policy, panel, first, bank=bank, window_bars=window_bars)
         self._vector = self._begun(rules)
 
     def _begun(self, rules: MarketParameters) -> Array:
@@ -278,6 +317,12 @@ class _Account:
         is_masked = self.policy.action == "discrete"
         masks = self.batch.action_masks().reshape(len(self.panel.symbols), -1) if is_masked else None
         observation = self.batch.builder.build(0, t, self._vector)
+        if self._sizer is not None:
+            # A policy sees its own position, in its own units; the base is none of its business.
+            state = self.batch.accounts[0], self.batch.positions[0], self.bank.bars[0, t, :, Bar.CLOSE]
+            position = np.array(observation["position"])
+            position[:, PositionEntry.WEIGHT] = self._sizer.views_held(*state)
+            observation = {**observation, "position": position}
         # Rows up to t only, so that a policy cannot look ahead even by mistake.
         return Snapshot(self._shown.rows(0, t + 1), t, observation, masks, self.first)
 
@@ -287,8 +332,17 @@ class _Account:
         if in_force := getattr(self.policy, "notes", {}).get("option"):
             self._options.append(in_force)
         self._orders[step] = _read_orders(self.policy, decided, self.batch, t)
-        self._ledger[step], self._vector, outcome = _send(self.batch, self._orders[step], t)
+        orders = self._orders[step]
+        if self._sizer is not None:
+            batch = self.batch
+            state = batch.accounts, batch.positions, batch.bank.bars[0], batch.parameters[0]
+            orders = self._sizer.size(orders, t, *state)
+            self._wanted[step], self._sizes[step] = self._sizer.wanted[0], self._sizer.sizes[0]
+        self._ledger[step], self._vector, outcome = _send(self.batch, orders, t)
         self._fills[step] = self.batch.fills[0]
+        values = self.batch.positions[0, :, Position.QUANTITY] * self.bank.bars[0, t + 1, :, Bar.CLOSE]
+        equity = self._ledger[step, Column.EQUITY]
+        self._held[step] = values / equity if equity > 0 else 0.0
         # The rest of the ledger is filled, so that results of one period have the same length.
         if outcome[Outcome.TERMINATED]:
             _stay_flat(self._ledger[step:])
@@ -306,7 +360,77 @@ class _Account:
             options = np.full((len(index), len(symbols)), "", dtype=object)
             options[: len(self._options)] = self._options
             options = options.astype(str)
-        return Backtest(name, symbols, index, self._ledger, self._fills, self._orders, closes, year, options)
+        wanted = self._orders if self.policy.action == "target" else None
+        risk = None
+        if self._sizer is not None:
+            wanted, risk = self._wanted, self._sizes
+        return Backtest(
+            name,
+            symbols,
+            index,
+            self._ledger,
+            self._fills,
+            self._orders,
+            closes,
+            year,
+            options,
+            self._held,
+            wanted,
+            risk,
+        )
+
+
+def make_sizer(
+    risk: RiskOptions,
+    policy: Policy,
+    panel: Panel,
+    first: int,
+    *,
+    bank: Bank,
+    window_bars: int,
+) -> RiskSizer:
+    """The risk step of an account; plays the policy over earlier bars where the scale of its views is to be fitted."""
+    if policy.action != "target":
+        raise ConfigError(
+            f"risk sizes weights, but policy '{policy.name}' gives {policy.action} orders; give weights, or leave risk "
+            "out"
+        )
+    tables = risk_tables(panel, risk)
+    if tables.first is None or tables.first > first:
+        where = "never" if tables.first is None else f"from bar {tables.first} on"
+        raise DataError(
+            f"risk needs a symbol with {JOIN_DAYS} days of returns before the first decision at bar {first}, and has "
+            f"one {where}; start later, or give more history"
+        )
+    scale = risk.scale
+    if scale is None and risk.views_volatility is None:
+        scale = 1.0
+    if scale is None:
+        start = max(tables.first, window_bars - 1)
+        if start >= first:
+            raise DataError(
+                f"there are no bars before bar {first} from which the scale of {policy.name} can be measured; start "
+                "later, or give risk.scale"
+            )
+        options: dict[str, Any] = {"bank": bank, "window_bars": window_bars, "is_unseen": True, "market": FREE}
+        # A small free account holds the views in proportion, whatever their size and sign.
+        small = RiskOptions(SMALL_VOLATILITY, half_life_days=risk.half_life_days, scale=1e12)
+        earlier = backtest(policy, panel, first=start, last=first, risk=small, **options)
+        # What is left as it is stays what it was.
+        views = pd.DataFrame(earlier.orders).ffill().to_numpy()
+        scale = fit_scale(views, tables, risk, start)
+    return RiskSizer(tables, risk, scale)
+
+
+def risk_tables(panel: Panel, risk: RiskOptions) -> RiskTables:
+    """The panel's tables; those of the last two panels are kept, since many policies are played on one."""
+    base = risk.base if isinstance(risk.base, str) else tuple(risk.base.items())
+    return _kept_tables(panel, base, risk.half_life_days)
+
+
+@lru_cache(maxsize=2)
+def _kept_tables(panel: Panel, base: str | tuple[tuple[str, float], ...], half_life_days: float) -> RiskTables:
+    return make_tables(panel, base if isinstance(base, str) else dict(base), half_life_days)
 
 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:

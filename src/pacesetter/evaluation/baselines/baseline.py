@@ -32,6 +32,7 @@ class Baseline(ABC):
 
     name: ClassVar[str]
     action: ClassVar[str] = "target"
+    is_default: ClassVar[bool] = True  # False: played only where it is named
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:

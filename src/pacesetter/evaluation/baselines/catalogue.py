@@ -10,11 +10,13 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
 from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
 from pacesetter.evaluation.baselines import rules as rules  # and this,
+from pacesetter.evaluation.baselines import sized as sized  # and this,
 from pacesetter.evaluation.baselines import teachers as teachers  # and this
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 
@@ -35,11 +37,11 @@ def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None,
 
 
 def possible_baselines(bank: Bank) -> list[str]:
-    """Names of the registered baselines that find in the bank what they need, cash first and then by the alphabet.
+    """Names of the default baselines that find in the bank what they need, cash first and then by the alphabet.
 
     Of equal ones the first is counted (see `distinct`), which must not depend on what was imported first.
     """
-    possible = (name for name in BASELINES if not BASELINES[name].lacks(bank))
+    possible = (name for name in BASELINES if BASELINES[name].is_default and not BASELINES[name].lacks(bank))
     # Cash first: all others are judged in excess of it.
     return sorted(possible, key=lambda name: (name != CASH, name))
 
@@ -64,11 +66,13 @@ def evaluate_baselines(
     table: FeatureTable | None = None,
     bank: Bank | None = None,
     window_bars: int = 24,
+    risk: RiskOptions | None = None,
 ) -> dict[str, Backtest]:
-    """The named baselines, or all that are possible, over the same bars; options are those of `backtest`."""
+    """The named baselines, or all possible defaults, over the same bars; options are those of `backtest`."""
     bank = market_bank(panel, table) if bank is None else bank
     chosen = [make_baseline(name, bank, market) for name in names or possible_baselines(bank)]
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
+    options["risk"] = risk
     return {baseline.name: backtest(baseline, panel, **options) for baseline in chosen}
 
 

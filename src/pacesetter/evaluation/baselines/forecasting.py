@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -112,28 +114,7 @@ class Regression(Forecasting):
     scale: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
 
     def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
-        features = lagged_returns(recent_returns(snapshot.panel, len(snapshot.panel)), self.lags)
-        known: Array = np.asarray(np.isfinite(earned).any(axis=1))
-        # The first rows have fewer than `lags` returns before them; zeros in their place would be learned as moves.
-        known[: self.lags] = False
-        learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
-        tested = known & (np.arange(len(earned)) >= split)
-        self.scale = _scale(features[learned])  # like the targets: the validation bars must not set their own scale
-        features = features / self.scale
-        with warnings.catch_warnings():  # of a symbol that is not listed yet
-            warnings.simplefilter("ignore", RuntimeWarning)
-            middle, spread = np.nanmean(earned[learned], axis=0), np.nanstd(earned[learned], axis=0)
-        # Targets in deviations: one penalty for all symbols would otherwise favour the volatile ones.
-        middle, spread = np.nan_to_num(middle), np.nan_to_num(spread) + 1e-12
-        targets = np.nan_to_num((earned - middle) / spread)  # a return that is missing counts as a mean one
-        path = self.path(features[learned], targets[learned])
-        losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
-        best = int(np.argmin(losses))
-        forecasts: Array = features @ path[best] * spread + middle  # (time, symbol), as returns again
-        # Refitted to all known bars with the chosen penalty: the validation quarter is the most recent and worth
-        # learning from.
-        everything = self.path(features[known], targets[known])[best]
-        self.coefficients = np.vstack([everything * spread, middle])
+        forecasts, self.coefficients, self.scale = _regress(type(self).path, self.lags, snapshot.panel, split)
         return forecasts
 
     def forecast(self, snapshot: Snapshot) -> Array:
@@ -141,8 +122,9 @@ class Regression(Forecasting):
         forecast: Array = np.append(latest / self.scale, 1.0) @ self.coefficients
         return forecast
 
+    @staticmethod
     @abstractmethod
-    def path(self, features: Array, targets: Array) -> list[Array]:
+    def path(features: Array, targets: Array) -> list[Array]:
         """(feature, symbol) coefficients for each penalty, from the largest to the smallest."""
 
 
@@ -153,7 +135,8 @@ class Ridge(Regression):
 
     name: ClassVar[str] = "ridge"
 
-    def path(self, features: Array, targets: Array) -> list[Array]:
+    @staticmethod
+    def path(features: Array, targets: Array) -> list[Array]:
         # One decomposition serves every penalty: (XᵀX + λ)⁻¹Xᵀy = V (Λ + λ)⁻¹ Vᵀ Xᵀy.
         values, vectors = np.linalg.eigh(features.T @ features / len(features))
         rotated = vectors.T @ (features.T @ targets / len(features))
@@ -168,7 +151,8 @@ class Lasso(Regression):
 
     name: ClassVar[str] = "lasso"
 
-    def path(self, features: Array, targets: Array) -> list[Array]:
+    @staticmethod
+    def path(features: Array, targets: Array) -> list[Array]:
         from sklearn.linear_model import lasso_path
 
         # Precomputed once, because all symbols have the same features.
@@ -300,6 +284,54 @@ def lagged_returns(returns: Array, lags: int) -> Array:
 def _scale(features: Array) -> Array:
     deviation = features.std(axis=0)
     return np.where(deviation > 0, deviation, 1.0)
+
+
+@lru_cache(maxsize=2)
+def _regress(
+    path: Callable[[Array, Array], list[Array]], lags: int, panel: Panel, split: int
+) -> tuple[Array, Array, Array]:
+    """Forecasts (time, symbol), coefficients (feature + 1, symbol) and scale (feature,) from the known bars.
+
+    Kept for the next call: a verdict plays each regression twice, by two thresholds and sized.
+    """
+    earned = fill_returns(panel)
+    features, known = lagged_returns(recent_returns(panel, len(panel)), lags), known_rows(earned, lags)
+    learned, tested = learned_rows(known, split), known & (np.arange(len(earned)) >= split)
+    scale = _scale(features[learned])  # like the targets: the validation bars must not set their own scale
+    features = features / scale
+    targets, middle, spread = standardise(earned, learned)
+    coefficients = path(features[learned], targets[learned])
+    losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in coefficients]
+    best = int(np.argmin(losses))
+    forecasts: Array = features @ coefficients[best] * spread + middle  # (time, symbol), as returns again
+    # Refitted to all known bars with the chosen penalty: the validation quarter is the most recent and worth
+    # learning from.
+    everything = path(features[known], targets[known])[best]
+    return forecasts, np.vstack([everything * spread, middle]), scale
+
+
+def known_rows(earned: Array, lags: int) -> Array:
+    """(time,) whether a bar has its lags behind it and its return is known."""
+    known: Array = np.asarray(np.isfinite(earned).any(axis=1))
+    # The first rows have fewer than `lags` returns before them; zeros in their place would be learned as moves.
+    known[:lags] = False
+    return known
+
+
+def learned_rows(known: Array, split: int) -> Array:
+    """(time,) the known bars that are fitted to before the choice on those from `split` on."""
+    # The order of the last one is filled beyond the split.
+    return known & (np.arange(len(known)) < split - 1)
+
+
+def standardise(earned: Array, learned: Array) -> tuple[Array, Array, Array]:
+    """(targets (time, symbol) in deviations, middle (symbol,), spread (symbol,)) by the learned bars."""
+    with warnings.catch_warnings():  # of a symbol that is not listed yet
+        warnings.simplefilter("ignore", RuntimeWarning)
+        middle, spread = np.nanmean(earned[learned], axis=0), np.nanstd(earned[learned], axis=0)
+    # Targets in deviations: one penalty for all symbols would otherwise favour the volatile ones.
+    middle, spread = np.nan_to_num(middle), np.nan_to_num(spread) + 1e-12
+    return np.nan_to_num((earned - middle) / spread), middle, spread  # a missing return counts as a mean one
 
 
 def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float) -> ForecastThresholds:

@@ -15,7 +15,7 @@ from rich.console import Console
 from pacesetter.build import Config, build_table
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, possible_baselines
 from pacesetter.evaluation.fleet.direct_page import LearnedRelations
 from pacesetter.evaluation.report.judgement_page import results_section
 from pacesetter.evaluation.report.page import Section, write_report
@@ -40,7 +40,8 @@ __all__ = ["COSTS_BPS", "Demo", "DemoSettings"]
 
 VERDICT_BPS = 1.0  # a side, of the verdict
 COSTS_BPS = (0.0, 1.0, 5.0, 10.0)
-BESIDE = ("ridge", "lasso", "expected", "hold")
+TREES = "trees_sized"  # not among the default baselines: with many symbols it takes minutes
+BESIDE = ("lasso_sized", "ridge_sized", TREES, "hold")
 HOLD, CASH = "hold", "cash"
 HIDDEN = ("volatility", "turnover", "costs", "round trips")
 COMMON = (
@@ -130,7 +131,8 @@ class Demo:
     def judge(self, run: StoredRun) -> None:
         """The verdict at the main cost, beside every baseline."""
         known = self.market.known
-        own, simple = self._play(run, known, run.first), self.baselines(run, known, run.first)
+        names = (*possible_baselines(self.bank(known)), TREES)
+        own, simple = self._play(run, known, run.first), self.baselines(run, known, run.first, names)
         self._judged = own, simple
         self._give_verdict(f"Verdict at {VERDICT_BPS:g} bp a side", own, simple, "verdict")
 
@@ -219,10 +221,8 @@ class Demo:
             self._banks[id(panel)] = market_bank(panel, table)
         return self._banks[id(panel)]
 
-    def baselines(
-        self, run: StoredRun, panel: Panel, first: int, names: tuple[str, ...] | None = None
-    ) -> dict[str, Backtest]:
-        """Backtests of the named baselines, or all, with the rules of the run."""
+    def baselines(self, run: StoredRun, panel: Panel, first: int, names: tuple[str, ...]) -> dict[str, Backtest]:
+        """Backtests of the named baselines with the rules of the run."""
         options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars}
         return evaluate_baselines(panel, first, names, bank=self.bank(panel), **options)
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -47,12 +48,15 @@ def compose(overrides: Sequence[str] = ()) -> Config:
             _refuse_pair(overrides, problem)
             # After the task is known: options of `agent=ppo` differ between one agent and a fleet.
             _register_agents(TASKS[problem].learned_as if problem in TASKS else problem)
-            resolved = OmegaConf.to_container(compose_groups(find_presets(overrides)), resolve=True)
+            resolved = _resolve(find_presets(overrides))
+            if _replaces_data(overrides, resolved):
+                # A preset's symbols, dates and bar length are of its own source: they are not options of another.
+                own = [text for text in overrides if re.match(r"data[.=]|seed=", text)]
+                resolved["data"] = _resolve(own)["data"]
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
         except OmegaConfBaseException as problem:
             raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
-    assert isinstance(resolved, dict)
     resolved.pop("schema", None)  # of a stored preset, which was translated when it was found
     # Hydra leaves ??? where a source needs an option, e.g. a path.
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
@@ -60,10 +64,25 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
     task = TASKS[resolved["task"]["problem"]]
     _refuse_inherited(overrides, task)
-    config = configure(Config, resolved, "config")  # type: ignore[arg-type]
+    config = configure(Config, resolved, "config")
     check_agent(config)
     _check_gates(config)
     return task.completed(config)
+
+
+def _resolve(overrides: Sequence[str]) -> dict[str, Any]:
+    """The composed groups as plain mappings and lists."""
+    resolved = OmegaConf.to_container(compose_groups(overrides), resolve=True)
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+def _replaces_data(overrides: Sequence[str], resolved: Mapping[str, Any]) -> bool:
+    """Whether the bars asked for are of another source than the preset's."""
+    presets = [text for text in overrides if text.startswith("+preset=")]
+    if not presets or not any(text.startswith("data=") for text in overrides):
+        return False
+    return bool(_defaults(find_presets(presets))["data"]["source"] != resolved["data"]["source"])
 
 
 def _check_gates(config: Config) -> None:
@@ -240,8 +259,31 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
     known = [name for name, _ in _flatten(_defaults(others))]
     if key in known or any(name.startswith(f"{key}.") for name in known):
         return None
-    inside = [name for name in known if name.split(".")[0] == key.split(".")[0]] if "." in key else None
-    return f"unknown key '{key}'{did_you_mean(key, inside or [*known, *groups])}"
+    return f"unknown key '{key}'{_key_hint(key, [*known, *groups], others)}"
+
+
+def _key_hint(key: str, known: list[str], others: list[str]) -> str:
+    """Where an unknown key may have been meant: spelt otherwise in its group, elsewhere, or of another agent."""
+    group, _, rest = key.partition(".")
+    leaf = key.rpartition(".")[2]
+    # Without the group's name, which all its keys share and which would make any of them look close.
+    parts = (name.split(".") for name in known if "." in key and name.startswith(f"{group}."))
+    inside = {".".join(part[1:end]): ".".join(part[:end]) for part in parts for end in range(2, len(part) + 1)}
+    if close := get_close_matches(rest, inside, n=1, cutoff=0.8):
+        return f"; did you mean '{inside[close[0]]}'?"
+    if elsewhere := [name for name in known if name.rpartition(".")[2] == leaf]:
+        return "; did you mean " + " or ".join(f"'{name}'" for name in elsewhere[:3]) + "?"
+    if group == "agent" and (methods := _methods_with(rest, _task_of(others))):
+        named = " and ".join(f"agent={name}" for name in methods[:3])
+        return f"; only {named} {'has' if len(methods) == 1 else 'have'} it"
+    return did_you_mean(key, inside.values() or known)
+
+
+def _methods_with(option: str, task: str) -> list[str]:
+    """The methods of this task that have an option of this name."""
+    learned_as = TASKS[task].learned_as if task in TASKS else task
+    nodes = {name: _agent_node(name, learned_as) for name in METHODS}
+    return [name for name, node in nodes.items() if option in dict(_flatten(node))]
 
 
 def _defaults(others: list[str]) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.launch.comparison import LEVEL, compare
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.league.cell import Cell, Score, play_cell
-from pacesetter.training.league.ladder import YARDSTICKS, markets_of, seeds_of
+from pacesetter.training.league.ladder import markets_of, seeds_of
 from pacesetter.training.league.windows import WINDOW_YARDSTICKS, WindowCell, WindowScore, play_window_cell
 
 __all__ = ["JUDGED", "Ablation", "AblationPreset", "ablate", "ablation_names", "load_ablation"]
@@ -67,7 +67,7 @@ JUDGED = {
         "sharpe",
         "Sharpe ratio",
         {"entropy": ("entropy", ".2f"), "traded": ("trades / 1,000", ".0f"), "exposure": ("exposure", ".0%")},
-        tuple(name for name in YARDSTICKS if name in ("oracle", "lasso", "ridge", "hold")),
+        ("oracle_sized", "lasso_sized", "ridge_sized", "hold"),
         f"Annualised Sharpe ratio on the test set after costs; {TESTED} Entropy is of the orders decided, in nats.",
     ),
     "windows": Judging(

@@ -17,6 +17,8 @@ from pacesetter.build import Config, build_fold, build_panel, build_table, build
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.baselines.forecasting import Expected, Oracle, ReturnsOracle
+from pacesetter.evaluation.baselines.planned import OraclePlanned
+from pacesetter.evaluation.baselines.sized import OracleFormula, OracleSized
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
@@ -33,7 +35,9 @@ __all__ = ["Cell", "Score", "cell_key", "play_cell"]
 
 VERSION = 2  # of what a score holds: cells of another one are played again
 
-ORACLES: dict[str, type[Oracle]] = {"oracle": Oracle, "oracle_returns": ReturnsOracle}
+ORACLES: dict[str, type[Oracle]] = {
+    kind.name: kind for kind in (OracleSized, OraclePlanned, OracleFormula, Oracle, ReturnsOracle)
+}
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 HOLD, DRAWS = "hold", 2_000
 

@@ -17,6 +17,7 @@ __all__ = [
     "QUICK",
     "REAL",
     "SEEDS",
+    "WORLDS",
     "YARDSTICKS",
     "entrants_of",
     "markets_of",
@@ -61,6 +62,31 @@ _WINDOWS = (
     *("data.regime_bars=500", "data.relation_change_bars=[20000,30]"),
     "train.shares=[0.6,0.15]",
 )
+_FLAT = "~data.regimes", "+data.regimes={flat:[-0.01125,1.0]}"  # no symbol is expected to rise
+_CALM_AND_WILD = (
+    *("~data.regimes", "+data.regimes={calm:[-0.005,0.6667],wild:[-0.02,1.3333]}"),
+    "data.transition=[[0.9875,0.0125],[0.0153846,0.9846154]]",  # stretches of 80 and 65 bars on average
+)
+_DEEP = (
+    "task.market.costs.impact_bps=50",
+    "task.market.limits.volume_cap_fraction=0.5",
+    "task.market.initial_cash=1e7",
+)
+
+
+def _world(name: str, regimes: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """A world of `data.worlds` at its recorded difficulty, with the ladder's symbols, bars and costs."""
+    return *_PLANTED, *regimes, "data.size_spread=0.0", f"data.world={name}", *more
+
+
+WORLDS = {
+    "threshold": _world("threshold", _FLAT),
+    "regime": _world("regime", _CALM_AND_WILD),
+    "product": _world("product", _FLAT, "data.leaders=2", "data.groups=1", "data.leader_correlation=0.0"),
+    "fading": _world("fading", _FLAT),
+    "persistent": _world("persistent", _FLAT, "data.max_delay=1", "task.market.costs.commission_bps=13.5"),
+    "impact": _world("impact", _FLAT, *_DEEP),
+}
 MARKETS: dict[str, tuple[str, ...]] = {
     "noise": (*_PLANTED, "data.strength=0"),
     "planted 0.1": (*_PLANTED, "data.strength=0.1"),
@@ -76,11 +102,19 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
     "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
     "windows": _WINDOWS,
+    **WORLDS,
 }
 LARGE = ("50 symbols", "143 symbols")  # markets that are played only where they are named: features take minutes
 WINDOWS = "windows"  # market of the lookback problem, which no trader plays
 REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
-NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
+NEED_TRUTH = (
+    "oracle_sized",
+    "oracle_planned",
+    "oracle_formula",
+    "oracle",
+    "oracle_returns",
+    "expected",
+)  # the last needs lead–lag features
 _VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
 _FLEET = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0")
 _SMALL = ("agent.network=mlp_tiny", "agent.heads=[32]")
@@ -89,7 +123,11 @@ _SAC = (
     *("agent.batch_size=256", "agent.learning_starts=1024", "agent.tau=0.02"),
 )
 _SAMPLES = ("train.envs=32", "train.steps=49152", "train.validate_every=8192", "train.log_every=8192")
-YARDSTICKS = ("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash")
+YARDSTICKS = (
+    *("oracle_sized", "lasso_sized", "ridge_sized", "trees_sized"),
+    *("oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula"),
+    *("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash"),
+)
 ENTRANTS: dict[str, tuple[str, ...]] = {
     "direct": (
         "task=fleet",
@@ -118,15 +156,26 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "hybrid": (*_FLEET, "agent=hybrid_small", *_SAMPLES),
     "impala": (*_FLEET, "agent=impala_small", *_SAMPLES),
 }
-# They take minutes a cell.
-ONLY_NAMED = ("options", "option_critic", "ppo_fleet", "sac_fleet", "sac_hindsight", "es", "hybrid", "impala")
+_BESIDE = ("oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula")
+# Those behind the yardsticks take minutes a cell.
+ONLY_NAMED = (
+    *_BESIDE,
+    "options",
+    "option_critic",
+    "ppo_fleet",
+    "sac_fleet",
+    "sac_hindsight",
+    "es",
+    "hybrid",
+    "impala",
+)
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 
 
 def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Markets by name, in the ladder's order, all but the large ones without a name; refuses an unknown one."""
     markets = _known(names, MARKETS, "market")
-    return {name: MARKETS[name] for name in markets if names or not name.startswith((*LARGE, WINDOWS))}
+    return {name: MARKETS[name] for name in markets if names or not name.startswith((*LARGE, WINDOWS, *WORLDS))}
 
 
 def entrants_of(names: tuple[str, ...]) -> list[str]:

@@ -23,13 +23,23 @@ from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.league.behaviour import gates_of
 from pacesetter.training.league.cell import Cell, Score, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, NEED_TRUTH, QUICK, REAL, entrants_of, markets_of, seeds_of
+from pacesetter.training.league.ladder import (
+    ENTRANTS,
+    NEED_TRUTH,
+    QUICK,
+    REAL,
+    WORLDS,
+    entrants_of,
+    markets_of,
+    seeds_of,
+)
 from pacesetter.training.league.picture import PLANTED, league_picture
 
 __all__ = ["League", "league", "league_table", "smallest_strengths"]
 
 RELIABLE_T = 1.9  # above it a Sharpe ratio is called reliably positive
-ORACLE = "oracle"
+ORACLE = "oracle_sized"  # sized as agents are: a share of the two-threshold one would reward sizing alone
+LINEAR = "oracle_returns"  # knows loadings on returns, which the worlds do not have
 ABOVE_HOLD = ("above_hold", "above_hold_low", "above_hold_high")
 LESS_HOLD = "less hold, 95 % interval"  # instead of the oracle's share, where the truth is unknown
 MOST_SEEDS = 0.8  # with such a t statistic make a strength reliable
@@ -39,9 +49,9 @@ HEADER = (
 )
 ABOUT = (
     "Annualised Sharpe ratio on the test set after costs, mean over seeds ± half its 95 % Student interval; share of "
-    "the oracle's mean; seeds with a t statistic above 1.9; fills per 1,000 bars and symbol; shares of the orders "
-    "sent; entropy of the orders decided, in nats; collapse gates passed of those that the oracle passes on the same "
-    "bars; training steps and seconds until 80 % of the last validation score."
+    "the sized oracle's mean; seeds with a t statistic above 1.9; fills per 1,000 bars and symbol; shares of the "
+    "orders sent; entropy of the orders decided, in nats; collapse gates passed of those that the oracle passes on the "
+    "same bars; training steps and seconds until 80 % of the last validation score."
 )
 MEANS = (
     *("traded", "exposure", "entropy", "buys", "holds", "sells", "round_trips", "coverage", "variety"),
@@ -78,6 +88,7 @@ class League:
             for seed in (seeds[:1] if market.startswith(REAL) else seeds)
             for entrant in entrants_of(self.entrants)
             if not (market.startswith(REAL) and entrant in NEED_TRUTH)
+            if not (market in WORLDS and entrant == LINEAR)
         ]
 
 
@@ -113,7 +124,7 @@ def _played(cell: Cell) -> Score:
 
 
 def league_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row for each market and entrant: mean Sharpe ratio ± half width, share of the oracle's, reliable seeds."""
+    """A row for each market and entrant: mean Sharpe ratio ± half width, share of the sized oracle, reliable seeds."""
     rows: list[dict[str, Any]] = []
     for (market, entrant), part in scores.groupby(["market", "entrant"], sort=False):
         best = scores[(scores["market"] == market) & (scores["entrant"] == ORACLE)].set_index("seed")["sharpe"]

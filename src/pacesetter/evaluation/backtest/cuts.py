@@ -1,0 +1,64 @@
+"""What the limits of an account took from the weights that were asked for, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import Bound, RiskColumn
+
+__all__ = ["describe_cuts", "describe_limits"]
+
+LEAST = 0.0005  # of equity on average; less is rounding
+
+
+def describe_cuts(result: Backtest, market: MarketParameters) -> str:
+    """How much of the weights asked for each limit took on average, by its key; empty where none did."""
+    if result.wanted is None:
+        return ""
+    asked = np.nan_to_num(result.wanted[np.isfinite(result.wanted).any(axis=1)])
+    limits = market.limits
+    low, cap = (-limits.position_cap_fraction if limits.shorting else 0.0), limits.position_cap_fraction
+    most = limits.gross_leverage - limits.reserve_cash_fraction
+    allowed = asked if limits.shorting else np.maximum(asked, 0.0)
+    capped = np.clip(allowed, low, cap)
+    steps = [np.abs(weights).sum(axis=1) for weights in (asked, allowed, capped)]
+    steps.append(np.minimum(steps[-1], most))
+    gross = [float(step.mean()) if len(step) else 0.0 for step in steps]
+    largest = float(np.abs(asked).max(initial=0.0))
+    remedies = (
+        ("shorting=false", "shorting=true"),
+        (f"position_cap={cap:g}", f"position_cap={_enough(largest)}"),
+        (_leverage_key(market), f"leverage={_enough(float(steps[2].max(initial=0.0)))}"),
+    )
+    said = [
+        f"{key} took {before - after:.1%} (allow it by {remedy})"
+        for (key, remedy), before, after in zip(remedies, gross[:-1], gross[1:], strict=True)
+        if before - after > LEAST
+    ]
+    if not said:
+        return ""
+    return f"{result.name}: {gross[0]:.0%} of equity was asked on average, and the limits left {gross[-1]:.0%}: " + (
+        "; ".join(said)
+    )
+
+
+def describe_limits(result: Backtest) -> str:
+    """How often each limit acted in the risk step; empty without it, or where none did."""
+    if result.risk is None:
+        return ""
+    bits = result.risk[:, RiskColumn.LIMITS].astype(int)
+    shares = {bound.name.lower(): float(((bits & bound) != 0).mean()) for bound in Bound if bound}
+    said = [f"{name} at {share:.1%} of the bars" for name, share in shares.items() if share]
+    return f"Limits that acted: {', '.join(said)}." if said else ""
+
+
+def _leverage_key(market: MarketParameters) -> str:
+    reserve = market.limits.reserve_cash_fraction
+    return f"leverage={market.limits.gross_leverage:g}" + (f" less reserve_cash={reserve:g}" if reserve else "")
+
+
+def _enough(weight: float) -> str:
+    """A round number that is not below the weight."""
+    return f"{np.ceil(weight * 100 - 1e-9) / 100:g}"
