@@ -161,7 +161,7 @@ def run_walk_forward(
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
     options: dict[str, Any] = {"expanding": expanding, "refit_every": refit_every, "tell": tell, "each": each}
-    own = walk_forward(Refit(config, panel), panel, **options, **common)
+    own = walk_forward(Refit(config, panel), panel, risk=config.risk, **options, **common)
     return own, walk_forward(lambda train, fold: beside, panel, expanding=expanding, **common)
 
 
@@ -182,7 +182,7 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
             "folds, or features.names with less memory"
         )
     options: dict[str, Any] = {"purge_bars": 1, "embargo_bars": reach, "tell": tell, "each": each}
-    return combinatorial(Refit(config, panel), panel, folds=folds, **options, **common)
+    return combinatorial(Refit(config, panel), panel, folds=folds, risk=config.risk, **options, **common)
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,12 +23,13 @@ from pacesetter.build import (
     task_of,
     with_lookback,
 )
+from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.locks import hold
 from pacesetter.panel import Panel
-from pacesetter.runs import Run
+from pacesetter.runs import Run, write_atomic
 from pacesetter.training.run.interrupts import on_sigterm, told_when_stopped
 
 if TYPE_CHECKING:
@@ -217,8 +219,24 @@ def _learn(session: Session[Any]) -> TrainingResult:
         # After a signal the process is about to be killed: what follows learning is left to the resume.
         if stopped != "signal":
             validator.finish()
+            _store_scale(session.run.folder, session.config)
             stopped = session.stop or stopped  # a signal may have come meanwhile
     return _store(session, validator, stopped)
+
+
+def _store_scale(folder: Path, config: Config) -> None:
+    """Fit the scale of the best policy's views to training and validation bars, and store it with the run.
+
+    Nothing to do where no risk is stated, its scale is given, or the account is not sized.
+    """
+    risk = config.risk
+    if not risk.is_on or risk.scale is not None or task_of(config).judged_as != "account":
+        return
+    from pacesetter.evaluation.stored_run import StoredRun
+
+    sizing = StoredRun(folder).sizing
+    if sizing is not None and sizing.scale is not None:
+        write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 
 
 def _tell_steps(session: Session[Any]) -> None:
