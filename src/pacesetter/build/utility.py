@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 SHARPE = 2.0  # annualised, at which an account has the volatility that is asked for: S = aversion · volatility
 # Of a bar's volatility: the expected return from which the full position is worth its variance. With more, what an
 # agent tries out costs it more than any signal brings, and it learns to stay in cash.
-MOST_DEMANDED = 0.2
+MOST_DEMANDED = 0.4
 
 
 def with_utility(config: Config, panel: Panel) -> Config:
@@ -37,15 +38,27 @@ def with_utility(config: Config, panel: Panel) -> Config:
     utility = _chosen(config, task)
     if utility == "reward":
         return config
-    weight = task.reward.components["pnl"].weight
+    reward = dict(config.task.get("reward") or {})
+    components = dict(reward.get("components") or {"pnl": 1.0})
+    growth = components.pop("pnl")
+    term: dict[str, Any] = dict(growth) if isinstance(growth, Mapping) else {"weight": growth}
     if utility == "differential_sharpe":
         # In the proportion of the starting weights.
-        term: dict[str, Any] = {"weight": weight * TRADING["differential_sharpe"] / TRADING["pnl"]}
+        term["weight"] = _plain_weight(term) * TRADING["differential_sharpe"] / TRADING["pnl"]
     else:
-        term = {"weight": weight, "options": {"aversion": _aversion(config, task, panel)}}
-    components = {name: asdict(each) for name, each in task.reward.components.items() if name != "pnl"}
-    reward = asdict(task.reward) | {"components": {utility: term} | components}
+        term["options"] = {"aversion": _aversion(config, task, panel)}
+    reward["components"] = {utility: term} | components
     return replace(config, task=config.task | {"reward": reward, "utility": "reward", "aversion": None})
+
+
+def _plain_weight(term: Mapping[str, Any]) -> float:
+    weight = term.get("weight", 1.0)
+    if not isinstance(weight, int | float):
+        raise ConfigError(
+            f"task.utility=differential_sharpe needs a number as the weight of pnl, not {weight}; give one, or name "
+            "differential_sharpe with its own weight in task.reward.components"
+        )
+    return float(weight)
 
 
 def _trading_task(config: Config) -> Trading | None:

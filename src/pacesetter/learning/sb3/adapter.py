@@ -58,7 +58,8 @@ class VectorAdapter(VecEnv):
             return actions
         low, high = self.box.low, self.box.high
         # Rounding must not leave the box, which the environment would refuse.
-        return np.clip(low + (actions + 1) * ((high - low) / 2), low, high)
+        stretched: Array = np.clip(low + (actions + 1) * ((high - low) / 2), low, high)
+        return stretched
 
     def reset(self) -> Any:
         seeds = self._seeds if self._seeds[0] is not None else None
