@@ -16,7 +16,7 @@ from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.policies.ensemble import Ensemble, MeanAdvice
+from pacesetter.policies.ensemble import EnsemblePolicy, MeanAdvice
 from pacesetter.policies.fleet import FleetTargets
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.packaging import bundle_run
@@ -75,7 +75,7 @@ def test_the_policy_holds_the_mean_of_its_members(ensemble: Path) -> None:
     assert not np.allclose(*singles)
     # At the first bar both members see what the ensemble sees.
     np.testing.assert_allclose(together[0], np.mean([each[0] for each in singles], axis=0), atol=1e-6)
-    assert isinstance(run.policy, Ensemble) or isinstance(run.policy.advice, MeanAdvice)  # type: ignore[attr-defined]
+    assert isinstance(run.policy, EnsemblePolicy) or isinstance(run.policy.advice, MeanAdvice)  # type: ignore[attr-defined]
 
 
 def played(policy: Any, run: StoredRun) -> Any:
@@ -90,7 +90,7 @@ def test_it_is_bundled_and_served_as_one(ensemble: Path, tmp_path: Path) -> None
     there = backtest(BundlePolicy(bundle), run.panel, is_unseen=True, **options)
     np.testing.assert_allclose(there.orders, lab.orders, atol=1e-5)
     np.testing.assert_allclose(there.equity, lab.equity, rtol=1e-6)
-    assert isinstance(run.policy, Ensemble | FleetTargets)
+    assert isinstance(run.policy, EnsemblePolicy | FleetTargets)
 
 
 def test_a_member_that_is_missing_is_refused_and_trained_by_resuming(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pacesetter.agents.fleet import Fleet
 
-__all__ = ["Ensemble", "MeanAdvice", "ServedEnsemble", "average_exports", "average_policies"]
+__all__ = ["EnsemblePolicy", "MeanAdvice", "ServedEnsemble", "average_exports", "average_policies"]
 
 Array = NDArray[Any]
 
@@ -36,11 +36,11 @@ def average_policies(policies: Sequence[Policy]) -> Policy:
     fleets = [policy for policy in policies if isinstance(policy, FleetTargets)]
     if len(fleets) == len(policies):
         return replace(fleets[0], advice=MeanAdvice(tuple(policy.advice for policy in fleets)))
-    return Ensemble(tuple(policies))
+    return EnsemblePolicy(tuple(policies))
 
 
 @dataclass(frozen=True, eq=False)
-class Ensemble:
+class EnsemblePolicy:
     """Policies whose orders are numbers, e.g. targets; each decides alone, and the mean is sent."""
 
     policies: tuple[Policy, ...]
