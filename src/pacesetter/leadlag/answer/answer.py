@@ -61,7 +61,7 @@ def answer_window(window: Array, symbols: Sequence[str], gauge: Gauge) -> Answer
     if not gauge.has_lags:
         score = gauge.scores(window[None])[0]
         blank = np.full(score.shape, np.nan)
-        # What leads nobody has a strength of 0.
+        # What leads no other symbol has a strength of 0.
         return Answer(tuple(symbols), gauge.method, 0, score, np.maximum(score, 0.0), blank, np.zeros(score.shape))
     cube = gauge.dependence(window[None])[0]
     unscored = gauge.unscored(window[None])[0]
