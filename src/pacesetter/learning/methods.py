@@ -21,7 +21,6 @@ from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Learner
-from pacesetter.old_names import renamed_sentence
 from pacesetter.registry import Registry, configure
 
 __all__ = [
@@ -115,16 +114,9 @@ METHODS: Registry[MethodSpec] = Registry("method", declared=_read_declarations)
 # ---- looking up -----------------------------------------------------------------------------------------------------
 
 
-def find_method(name: str) -> MethodSpec:
-    """The method of that name; refuses an unknown one, and one that was renamed by its new name."""
-    if sentence := renamed_sentence("agent", name):
-        raise ConfigError(sentence)
-    return METHODS[name]
-
-
 def find_support(name: str, task: str) -> TaskSupport:
     """How a method learns a task; refuses a pair that was not declared."""
-    for support in find_method(name).supports:
+    for support in METHODS[name].supports:
         if task in support.tasks:
             return support
     others = " or ".join(other for other in METHODS if task in METHODS[other].tasks)
@@ -150,7 +142,7 @@ def default_options(name: str, task: str) -> dict[str, Any]:
 
     For a task that it does not support they are those of the first one that it does: `find_support` says why not.
     """
-    method = find_method(name)
+    method = METHODS[name]
     support = next((each for each in method.supports if task in each.tasks), method.supports[0])
     kind = load(support.options)
     own = {key: value for key, value in dataclasses.asdict(kind()).items() if key != "seed"}  # the configuration's own

@@ -52,7 +52,7 @@ class Trading:
     account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
                  default those without a memory: what a position has earned and how long it is held locks it in
     own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
-                 false, for runs from before schema 1, shows it the joint account
+                 false shows it the joint account
     continued    probability that a training episode continues for another `episode_bars` when it would end, repeatedly,
                  so that positions are held as long in training as later; 0 is never
     repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids

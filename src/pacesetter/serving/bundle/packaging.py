@@ -21,10 +21,9 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
-from pacesetter.old_names import SCHEMA
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
-from pacesetter.runs import DECISION, EVALUATION, Run, provenance
+from pacesetter.runs import DECISION, EVALUATION, SCHEMA, Run, provenance
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
