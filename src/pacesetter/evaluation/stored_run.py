@@ -20,6 +20,7 @@ from pacesetter.build import (
     stored_config,
     task_of,
 )
+from pacesetter.build.members import load_policy
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
@@ -172,7 +173,7 @@ class StoredRun:
     @cached_property
     def policy(self) -> Policy:
         """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        policy: Policy = task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
+        policy: Policy = load_policy(Stored(self.folder, self.config, self.panel, self.table))
         return policy
 
     def report(self, judgement: Judgement) -> list[Section]:

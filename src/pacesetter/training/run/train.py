@@ -20,9 +20,12 @@ from pacesetter.build import (
     check_device,
     check_unseen,
     fitted_until,
+    stored_config,
     task_of,
     with_lookback,
+    with_utility,
 )
+from pacesetter.build.members import member_config, member_folders, members_of
 from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
@@ -82,11 +85,35 @@ def train(
         # Two processes that resume one run would write over each other's checkpoints.
         with hold(run.folder):
             if not run.manifest["finished"]:
-                return _train(config, run, console or Console(), report)
+                return _train_members(_train(config, run, console or Console(), report), console)
         result = _stored_result(run)
+        if len(_finished_members(run, config)) < members_of(config):
+            return _train_members(result, console)
         (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
         return result
-    return _train(config, None, console or Console(), report)
+    return _train_members(_train(config, None, console or Console(), report), console)
+
+
+def _finished_members(run: Run, config: Config) -> dict[int, Path]:
+    """Seed -> folder of the members that are trained, the run itself among them."""
+    folders = member_folders(run.folder, config)
+    return {stored_config(each).seed: each for each in folders if Run.open(each).manifest["finished"]}
+
+
+def _train_members(first: TrainingResult, console: Console | None) -> TrainingResult:
+    """Train the other seeds of `agent.members` inside the run of the first, or finish those that were begun."""
+    run = first.run
+    config = stored_config(run.folder)
+    if members_of(config) == 1 or first.stopped == "signal":
+        return first
+    for number in range(1, members_of(config)):
+        begun = {stored_config(each).seed: each for each in member_folders(run.folder, config)}
+        (console or Console()).print(f"member {number + 1} of {members_of(config)}, seed {config.seed + number}")
+        folder = begun.get(config.seed + number)
+        own = None if folder else member_config(config, run.folder, number)
+        if train(own, resume=folder, console=console).stopped == "signal":
+            break
+    return first
 
 
 def _stored_result(run: Run) -> TrainingResult:
@@ -103,7 +130,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     check_device(config.train.device)
     panel = build_panel(config)
     check_index(panel, config.evaluation.index)  # read after training only, when the time is spent
-    config = with_lookback(config, panel)
+    config = with_utility(with_lookback(config, panel), panel)
     # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
