@@ -17,10 +17,10 @@ from pacesetter.learning.direct.ledger import Rules
 from pacesetter.market.covariance import RiskTables
 from pacesetter.market.risk import RiskOptions, RiskSlot
 
-__all__ = ["Sized", "ViewSizer"]
+__all__ = ["SizedViews", "ViewSizer"]
 
 
-class Sized(NamedTuple):
+class SizedViews(NamedTuple):
     """What views come to at a bar.
 
     targets    (…, symbol) shares of equity within the limits        base   (…, symbol) of it that is the base's
@@ -85,7 +85,7 @@ class ViewSizer:
 
     def size(
         self, views: torch.Tensor, now: torch.Tensor, scale: float, base_held: torch.Tensor, rules: Rules
-    ) -> Sized:
+    ) -> SizedViews:
         """The targets for views (…, symbol) at the bars `now` (…,); `base_held` is what is held of the base."""
         target, peak, most, band = self.options.packed(scale)[[*RiskSlot]].tolist()
         volatility, base, base_variance = self.volatility[now], self.base[now], self.base_variance[now]
@@ -104,7 +104,7 @@ class ViewSizer:
         targets = torch.where(is_left, (targets + base_held - part).clamp(rules.lowest, rules.cap), targets)
         part = torch.where(is_left, base_held, part)
         factor = (rules.budget / targets.abs().sum(-1).clamp_min(1e-12)).clamp_max(1.0)[..., None]
-        return Sized(targets * factor, part * factor, scales, views_variance)
+        return SizedViews(targets * factor, part * factor, scales, views_variance)
 
 
 def _share_of_base(

@@ -254,10 +254,11 @@ def _learn(session: Session[Any]) -> TrainingResult:
 def _store_scale(folder: Path, config: Config) -> None:
     """Fit the scale of the best policy's views to training and validation bars, and store it with the run.
 
-    Nothing to do where no risk is stated, its scale is given, or the account is not sized.
+    Nothing to do where no risk is stated, its scale is given, or the account is not sized. Members of an ensemble are
+    not sized alone; what they come to is measured where it is played.
     """
     risk = config.risk
-    if not risk.is_on or risk.scale is not None or task_of(config).judged_as != "account":
+    if not risk.is_on or risk.scale is not None or task_of(config).judged_as != "account" or members_of(config) > 1:
         return
     from pacesetter.evaluation.stored_run import StoredRun
 
