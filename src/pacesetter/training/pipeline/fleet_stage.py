@@ -16,6 +16,7 @@ from pacesetter.build.learner import check_agent, check_device
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.direct_page import DIRECT, TITLE, LearnedRelations
+from pacesetter.market.covariance import check_history
 from pacesetter.panel import Panel
 from pacesetter.training.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
@@ -75,6 +76,7 @@ def check_episodes(job: Job) -> None:
         _check_room(config, job.panel, learned)
     elif hasattr(options, "check_bars"):
         options.check_bars(learned)
+    check_history(config.risk, job.panel, learned)
 
 
 def _check_room(config: Config, panel: Panel, learned: int) -> None:
