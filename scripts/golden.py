@@ -32,13 +32,13 @@ from safetensors.numpy import load_file
 
 from pacesetter.api import backtest, evaluate
 from pacesetter.data.loading import load
+from pacesetter.jobs import compose, run_job
+from pacesetter.jobs.run.train import train
 from pacesetter.learning.methods import METHODS, default_options, find_support
+from pacesetter.methods.offline.export import export_episodes
 from pacesetter.runs import provenance
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.trader.session import PaperConfig, open_session
-from pacesetter.training import compose, run_job
-from pacesetter.training.offline.export import export_episodes
-from pacesetter.training.run.train import train
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MARKET = (

@@ -18,7 +18,7 @@ from pacesetter.policies.policy import Policy, Snapshot
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
-    from pacesetter.policies.master import Advice
+    from pacesetter.methods.master.policy import Advice
 
 __all__ = ["FleetPolicy", "FleetTargets", "fleet_action", "fleet_policy"]
 
@@ -30,7 +30,7 @@ def fleet_action(fleet: Fleet) -> str:
 
 def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = None) -> Policy:
     """The fleet of a `FleetTrading` task in one account: by target weights, or by the orders of its agents."""
-    from pacesetter.policies.master import Advice
+    from pacesetter.methods.master.policy import Advice
 
     # Targets by default: in a shared account an agent's own order is a share of what cash is left to it.
     if task.trades == "targets":
@@ -61,13 +61,13 @@ class FleetTargets:
         return self.advice.fleet
 
     def decide(self, snapshot: Snapshot) -> NDArray[Any]:
-        from pacesetter.agents.master import PROPOSALS
+        from pacesetter.methods.master.agent import PROPOSALS
 
         return self._targets(snapshot, self.advice(snapshot)[PROPOSALS])
 
     def decide_many(self, accounts: Sequence[Snapshot]) -> list[NDArray[Any]]:
         """Orders of each account, by one pass through the networks."""
-        from pacesetter.agents.master import PROPOSALS
+        from pacesetter.methods.master.agent import PROPOSALS
 
         return [self._targets(*each) for each in zip(accounts, self.advice.many(accounts)[PROPOSALS], strict=True)]
 
