@@ -153,14 +153,14 @@ def test_tuning_stays_where_the_master_is_better_and_a_stop_within_it_changes_no
     config = small(*TUNED, "task.largest_fall=1000", "train.patience=1")
     whole = train(config, console=console)
     assert agents_moved(whole.run.folder, fleet)
-    train_jointly = master.train_jointly
+    train_jointly = observers.train_jointly
 
     def interrupted(*given: Any, **options: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return train_jointly(*given, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(master, "train_jointly", interrupted)
+        patched.setattr(observers, "train_jointly", interrupted)
         cut = train(config, console=console)
     assert (cut.stopped, (cut.run.folder / "allocations.csv").exists()) == ("signal", False)
     resumed = train(resume=cut.run.folder, console=console)
