@@ -20,6 +20,7 @@ from pacesetter.build.environments import (
 from pacesetter.build.fleet import best_fleet, load_fleet_agent
 from pacesetter.build.learner import build_learner, check_device
 from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
+from pacesetter.build.utility import with_utility
 
 __all__ = [
     "Config",
@@ -48,4 +49,5 @@ __all__ = [
     "stored_end",
     "task_of",
     "with_lookback",
+    "with_utility",
 ]

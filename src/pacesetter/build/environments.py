@@ -23,6 +23,7 @@ from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.market.holdings import check_named_symbols
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 
 __all__ = [
@@ -256,6 +257,7 @@ class Stretch(NamedTuple):
     first: int
     market: MarketParameters
     window_bars: int
+    risk: RiskOptions | None = None
 
 
 def build_parts(config: Config, panel: Panel) -> Parts:

@@ -1,4 +1,4 @@
-"""Increments of a window: kinds, residuals and whitening do what they say, on that window alone."""
+"""Increments of a window: residuals and whitening do what they say, on that window alone."""
 
 from __future__ import annotations
 
@@ -31,20 +31,11 @@ def test_components_are_read_and_refused() -> None:
         Preparation(residual="pca(6)").window(correlated())
 
 
-def test_ranks_and_winsorised_increments_take_a_crash_away() -> None:
-    x = correlated()
-    x[100, 0] = -500.0
-    assert Preparation("ranked").window(x)[:, 0].min() > -4
-    assert Preparation("winsorised").window(x)[:, 0].min() > -6
-    ranks = Preparation("ranked").window(x)
-    assert (np.argsort(ranks[:, 0]) == np.argsort(x[:, 0])).all()
-
-
 def test_a_missing_increment_stays_missing() -> None:
     x = correlated()
     x[5, 2] = np.nan
-    for preparation in (Preparation("ranked"), Preparation("winsorised"), Preparation(residual="market")):
-        assert np.argwhere(np.isnan(preparation.window(x))).tolist() == [[5, 2]]
+    for residual in ("market", "pca(1)"):
+        assert np.argwhere(np.isnan(Preparation(residual).window(x))).tolist() == [[5, 2]]
 
 
 def test_whitening_takes_autocorrelation_off_and_leaves_noise_alone() -> None:

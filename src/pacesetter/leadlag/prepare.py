@@ -1,4 +1,4 @@
-"""What a window's increments become before they are compared: their kind, less a common factor, less autocorrelation.
+"""What a window's increments become before they are compared: less a common factor, less autocorrelation.
 
 Everything here is fitted on the rows of the window itself, so no bar outside it has a say. A missing increment is NaN
 and stays NaN.
@@ -8,37 +8,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import ratio
 
-__all__ = ["KINDS", "Kind", "Preparation", "prewhiten"]
+__all__ = ["Preparation", "prewhiten"]
 
 Array = NDArray[Any]
-Kind = Literal["log", "simple", "difference", "ranked", "winsorised"]
-KINDS = ("log", "simple", "difference", "ranked", "winsorised")
-TAIL = 0.01  # share of increments that `winsorised` pulls in on either side
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """How a window's increments are read.
+    """What is taken off a window's increments.
 
-    increments  `log` or `simple` returns, `difference` of closes, `ranked` (normal scores of each symbol's log returns)
-                or `winsorised` (log returns, the outer 1 % on either side pulled in)
     residual    `none`; `market`: less what the mean of the other symbols explains; `pca(k)`: less k components
     """
 
-    increments: Kind = "log"
     residual: str = "none"
 
     def __post_init__(self) -> None:
-        if self.increments not in KINDS:
-            raise ConfigError(f"lag.increments='{self.increments}' is unknown{did_you_mean(self.increments, KINDS)}")
         self.components  # noqa: B018  (refuses what it cannot read)
 
     @property
@@ -54,38 +46,16 @@ class Preparation:
     @property
     def is_plain(self) -> bool:
         """Whether a window's increments are those of the whole history, so that windows can share running sums."""
-        return self.increments in ("log", "simple", "difference") and self.residual == "none"
+        return self.residual == "none"
 
     def window(self, increments: Array) -> Array:
         """(time, symbol) prepared increments of one window of raw ones."""
         prepared = np.asarray(increments, dtype=np.float64)
-        if self.increments == "ranked":
-            prepared = _normal_scores(prepared)
-        elif self.increments == "winsorised":
-            prepared = _pulled_in(prepared)
         if self.residual == "market":
             prepared = _without_market(prepared)
         elif self.components:
             prepared = _without_components(prepared, self.components)
         return prepared
-
-
-def _normal_scores(increments: Array) -> Array:
-    """Φ⁻¹(rank / (n + 1)) of each symbol's observed increments; equal increments share their mean rank."""
-    from scipy.special import ndtri
-    from scipy.stats import rankdata
-
-    ranked = rankdata(increments, axis=0, nan_policy="omit")
-    # n + 1: the largest rank would otherwise be the quantile 1, which is infinite.
-    return np.asarray(ndtri(ranked / (np.isfinite(increments).sum(axis=0) + 1)))
-
-
-def _pulled_in(increments: Array) -> Array:
-    """Each symbol's increments between its own quantiles; a symbol without any stays NaN."""
-    observed = np.isfinite(increments).any(axis=0)
-    low, high = np.full((2, increments.shape[1]), np.nan)
-    low[observed], high[observed] = np.nanquantile(increments[:, observed], [TAIL, 1 - TAIL], axis=0)
-    return np.clip(increments, low, high)
 
 
 def _standardised(increments: Array) -> tuple[Array, Array]:
