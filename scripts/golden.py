@@ -114,7 +114,8 @@ def hash_file(path: Path) -> tuple[str, list[str]]:
     """What a file holds, e.g. weights, and one hash for each array or number in it; ("", []) for other files."""
     match path.suffix:
         case ".safetensors":
-            return "weights", [_hash_array(array) for array in load_file(path).values()]
+            # A market's cursor has entries that were never written.
+            return "weights", [_hash_array(array) for name, array in load_file(path).items() if "cursor" not in name]
         case ".parquet":
             return "tables", list(_hash_columns(pd.read_parquet(path)))
         case ".csv":
