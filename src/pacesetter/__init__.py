@@ -35,7 +35,7 @@ _HOMES = {
     "load": "pacesetter.data",
     "train": "pacesetter.api",
 }
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ConfigError",
     "DataError",
