@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
+NO_EXTRAS = ("core", "demo", "docs", "test", "hashes")  # locks that are no extra's
 BARS = """import pacesetter as ps
 ps.load("synthetic", symbols=5, bars=800, seed=1).to_frame()["close"].to_csv("bars.csv")
 """
@@ -104,10 +105,9 @@ def megabytes(folder: Path) -> float:
 def measure(python: Path) -> None:
     """Print disk and seconds of the locked packages of the core, of torch, and of what each extra adds to both."""
     core = _pinned("core")
-    wanted = {"core": core, "torch": ["torch==2.13.0"]}
-    wanted |= {lock.stem: sorted({*_pinned(lock.stem)} - {*core}) for lock in sorted(LOCKS.glob("*.txt"))}
-    for name in ("demo", "docs", "test", "hashes"):
-        wanted.pop(name, None)
+    extras = [lock.stem for lock in sorted(LOCKS.glob("*.txt")) if lock.stem not in NO_EXTRAS]
+    added = {name: sorted({*_pinned(name)} - {*core}) for name in extras}
+    wanted = {"core": core, "torch": ["torch==2.13.0"]} | {name: lines for name, lines in added.items() if lines}
     for name, packages in wanted.items():
         with tempfile.TemporaryDirectory(prefix="sizes-") as folder:
             started = time.monotonic()

@@ -334,7 +334,8 @@ class LeadLag:
         """(time, symbol) increments of a window, as the answer of a study reads them."""
         from pacesetter.leadlag.answer.prepare import Preparation
 
-        return Preparation().window(self.series_.observed_window(*self._window(end, lookback)))
+        window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
+        return Preparation().window(self.series_.observed_window(*window))
 
     def _gauge(self) -> Gauge:
         from pacesetter.leadlag.answer.gauge import Gauge
