@@ -13,6 +13,7 @@ from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.build import Config
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
+from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import config_hash
 from pacesetter.training import compose
 from pacesetter.training.hydra.compose import source_defaults
@@ -97,8 +98,6 @@ def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(pre
         ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
         ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
         ("agent=ppoo", "unknown agent 'ppoo'; did you mean 'ppo'?"),
-        ("agent=fleet_ppo", "agent=fleet_ppo was renamed to agent=ppo (task=fleet decides what it trains)"),
-        ("agent.algorithm=master_ppo", "agent=master_ppo was renamed to agent=ppo (task=master decides"),
         ("agent=maskable_ppo", "agent=maskable_ppo does not support task.action=target; use task.action=discrete, or"),
     ],
 )
@@ -193,3 +192,12 @@ def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compose(typed.split())
     assert str(refused.value) == said
+
+
+def test_risk_is_a_section_that_is_off_unless_asked_for():
+    assert compose().risk == RiskOptions()
+    assert not compose().risk.is_on
+    risk = compose(["risk.target_volatility=0.1", "risk.base={A: 0.6, B: 0.4}", "risk.tracking_error=0.04"]).risk
+    assert risk == RiskOptions(0.1, {"A": 0.6, "B": 0.4}, 0.04)
+    with pytest.raises(ConfigError, match=r"unknown key 'risk.bse'; did you mean 'risk.base'\?"):
+        compose(["risk.bse=cash"])
