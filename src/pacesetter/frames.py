@@ -310,7 +310,7 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
 
 
 def _is_counter(name: Any, values: pd.Series[Any]) -> bool:
-    """Whether a column without a name counts the rows, as pandas writes an index that nobody asked for."""
+    """Whether a column without a name counts the rows, as pandas writes an index that was not asked for."""
     if not _is_nameless(name):
         return False
     return values.astype("str").tolist() == [str(row) for row in range(len(values))]

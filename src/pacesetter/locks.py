@@ -19,7 +19,7 @@ from pacesetter.errors import RunError
 __all__ = ["LOCK", "NOTE", "hold"]
 
 LOCK = ".lock"  # in the folder; it is there while somebody writes, and after a holder that was killed
-NOTE = ".holder"  # ends the name of the file beside it that says who holds it: Windows lets nobody read a locked file
+NOTE = ".holder"  # ends the name of the file beside it that says who holds it: a locked file cannot be read on Windows
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # e.g. a network drive
 log = logging.getLogger(__name__)
 
