@@ -11,8 +11,8 @@ from rich.console import Console
 
 from pacesetter.evaluation.report.risk_page import RISK, risk_section, views_sentence
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 STATED = (
     *("task=fleet", "agent=direct", "+preset=planted", "data.symbols=5", "data.groups=1", "data.bars=900"),
