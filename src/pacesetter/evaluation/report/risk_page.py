@@ -113,7 +113,7 @@ def _without_limits(
         Bound.LEVERAGE: f"market.leverage={limits.gross_leverage:g}",
     }
     acted = [each for each in free if float(((bits & each) != 0).mean()) >= LEAST_SHARE]
-    found = {names[each]: (risk, replace(rules, limits=free[each])) for each in acted}
+    accounts = {names[each]: (risk, replace(rules, limits=free[each])) for each in acted}
     if risk.has_base and float(((bits & Bound.TRACKING_ERROR) != 0).mean()) >= LEAST_SHARE:
-        found[f"risk.tracking_error={risk.tracking_error:g}"] = replace(risk, tracking_error=None), rules
-    return found
+        accounts[f"risk.tracking_error={risk.tracking_error:g}"] = replace(risk, tracking_error=None), rules
+    return accounts
