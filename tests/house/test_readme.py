@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_SCREEN = (
     *("Pacesetter finds which assets lead others", "pip install", "make demo", "make test", "import pacesetter as ps"),
     *(
-        "leadership  leads",
+        "leadership       low",
         "No edge found: Sharpe ratio of hold",
         "| **3.28** |",
         "no edge found |",
