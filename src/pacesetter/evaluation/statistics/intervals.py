@@ -106,7 +106,7 @@ def alpha_interval(
     draws: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """Annualised alpha of returns (time,) to a benchmark's, its beta estimated anew in every draw."""
+    """Annualised alpha of returns (time,) to a benchmark's, its beta estimated in every draw."""
     own, other = checked(returns), checked(benchmark)
     rows = _rows(len(own), max(block_length(own), block_length(other)), draws, seed)
     drawn = np.concatenate([alpha_beta(own[chosen], other[chosen], bars_per_year)[0] for chosen in rows])
