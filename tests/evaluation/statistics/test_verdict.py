@@ -148,7 +148,7 @@ def test_the_best_of_two_hundred_random_ones_is_no_evidence() -> None:
     assert verdict.overfitting > 0.25
     assert [claim.holds for claim in verdict.claims()] == [False, False]
     assert verdict.sentence.startswith("No edge found: Sharpe ratio of best over cash +")
-    assert "The selection among 200 variants is no better than chance" in verdict.sentence
+    assert "The selection among 200 variants is not more than chance" in verdict.sentence
 
 
 def false_positives(first_seed: int, markets: int = 20) -> int:

@@ -51,7 +51,7 @@ CLAIMS = (
     (rf"Worse than ({NAME})", r"بدتر از \1"),
     (rf"The selection among ({NUMBER}) variants is more than chance", r"انتخاب از میان \1 گونه بیش از تصادف است"),
     (
-        rf"The selection among ({NUMBER}) variants is no better than chance",
+        rf"The selection among ({NUMBER}) variants is not more than chance",
         r"انتخاب از میان \1 گونه بهتر از تصادف نیست",
     ),
 )

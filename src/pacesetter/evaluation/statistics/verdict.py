@@ -153,7 +153,7 @@ class Verdict:
             claims.append(self._baseline_claim(self.difference))
         if self.overfitting is not None:
             holds = self.overfitting <= MOST_OVERFITTING
-            what = f"The selection among {self.variants} variants is {'more' if holds else 'no better'} than chance"
+            what = f"The selection among {self.variants} variants is {'more' if holds else 'not more'} than chance"
             share = f"the best falls to or below their median out-of-sample with probability {self.overfitting:.2f}"
             claims.append(Claim(holds, what, share))
         return claims
