@@ -181,13 +181,16 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
     [
         ("shorting=true", "unknown key 'shorting'; did you mean 'task.market.limits.shorting'?"),
         ("agent.objective=x", "unknown key 'agent.objective'; only agent=direct has it"),
+        ("task=lookback agent.objective=x", "unknown key 'agent.objective'; only agent=direct of task=trading has it"),
+        ("leverage=2", "unknown key 'leverage'; did you mean 'task.market.limits.gross_leverage'?"),
+        ("costs=2", "unknown key 'costs'; did you mean 'task.market.costs'?"),
         ("agent.gama=1", "unknown key 'agent.gama'; did you mean 'agent.gamma'?"),
         ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'task.market.costs'?"),
     ],
 )
 def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        compose([typed])
+        compose(typed.split())
     assert str(refused.value) == said
 
 

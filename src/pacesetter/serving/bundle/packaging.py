@@ -230,6 +230,8 @@ def _check_finished(run: Run, config: Config) -> None:
     """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
     task_of(config).check("bundle", run.folder)
     manifest = run.manifest
+    if not (run.folder / "checkpoints").is_dir():
+        raise RunError(f"{run.folder} holds no agent to bundle; give the run of a pacesetter train or pacesetter run")
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
 

@@ -24,6 +24,7 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options, find_support
+from pacesetter.market.parameters import SHORT_KEYS
 from pacesetter.market.risk import RiskOptions
 from pacesetter.registry import configure
 from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
@@ -255,17 +256,29 @@ def _key_hint(key: str, known: list[str], others: list[str]) -> str:
     """Where an unknown key may have been meant: spelt otherwise in its group, elsewhere, or of another agent."""
     group, _, rest = key.partition(".")
     leaf = key.rpartition(".")[2]
+    leaf = SHORT_KEYS.get(leaf, leaf)
     # Without the group's name, which all its keys share and which would make any of them look close.
     parts = (name.split(".") for name in known if "." in key and name.startswith(f"{group}."))
     inside = {".".join(part[1:end]): ".".join(part[:end]) for part in parts for end in range(2, len(part) + 1)}
     if close := get_close_matches(rest, inside, n=1, cutoff=0.8):
         return f"; did you mean '{inside[close[0]]}'?"
-    if elsewhere := [name for name in known if name.rpartition(".")[2] == leaf]:
+    ends = (".".join(parts[:end]) for parts in (name.split(".") for name in known) for end in range(1, len(parts) + 1))
+    if elsewhere := [name for name in dict.fromkeys(ends) if name.rpartition(".")[2] == leaf]:
         return "; did you mean " + " or ".join(f"'{name}'" for name in elsewhere[:3]) + "?"
-    if group == "agent" and (methods := _methods_with(rest, _task_of(others))):
-        named = " and ".join(f"agent={name}" for name in methods[:3])
-        return f"; only {named} {'has' if len(methods) == 1 else 'have'} it"
-    return did_you_mean(key, inside.values() or known)
+    if group == "agent":
+        task = _task_of(others)
+        methods, where = _methods_with(rest, task), ""
+        if not methods:
+            owners = {name: _methods_with(rest, name) for name in TASKS if name != task}
+            where, methods = next(((f" task={name}", held) for name, held in owners.items() if held), ("", []))
+        if methods:
+            named = " and ".join(f"agent={name}" for name in methods[:3])
+            return f"; only {named}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+    if not inside:
+        return did_you_mean(key, known)
+    if close := get_close_matches(rest, inside, n=1, cutoff=0.6):
+        return f"; did you mean '{inside[close[0]]}'?"
+    return did_you_mean("", inside.values())  # what the group has
 
 
 def _methods_with(option: str, task: str) -> list[str]:

@@ -43,7 +43,9 @@ def load_panel(job: Job, folder: Path) -> Found:
 
 def check_panel(job: Job, folder: Path) -> Found:
     readiness = build_readiness(job.config)
-    (folder / "readiness.json").write_text(json.dumps(readiness.to_json(), indent=2, default=str) + "\n")
+    (folder / "readiness.json").write_text(
+        json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
+    )
     findings = readiness.findings
     rows = [(f.severity, f.rule, f.symbol or "all", f.when or "", f.count, f.what) for f in findings]
     section = Section(

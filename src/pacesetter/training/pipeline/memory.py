@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from pacesetter.errors import ConfigError
 from pacesetter.features import FEATURES
 from pacesetter.leadlag.estimators import products
+from pacesetter.leadlag.memory import peak_bytes
 from pacesetter.panel import Panel
 
 __all__ = ["check_budget", "least_mb", "peak_mb", "reset_peak", "within_budget"]
@@ -25,7 +25,7 @@ def reset_peak() -> None:
     """Let the peak start from what is in use now, where the system can (Linux); elsewhere it is that of the process."""
     try:
         # 5 resets the peak of resident memory (proc(5), clear_refs).
-        RESET.write_text("5")
+        RESET.write_text("5", encoding="utf-8")
     except OSError:
         return
 
@@ -33,13 +33,10 @@ def reset_peak() -> None:
 def peak_mb() -> float:
     """The most memory in use since `reset_peak`, in MB."""
     try:
-        line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        line = next(line for line in STATUS.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     except (OSError, StopIteration):
-        import resource  # not on Windows
-
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most / (MEGABYTE if sys.platform == "darwin" else 1024)
+        return peak_bytes() / MEGABYTE
 
 
 def least_mb(bars: int, symbols: int, fields: int) -> float:

@@ -200,7 +200,9 @@ def _make(job: Job, stage: Stage, kept: Path) -> Found:
     fresh.mkdir(parents=True)
     try:
         finding = stage.work(job, fresh)
-        files = {str(path.relative_to(fresh)): sha256(path) for path in sorted(fresh.rglob("*")) if path.is_file()}
+        files = {
+            path.relative_to(fresh).as_posix(): sha256(path) for path in sorted(fresh.rglob("*")) if path.is_file()
+        }
         write_atomic(fresh / RECORD, json.dumps({"files": files, "found": _plain(finding)}))
         # A damaged one may be there, which `_read` refused.
         shutil.rmtree(kept, ignore_errors=True)

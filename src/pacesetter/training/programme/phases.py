@@ -59,8 +59,12 @@ DECISIONS = ("validation", "targets", "final")  # of the last judgement; the las
 def check_data(job: Job, folder: Path) -> Found:
     """Readiness of the bars, and whether the environment is as asked for."""
     readiness, rows = build_readiness(job.config), check_environment(job.config.runs)
-    (folder / "readiness.json").write_text(json.dumps(readiness.to_json(), indent=2, default=str) + "\n")
-    (folder / "environment.json").write_text(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+    (folder / "readiness.json").write_text(
+        json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
+    )
+    (folder / "environment.json").write_text(
+        json.dumps([row._asdict() for row in rows], indent=2) + "\n", encoding="utf-8"
+    )
     poor = sum(not row.is_enough for row in rows)
     section = Section(
         "Data",
@@ -90,7 +94,7 @@ def run_baselines(job: Job, folder: Path) -> Found:
     bank = market_bank(panel, table)
     results, same = distinct(evaluate_baselines(panel, int(fold.test[0]), market=task.market, bank=bank))
     figures = {name: metrics(each) for name, each in results.items()}
-    (folder / "baselines.json").write_text(json.dumps(figures, indent=2) + "\n")
+    (folder / "baselines.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sections = [replace(results_section(results), title="Baselines", text=same or "On the test set, after all costs.")]
     record = RunRecord({"policy": "", "figures": figures, "is_evidence": False})
     best = record.best_of(SUPERVISED)
@@ -136,7 +140,7 @@ def run_prototype(job: Job, folder: Path) -> Found:
     job.tell("once more from the same seed")
     # In a folder of its own: beside the first, `only_run` could not tell them apart.
     again = trained(replace(config, runs=str(folder / "repeat")))
-    (run / REPEAT).write_text(json.dumps({"difference": repeat_difference(run, again)}) + "\n")
+    (run / REPEAT).write_text(json.dumps({"difference": repeat_difference(run, again)}) + "\n", encoding="utf-8")
     decision = _judged(job, run, ("prototype",), is_fast=True)[-1]
     _leave(decision, folder)
     sections = (gate_section(decision), _agents(run))

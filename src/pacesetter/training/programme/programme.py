@@ -198,7 +198,7 @@ class _Board(StageWatch):
         page = job.run.path(f"reports/{stage.name}.html")
         write_report(page, f"Phase: {stage.name}", finding.sections, [finding.line, *notes], facts)
         write_atomic(page.with_suffix(".md"), f"# {stage.name}: {finding.line}\n\n{markdown(list(finding.sections))}")
-        return str(page.relative_to(job.run.folder))
+        return page.relative_to(job.run.folder).as_posix()
 
     def _update(self, name: str, **changes: object) -> None:
         if self.status is not None:

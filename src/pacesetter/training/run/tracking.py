@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from pacesetter.build import Config
 from pacesetter.errors import ConfigError
+from pacesetter.leadlag.memory import peak_bytes
 from pacesetter.runs import EVALUATION, Run
 
 __all__ = [
@@ -126,7 +127,7 @@ class UsageLog:
         self.path, self.seconds = run.path(USAGE), seconds
         if not self.path.exists():
             self.path.write_text(",".join(USAGE_COLUMNS) + "\n", encoding="utf-8")
-        self._start, self._before = time.monotonic(), (time.monotonic(), _processor_seconds())
+        self._start, self._before = time.monotonic(), (time.monotonic(), time.process_time())
         self._ended = threading.Event()
         # A thread of its own: how busy a long update keeps the machine is what one wants to know.
         self._thread = threading.Thread(target=self._watch, name="usage", daemon=True)
@@ -138,7 +139,7 @@ class UsageLog:
 
     def sample(self) -> None:
         """Append a row."""
-        now, spent = time.monotonic(), _processor_seconds()
+        now, spent = time.monotonic(), time.process_time()
         passed = max(now - self._before[0], 1e-9)
         used = resources()
         row = {
@@ -302,10 +303,7 @@ class JsonFormatter(logging.Formatter):
 
 def resources() -> dict[str, float]:
     """Memory in MiB and processor seconds of this process, and the GPU's memory where one is used."""
-    import resource
-
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    used = {"processor_seconds": use.ru_utime + use.ru_stime, "peak_memory_mb": _peak_mb(use.ru_maxrss)}
+    used = {"processor_seconds": time.process_time(), "peak_memory_mb": peak_bytes() / 2**20}
     if find_spec("psutil") is not None:
         psutil = importlib.import_module("psutil")
         used["memory_mb"] = psutil.Process().memory_info().rss / 2**20
@@ -313,13 +311,6 @@ def resources() -> dict[str, float]:
     if torch is not None and torch.cuda.is_available():
         used["gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
     return used
-
-
-def _processor_seconds() -> float:
-    import resource
-
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    return use.ru_utime + use.ru_stime
 
 
 def _machine_percent() -> float | None:
@@ -338,7 +329,3 @@ def _gpu_percent() -> float | None:
         return float(torch.cuda.utilization())
     except Exception:  # NVML is missing or refuses: each ends in an exception of its own
         return None
-
-
-def _peak_mb(value: int) -> float:
-    return value / 2**20 if sys.platform == "darwin" else value / 2**10  # bytes there, KiB elsewhere
