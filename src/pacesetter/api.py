@@ -275,8 +275,8 @@ def train(*overrides: str, **settings: Any) -> Path:
     odd = next((text for text in overrides if not isinstance(text, str)), None)
     if odd is not None:
         raise ConfigError(f"train takes overrides as texts, e.g. 'task=fleet', not {type(odd).__name__}")
-    from pacesetter.training import compose
-    from pacesetter.training.run.train import train as train_agent
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.run.train import train as train_agent
 
     for key, value in settings.items():
         if not isinstance(value, (str, int, float, bool, list, tuple, Path)) and value is not None:

@@ -15,10 +15,10 @@ from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.statistics.verdict import Verdict
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
+from pacesetter.jobs import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.market.risk import RiskOptions
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.training import compose
-from pacesetter.training.run.train import train
 
 MARKETS, MOST_CLAIMED = 60, 3
 BESIDE = ("cash", "hold", "lasso_sized")
