@@ -248,7 +248,7 @@ class StoredRun:
             seed=trial.seed,
             is_fast=is_fast,
             index=self.index,
-            risk=self.risk,
+            risk=self.sizing,
             tell=tell,
         )
         # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.
