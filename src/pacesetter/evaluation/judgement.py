@@ -154,9 +154,9 @@ def judge_policy(
     simple, same = distinct(evaluate_baselines(panel, names=baselines, market=rules, **options))
     varied = _varied(policy, panel, rules, own, options, tell, is_fast)
     # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
-    dear = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
+    higher_costs = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
-    verdict = judge(own, list(simple.values()), other_sharpes=other_sharpes, costs=dear, draws=draws, seed=seed)
+    verdict = judge(own, list(simple.values()), other_sharpes=other_sharpes, costs=higher_costs, draws=draws, seed=seed)
     results = {each.name: each for each in (own, *shown)} | simple
     regimes, windows = regime_table(own, panel), _windows(own)
     stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell)]

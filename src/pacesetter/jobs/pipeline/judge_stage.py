@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
 from pacesetter.jobs.pipeline.master_stage import judged_run
-from pacesetter.jobs.pipeline.stages import Found, Job
+from pacesetter.jobs.pipeline.stages import Job, StageResult
 
 __all__ = ["judge_agents"]
 
 
-def judge_agents(job: Job, folder: Path) -> Found:
+def judge_agents(job: Job, folder: Path) -> StageResult:
     """The fleet or its master in one account, from the first bar that none of them saw."""
     from pacesetter.evaluation.explain.findings import insight_sections
     from pacesetter.evaluation.stored_run import StoredRun
@@ -26,4 +26,4 @@ def judge_agents(job: Job, folder: Path) -> Found:
         f"{claim} that {run.policy.name} beats cash and every baseline; {passed} of {len(judgement.gates)} gates passed"
     )
     insights = [] if is_fast else insight_sections(run, judgement)
-    return Found(line, (*judgement_sections(judgement), *insights), {VERDICT: BRIEF})
+    return StageResult(line, (*judgement_sections(judgement), *insights), {VERDICT: BRIEF})
