@@ -103,7 +103,8 @@ def find_leaders(job: Job, folder: Path) -> Found:
     flagged = f" ({count - firm} flagged)" if firm < count else ""
     line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
     details = ", ".join(filter(None, (line, str(study.cache))))
-    return Found(details, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
+    shown: dict[str, tuple[str, ...]] = {"Lead–lag": ("rank interval",), "Groups": (), "When it began and ended": ()}
+    return Found(details, tuple(leadlag_sections(study)), shown)
 
 
 def write_page(job: Job, folder: Path) -> Found:
