@@ -27,11 +27,16 @@ __all__ = [
     "METHODS",
     "MethodSpec",
     "Setup",
+    "TargetOptions",
     "TaskSupport",
     "check_method",
     "default_options",
     "find_support",
+    "sets_targets",
 ]
+
+
+TARGET_TASKS = ("trading", "portfolio", "fleet", "master")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,16 @@ class TaskSupport:
     from_dataset: bool = False
     stand_in: str = ""
     conditions: Callable[[Mapping[str, Any]], Any] | str | None = None
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """Options of every agent that may set targets, whatever its method.
+
+    members   seeds that are trained and act as one policy, which holds the mean of their positions
+    """
+
+    members: int = 1
 
 
 @dataclass(frozen=True)
@@ -137,6 +152,12 @@ def _can_learn(method: MethodSpec, task: str, action: str) -> bool:
     return any(task in support.tasks and action in support.actions for support in method.supports)
 
 
+def sets_targets(support: TaskSupport, task: str) -> bool:
+    """Whether agents of a task that it supports have the `TargetOptions`."""
+    is_plain = not (support.one_account or support.from_dataset or support.stand_in)
+    return is_plain and "target" in support.actions and task in TARGET_TASKS
+
+
 def default_options(name: str, task: str) -> dict[str, Any]:
     """The keys of `agent` for a method and a task with their defaults, as YAML knows them.
 
@@ -151,6 +172,8 @@ def default_options(name: str, task: str) -> dict[str, Any]:
 
         # Every extra by name and switched off, so that agent.extras.NAME can be set without a `+`.
         own["extras"] = dict.fromkeys(EXTRAS)
+    if sets_targets(support, task):
+        own |= dataclasses.asdict(TargetOptions())
     options = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
     # Through JSON: tuples become lists, as in a stored configuration, so that both have one hash.
     return dict(json.loads(json.dumps(options)))
