@@ -47,7 +47,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
     assert stored_config(judged_run(job)).agent["algorithm"] == "direct"
     assert "skipped  a direct policy allocates one account itself" in printed
-    assert "evidence that direct beats cash" in " ".join(printed.split())
+    assert any(line in printed for line in ("No edge found", "Edge, not better than", "Better than all"))
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
     assert {"ridge", "lasso", "expected", "hold"} <= {name.strip(",;.") for name in shown}
     titles = [section.title for name in PAGE for section in job.findings[name].sections]

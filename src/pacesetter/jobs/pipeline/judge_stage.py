@@ -22,10 +22,7 @@ def judge_agents(job: Job, folder: Path) -> Found:
     judgement = run.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell)
     store_judgement(judgement, folder, {"config hash": job.run.manifest["config_hash"]})
     passed = sum(gate.passed for gate in judgement.gates)
-    claim = "evidence" if judgement.verdict.is_evidence else "no evidence"
-    line = (
-        f"{claim} that {run.policy.name} beats cash and every baseline; {passed} of {len(judgement.gates)} gates passed"
-    )
+    line = f"{judgement.verdict.headline}; {passed} of {len(judgement.gates)} gates passed"
     insights = [] if is_fast else insight_sections(run, judgement)
     shown: dict[str, tuple[str, ...]] = {VERDICT: BRIEF}
     sized = []

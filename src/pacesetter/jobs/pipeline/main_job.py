@@ -227,7 +227,10 @@ def _show(job: Job) -> None:
     for finding in job.findings.values():
         for section in finding.sections:
             if section.title in finding.shown:
-                job.console.print(section_table(section, finding.shown[section.title]))
+                if section.headline:
+                    job.console.print(f"[bold]{section.headline}[/]", highlight=False)
+                if section.rows:
+                    job.console.print(section_table(section, finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
