@@ -141,8 +141,8 @@ def _of_field(panel: Panel, name: str, bars: int) -> Groups:
     values = np.where(early.mask, early[FIELDS[name]], np.nan)
     if name == "sector":
         codes = [values[np.isfinite(values[:, k]), k][:1] for k in range(values.shape[1])]
-        found = {symbol: f"sector {code[0]:g}" for symbol, code in zip(panel.symbols, codes, strict=True) if len(code)}
-        return {each: tuple(s for s in found if found[s] == each) for each in sorted(set(found.values()))}
+        labels = {symbol: f"sector {code[0]:g}" for symbol, code in zip(panel.symbols, codes, strict=True) if len(code)}
+        return {each: tuple(s for s in labels if labels[s] == each) for each in sorted(set(labels.values()))}
     known = np.asarray(np.isfinite(values).any(axis=0))
     values = values * early.close if name == "liquidity" else values
     typical = np.full(len(panel.symbols), np.nan)
@@ -150,10 +150,10 @@ def _of_field(panel: Panel, name: str, bars: int) -> Groups:
     order = [panel.symbols[k] for k in np.argsort(-typical, kind="stable") if known[k]]
     if len(order) < FEWEST:
         raise DataError(f"lag.groups={name} needs {FEWEST} symbols with '{FIELDS[name]}' in the first {bars} bars")
-    labels = THIRDS if len(order) >= ENOUGH_FOR_THIRDS else HALVES
+    grades = THIRDS if len(order) >= ENOUGH_FOR_THIRDS else HALVES
     what = "traded" if name == "liquidity" else "valued"
-    parts = np.array_split(np.array(order, dtype=object), len(labels))
-    return {f"{label} {what}": tuple(part) for label, part in zip(labels, parts, strict=True)}
+    parts = np.array_split(np.array(order, dtype=object), len(grades))
+    return {f"{grade} {what}": tuple(part) for grade, part in zip(grades, parts, strict=True)}
 
 
 def group_panel(panel: Panel, groups: Groups) -> Panel:

@@ -126,10 +126,10 @@ def _in_volatilities(x: Array) -> Array:
 
 @njit(cache=True)
 def _mean_square_before(x: Array, keep: float, warm: int) -> Array:
-    out, total, weight, seen = np.full(x.size, np.nan), 0.0, 0.0, 0
+    out, total, weight, count = np.full(x.size, np.nan), 0.0, 0.0, 0
     for t in range(x.size):
-        if seen >= warm and weight > 0:
+        if count >= warm and weight > 0:
             out[t] = total / weight
         if np.isfinite(x[t]):
-            total, weight, seen = keep * total + x[t] * x[t], keep * weight + 1.0, seen + 1
+            total, weight, count = keep * total + x[t] * x[t], keep * weight + 1.0, count + 1
     return out
