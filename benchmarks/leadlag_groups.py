@@ -18,7 +18,7 @@ from record import publish, table
 import pacesetter as ps
 from pacesetter.build import build_panel
 from pacesetter.jobs import compose
-from pacesetter.leadlag.answer import Gauge, find_links
+from pacesetter.leadlag.answer import StrengthMeasure, find_links
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
 
@@ -56,11 +56,11 @@ def bitcoin(panel: Panel) -> list[str]:
 
 def rows_of(name: str, panel: Panel, groups: Any, window: Any) -> Iterator[list[Any]]:
     study = Study(lookback=window, groups=groups).at(panel)
-    found = study.find_groups(panel)
-    assert found is not None
-    money = found.earned
+    finding = study.find_groups(panel)
+    assert finding is not None
+    money = finding.earned
     gross, net = (f"{money[f'{kind}_bps']:+.1f} ({money[f'{kind}_t']:+.1f})" for kind in ("gross", "net"))
-    for row in found.table().head(2).to_dict("records"):
+    for row in finding.table().head(2).to_dict("records"):
         relation = f"{row['leader']} → {row['follower']}"
         delay, p_value = f"{row['delay']:.0f}", f"{row['p_value']:.3f}"
         yield [name, study.bars, relation, delay, row["forward"], row["backward"], p_value, gross, net]
@@ -76,26 +76,26 @@ def planted(seed: int, bars: int) -> Any:
 
 
 def power_rows(pooled_markets: int = 200, pair_markets: int = 40) -> list[list[Any]]:
-    gauge, rows = Gauge("ccf_peak"), []
+    gauge, rows = StrengthMeasure("ccf_peak"), []
     for bars in POOLED_BARS:
         means = (planted(seed, bars).reshape(bars, 2, SIZE).mean(axis=2) for seed in range(pooled_markets))
-        found = [find_links(x, gauge, test="either").linked(LEVEL)[0, 1] for x in means]
-        rows.append(["pooled", f"{bars:,}", f"{np.mean(found):.0%} of {pooled_markets}"])
+        finding = [find_links(x, gauge, test="either").linked(LEVEL)[0, 1] for x in means]
+        rows.append(["pooled", f"{bars:,}", f"{np.mean(finding):.0%} of {pooled_markets}"])
     for bars in PAIR_BARS:
-        found = [
+        finding = [
             find_links(planted(seed, bars), gauge, draws=100).linked(LEVEL)[:SIZE, SIZE:].any()
             for seed in range(pair_markets)
         ]
-        rows.append(["any of the 400 true pairs", f"{bars:,}", f"{np.mean(found):.0%} of {pair_markets}"])
+        rows.append(["any of the 400 true pairs", f"{bars:,}", f"{np.mean(finding):.0%} of {pair_markets}"])
     return rows
 
 
 def period_rows() -> list[list[Any]]:
-    found = Study(groups={"large": LARGE, "small": SMALL}).at(ps.load("deciles")).find_groups(ps.load("deciles"))
-    assert found is not None
+    finding = Study(groups={"large": LARGE, "small": SMALL}).at(ps.load("deciles")).find_groups(ps.load("deciles"))
+    assert finding is not None
     return [
         [f"{row['first']:%Y-%m-%d}", f"{row['last']:%Y-%m-%d}", _began(row), row["forward"], row["low"], row["high"]]
-        for row in found.periods.to_dict("records")
+        for row in finding.periods.to_dict("records")
     ]
 
 

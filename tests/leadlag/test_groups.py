@@ -11,7 +11,7 @@ from scipy.stats import binom, binomtest
 import pacesetter as ps
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.leadlag.answer import Gauge, find_links
+from pacesetter.leadlag.answer import StrengthMeasure, find_links
 from pacesetter.leadlag.groups import group_panel, read_groups
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
@@ -39,11 +39,11 @@ def panel_of(moves: np.ndarray, **fields: np.ndarray) -> Panel:
 
 def is_pooled_found(seed: int, bars: int, share: float = 0.1) -> np.ndarray:
     means = planted(seed, bars, share).reshape(bars, 2, SIZE).mean(axis=2)
-    return find_links(means, Gauge("ccf_peak"), seed=seed, test="either").linked(LEVEL)
+    return find_links(means, StrengthMeasure("ccf_peak"), seed=seed, test="either").linked(LEVEL)
 
 
 def is_pair_found(seed: int, bars: int) -> bool:
-    linked = find_links(planted(seed, bars), Gauge("ccf_peak"), draws=60, seed=seed).linked(LEVEL)
+    linked = find_links(planted(seed, bars), StrengthMeasure("ccf_peak"), draws=60, seed=seed).linked(LEVEL)
     return bool(linked[:SIZE, SIZE:].any())
 
 
@@ -65,7 +65,7 @@ def noise(kind: str, seed: int) -> np.ndarray:
 
 
 def false_relations(kind: str, markets: int) -> int:
-    gauge = Gauge("ccf_peak")
+    gauge = StrengthMeasure("ccf_peak")
     tests = (find_links(noise(kind, seed), gauge, seed=seed, test="either") for seed in range(markets))
     return sum(bool(links.linked(LEVEL).any()) for links in tests)
 
@@ -79,9 +79,9 @@ def test_the_pooled_test_keeps_its_level(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_pooled_test_keeps_its_level_on_a_thousand_markets(kind: str, sized) -> None:
     markets = sized(1000)
-    found = false_relations(kind, markets)
-    print(f"groups, {kind}: any false relation in {found} of {markets} markets, stated {LEVEL:.0%}")
-    assert binomtest(found, markets, LEVEL, alternative="greater").pvalue > 0.01
+    finding = false_relations(kind, markets)
+    print(f"groups, {kind}: any false relation in {finding} of {markets} markets, stated {LEVEL:.0%}")
+    assert binomtest(finding, markets, LEVEL, alternative="greater").pvalue > 0.01
 
 
 @pytest.mark.proof
@@ -96,20 +96,20 @@ def test_the_pooled_test_needs_a_quarter_of_the_bars_on_many_markets(sized) -> N
 def test_large_companies_lead_small_ones_although_small_ones_predict_themselves() -> None:
     panel = load("deciles").between("1963", "1995")
     groups = {"large": panel.symbols[7:], "small": panel.symbols[:3]}
-    found = ps.LeadLag().fit(panel).groups(groups, lookback="4Y")
-    assert found.table().loc[0, ["leader", "follower", "delay"]].tolist() == ["large", "small", 1]
-    assert found.table().loc[0, "p_value"] <= LEVEL
+    finding = ps.LeadLag().fit(panel).groups(groups, lookback="4Y")
+    assert finding.table().loc[0, ["leader", "follower", "delay"]].tolist() == ["large", "small", 1]
+    assert finding.table().loc[0, "p_value"] <= LEVEL
 
 
 def test_a_study_has_its_groups_with_delay_money_and_periods() -> None:
     moves = planted(3, 3000, share=0.8)
     moves[1500:, SIZE:] = planted(4, 1500, share=0.0)[:, SIZE:]  # it ends in the middle
     panel = panel_of(moves)
-    found = ps.LeadLag().fit(panel).groups(GROUPS, end=1500, lookback=1000)
-    first = found.table().iloc[0]
+    finding = ps.LeadLag().fit(panel).groups(GROUPS, end=1500, lookback=1000)
+    first = finding.table().iloc[0]
     assert (first["leader"], first["follower"], first["relation"], first["delay"]) == ("A", "B", "leads, same sign", 1)
     assert first["p_value"] <= LEVEL
-    assert found.earned["gross_bps"] == found.result.strategy["gross_bps"]
+    assert finding.earned["gross_bps"] == finding.result.strategy["gross_bps"]
     result = Study(groups=GROUPS, lookback=1000, draws=60).run(panel)
     assert result.pooled is not None
     assert result.pooled.relation == ("A", "B", 1)

@@ -102,14 +102,14 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
     ]
 
 
-def _group_sections(found: GroupFinding | None) -> list[Section]:
+def _group_sections(finding: GroupFinding | None) -> list[Section]:
     """Relations between groups, and when the strongest of them began and ended."""
-    if found is None:
+    if finding is None:
         return []
-    level, rows = found.result.study.level, []
-    table = found.table()
+    level, rows = finding.result.study.level, []
+    table = finding.table()
     for row in table.to_dict("records"):
-        members = len(found.groups[row["follower"]])
+        members = len(finding.groups[row["follower"]])
         thin = f"{row['thin']} of {members}" if row["thin"] else ""
         delay = f"{row['delay']:.0f}" if np.isfinite(row["delay"]) else "–"
         strengths = f"{row['forward']:.3f}", f"{row['backward']:.3f}"
@@ -117,17 +117,17 @@ def _group_sections(found: GroupFinding | None) -> list[Section]:
         rows.append((row["leader"], row["follower"], role, delay, *strengths, f"{row['p_value']:.2g}", thin))
     header = ("leader", "follower", "relation", "delay (bars)", "forward", "backward", "p", "thin members")
     faint = tuple(place for place, p_value in enumerate(table["p_value"]) if not p_value <= level)
-    sections = [Section("Groups", group_verdict(found), (), header, tuple(rows), faint=faint)]
-    if found.relation is not None and len(found.periods):
-        sections.append(_periods_section(found))
+    sections = [Section("Groups", group_verdict(finding), (), header, tuple(rows), faint=faint)]
+    if finding.relation is not None and len(finding.periods):
+        sections.append(_periods_section(finding))
     return sections
 
 
-def group_verdict(found: GroupFinding) -> str:
+def group_verdict(finding: GroupFinding) -> str:
     """Which group leads which, all relations tested together, and what following the leading one earned."""
-    result, flow = found.result, found.earned
-    sizes = ", ".join(f"{name} ({len(members)})" for name, members in found.groups.items())
-    table = found.table()
+    result, flow = finding.result, finding.earned
+    sizes = ", ".join(f"{name} ({len(members)})" for name, members in finding.groups.items())
+    table = finding.table()
     firm = table[table["p_value"] <= result.study.level].to_dict("records")
     said = "; ".join(
         f"{row['leader']} {row['relation'].replace('leads', 'leads ' + row['follower'], 1)}"
@@ -142,13 +142,13 @@ def group_verdict(found: GroupFinding) -> str:
     return f"Equal-weighted means of {sizes}: {said or 'no evidence that a group leads another'}. {earned}"
 
 
-def _periods_section(found: GroupFinding) -> Section:
-    assert found.relation is not None
-    leader, follower, delay = found.relation
-    days = found.result.panel.index
+def _periods_section(finding: GroupFinding) -> Section:
+    assert finding.relation is not None
+    leader, follower, delay = finding.relation
+    days = finding.result.panel.index
     form = day_form(days)
     rows = []
-    for row in found.periods.to_dict("records"):
+    for row in finding.periods.to_dict("records"):
         begun = "" if pd.isna(row["earliest"]) else f"{row['earliest']:{form}} … {row['latest']:{form}}"
         interval = f"{row['low']:+.3f} … {row['high']:+.3f}"
         period = f"{row['first']:{form}}", f"{row['last']:{form}}", begun
@@ -160,7 +160,7 @@ def _periods_section(found: GroupFinding) -> Section:
         "changed (each split at 1 %; returns in units of their volatility), with a 95 % interval for each date."
     )
     header = ("from", "to", "began within", "forward", "95 % interval", "backward", "leads")
-    faint = tuple(place for place, is_lead in enumerate(found.periods["leads"]) if not is_lead)
+    faint = tuple(place for place, is_lead in enumerate(finding.periods["leads"]) if not is_lead)
     return Section("When it began and ended", text, (), header, tuple(rows), faint=faint)
 
 
