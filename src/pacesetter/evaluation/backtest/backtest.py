@@ -412,7 +412,7 @@ def make_sizer(
     if scale is None and risk.views_volatility is None:
         scale = 1.0
     if scale is None:
-        # Of the latest bars: what a policy that fits itself wants at once, from a handful of bars, is no measure.
+        # Of the latest bars: a policy that fits itself would begin there with a handful of bars.
         start = first - first // EARLIER_PART
         scale = fit_views(risk, policy, panel, first, bank=bank, window_bars=window_bars, start=start)
     return RiskSizer(tables, risk, scale)
