@@ -33,13 +33,13 @@ from pacesetter.build.configuration import PLAIN_NETWORKS
 from pacesetter.build.sections import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
+from pacesetter.jobs import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import expected_returns, leadlag_features
-from pacesetter.learning.supervised.direction import Direction
-from pacesetter.learning.supervised.forecasts import fit_supervised
+from pacesetter.methods.supervised.direction import Direction
+from pacesetter.methods.supervised.forecasts import fit_supervised
 from pacesetter.runs import Run, config_hash
-from pacesetter.training import compose
-from pacesetter.training.run.train import train
 
 WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"
 LEADLAG = ("leadlag_leader_score", "leadlag_follow_through", "leadlag_instability", "leadlag_expected")
@@ -164,18 +164,6 @@ def test_the_network_sees_the_account_entries_that_are_named(small):
         small("ppo", "task.account=[bars_hold]")
     with pytest.raises(ConfigError, match=r"task\.continued=1\.0 must be 0 or more and below 1"):
         small("ppo", "task.continued=1.0")
-
-
-def test_the_old_name_of_target_is_read_in_stored_runs_and_refused_elsewhere(small, tmp_path):
-    old = small().to_dict() | {"task": {"problem": "portfolio", "action": "weights"}}
-    run = Run.create(tmp_path, "old", old)
-    stored = run.folder / "config.yaml"
-    stored.write_text(stored.read_text().replace("schema: 1\n", ""))  # as before there were schemas
-    assert stored_config(run.folder).task["action"] == "target"
-    with pytest.raises(ConfigError, match=r"task\.action=weights was renamed to target"):
-        replace(small(), task={"problem": "portfolio", "action": "weights"})
-    with pytest.raises(ConfigError, match="renamed to target"):
-        build_environment(small(), build_panel(small()), action="weights")
 
 
 @pytest.mark.parametrize("text", ["a: [", "3", ""])

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.errors import RunError
-from pacesetter.locks import LOCK
-from pacesetter.old_names import SCHEMA
+from pacesetter.locks import LOCK, NOTE
 
 __all__ = [
     "DECISION",
     "EVALUATION",
+    "SCHEMA",
     "TAGS",
     "Run",
+    "check_schema",
     "config_hash",
     "provenance",
     "read_tags",
@@ -35,11 +36,18 @@ __all__ = [
     "write_tags",
 ]
 
+SCHEMA = 1  # of configurations, manifests, bundles, guard states, searches and presets
 EVALUATION = "evaluation"  # folder of a run in which its judgement lies
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 WIDEST_FIRST = ("avx512f", "avx2", "avx")
+
+
+def check_schema(stored: Mapping[str, Any], what: str) -> None:
+    """Refuse something stored by a version that wrote it in another way; `what` names it."""
+    if (schema := stored.get("schema", SCHEMA)) != SCHEMA:
+        raise RunError(f"{what} has schema {schema}, this version reads {SCHEMA}; use the version that wrote it")
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,10 +155,10 @@ class Run:
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Complete the manifest with `facts` and the SHA-256 of every artefact in the folder."""
         artefacts = {
-            str(path.relative_to(self.folder)): sha256(path)
+            path.relative_to(self.folder).as_posix(): sha256(path)
             for path in sorted(self.folder.rglob("*"))
             # The manifest cannot hold its own hash, and the lock belongs to the process.
-            if path.is_file() and path.name not in ("manifest.json", LOCK, TAGS)
+            if path.is_file() and path.name not in ("manifest.json", LOCK, LOCK + NOTE, TAGS)
         }
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
         self.write_json("manifest.json", manifest)
@@ -265,7 +273,7 @@ def _instructions() -> str:
 def _cpu_info(name: str) -> str | None:
     """What Linux says of the first processor; None elsewhere."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((line.split(":", 1)[1].strip() for line in lines if line.partition(":")[0].strip() == name), None)

@@ -38,16 +38,16 @@ from pacesetter.agents.layout import Shapes, with_entries
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
-from pacesetter.learning.goals import read_hindsight
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.gru import GruPPO
-from pacesetter.learning.sb3.hindsight import goal_options
-from pacesetter.learning.sb3.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
 from pacesetter.learning.sb3.windows.full_information import FullInformation
 from pacesetter.learning.sb3.windows.thompson import ThompsonSampling
 from pacesetter.learning.state import read_header, read_state, write_state
+from pacesetter.methods.goals.goals import read_hindsight
+from pacesetter.methods.goals.sb3_hindsight import goal_options
+from pacesetter.methods.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
 from pacesetter.registry import Registry, configure
 
 __all__ = [
@@ -418,7 +418,12 @@ class AlgorithmAgent:
         if self._memory is not None:
             # One entry for each environment: from the second bar on, no episode starts until `reset`.
             self._starts = np.zeros(self._memory[0].shape[1], dtype=bool)
-        return np.asarray(action)
+        return self.stretch(np.asarray(action))
+
+    def stretch(self, actions: Array) -> Array:
+        """The environment's actions for those of the algorithm."""
+        env = self.algorithm.env
+        return env.stretch(actions) if isinstance(env, VectorAdapter) else actions
 
 
 # ---- on disk --------------------------------------------------------------------------------------------------------

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build.members import export_policy
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
-from pacesetter.old_names import SCHEMA
+from pacesetter.methods.supervised.export import supervised_files
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
-from pacesetter.runs import DECISION, EVALUATION, Run, provenance
+from pacesetter.runs import DECISION, EVALUATION, SCHEMA, Run, provenance
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
@@ -33,7 +34,6 @@ from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import Parity, check_agreement, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
-from pacesetter.serving.bundle.supervised_export import supervised_files
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import lookback_memory
@@ -91,7 +91,7 @@ def bundle_run(
         return _bundle_windows(run, config, learned_universe(config, panel), store, judged, key, observations)
     _check_universe(config, panel)
     table = build_table(config, panel)
-    trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
+    trained = export_policy(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
         trained.spec,
@@ -230,6 +230,8 @@ def _check_finished(run: Run, config: Config) -> None:
     """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
     task_of(config).check("bundle", run.folder)
     manifest = run.manifest
+    if not (run.folder / "checkpoints").is_dir():
+        raise RunError(f"{run.folder} holds no agent to bundle; give the run of a pacesetter train or pacesetter run")
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
 

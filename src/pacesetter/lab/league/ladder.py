@@ -1,0 +1,202 @@
+"""Who plays in the league and where: markets of rising difficulty, entrants by their overrides, seeds by purpose.
+
+Settings are chosen on the tuning seeds and reported on the reporting seeds, once. The two never mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pacesetter.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "ENTRANTS",
+    "MARKETS",
+    "NEED_TRUTH",
+    "ONLY_NAMED",
+    "QUICK",
+    "REAL",
+    "SEEDS",
+    "WORLDS",
+    "YARDSTICKS",
+    "entrants_of",
+    "markets_of",
+    "seeds_of",
+]
+
+SEEDS = {"tuning": (1, 2, 3, 4, 5, 6), "reporting": (201, 202, 203, 204, 205)}
+BARS = 5_400
+SIGNAL_ENDS = 3_900  # half-way through the test set
+SHARES = "train.shares=[0.33334,0.11112]"  # 1,800 bars to learn from, 600 to choose by, 3,000 to be judged on
+_PLANTED = ("+preset=planted", f"data.bars={BARS}", SHARES)
+TEST_BARS = 3_000
+
+
+def _short(bars: int) -> tuple[str, ...]:
+    """The planted market with fewer bars to learn from, a third as many to choose by, and as many to be judged on."""
+    chosen = bars // 3
+    whole = bars + chosen + TEST_BARS
+    shares = f"train.shares=[{bars / whole:.6f},{chosen / whole:.6f}]"
+    return "+preset=planted", f"data.bars={whole}", shares, "data.strength=0.4"
+
+
+def _large(symbols: int, groups: int, strength: float, bars: int, shares: str) -> tuple[str, ...]:
+    """The planted market with many symbols, of which all but the leaders follow."""
+    sizes = (f"data.symbols={symbols}", f"data.groups={groups}", f"data.bars={bars}", f"data.strength={strength}")
+    return "+preset=planted", *sizes, f"train.shares={shares}"
+
+
+_DECILES = (
+    *("data=deciles", "features.names=[return_1,volatility_20]", "train.shares=[0.6,0.2]", "task.window_bars=2"),
+    *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
+)
+_EFFECT = ("data.start=1963-01-01", "data.end=1995-12-31")  # large companies led small ones then
+_GONE = ("data.start=2009-01-01", "data.end=2025-12-31")  # and do no longer
+# Relations that hold for long in calm regimes and change every 30 bars in wild ones; 4,800 bars to learn from, 1,200
+# to choose by, 2,000 to be judged on. Nothing else is in the way: no common factor, no fat tails.
+_WINDOWS = (
+    *("data=synthetic", "data.symbols=8", "data.bars=8000", "data.groups=1", "data.unrelated_share=0"),
+    *("data.strength=1.5", "data.negative_share=0", "data.max_delay=1", "data.market_correlation=0", "data.spread=0"),
+    *("data.volatility_clustering=0", "data.tail_degrees=1e9", "data.gap_share=0", "data.path_steps=1"),
+    *("~data.regimes", "+data.regimes={calm:[0.0,0.5],wild:[0.0,2.0]}"),
+    *("data.regime_bars=500", "data.relation_change_bars=[20000,30]"),
+    "train.shares=[0.6,0.15]",
+)
+_FLAT = "~data.regimes", "+data.regimes={flat:[-0.01125,1.0]}"  # no symbol is expected to rise
+_CALM_AND_WILD = (
+    *("~data.regimes", "+data.regimes={calm:[-0.005,0.6667],wild:[-0.02,1.3333]}"),
+    "data.transition=[[0.9875,0.0125],[0.0153846,0.9846154]]",  # stretches of 80 and 65 bars on average
+)
+_DEEP = (
+    "task.market.costs.impact_bps=50",
+    "task.market.limits.volume_cap_fraction=0.5",
+    "task.market.initial_cash=1e7",
+)
+
+
+def _world(name: str, regimes: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """A world of `data.worlds` at its recorded difficulty, with the ladder's symbols, bars and costs."""
+    return *_PLANTED, *regimes, "data.size_spread=0.0", f"data.world={name}", *more
+
+
+WORLDS = {
+    "threshold": _world("threshold", _FLAT),
+    "regime": _world("regime", _CALM_AND_WILD),
+    "product": _world("product", _FLAT, "data.leaders=2", "data.groups=1", "data.leader_correlation=0.0"),
+    "fading": _world("fading", _FLAT),
+    "persistent": _world("persistent", _FLAT, "data.max_delay=1", "task.market.costs.commission_bps=13.5"),
+    "impact": _world("impact", _FLAT, *_DEEP),
+}
+MARKETS: dict[str, tuple[str, ...]] = {
+    "noise": (*_PLANTED, "data.strength=0"),
+    "planted 0.1": (*_PLANTED, "data.strength=0.1"),
+    "planted 0.2": (*_PLANTED, "data.strength=0.2"),
+    "planted 0.4": (*_PLANTED, "data.strength=0.4"),
+    "planted 0.8": (*_PLANTED, "data.strength=0.8"),
+    **{f"{bars} bars 0.4": _short(bars) for bars in (450, 900)},  # 1,800 of them are `planted 0.4`
+    "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
+    "ending 0.4": (*_PLANTED, "data.strength=0.4", f"data.signal_bars={SIGNAL_ENDS}"),
+    "50 symbols 0.8": _large(50, 10, 0.8, BARS, "[0.33334,0.11112]"),
+    **{f"143 symbols {strength}": _large(143, 28, strength, 6_000, "[0.6,0.1]") for strength in (0.2, 0.4)},
+    "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
+    "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
+    "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
+    "windows": _WINDOWS,
+    **WORLDS,
+}
+LARGE = ("50 symbols", "143 symbols")  # markets that are played only where they are named: features take minutes
+WINDOWS = "windows"  # market of the lookback problem, which no trader plays
+REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
+NEED_TRUTH = (
+    "oracle_sized",
+    "oracle_planned",
+    "oracle_formula",
+    "oracle",
+    "oracle_returns",
+    "expected",
+)  # the last needs lead–lag features
+_VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
+_FLEET = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0")
+_SMALL = ("agent.network=mlp_tiny", "agent.heads=[32]")
+_SAC = (
+    *("agent.learning_rate=0.003", "agent.encoder_learning_rate=0.003", "agent.gamma=0.3", "agent.gradient_steps=4"),
+    *("agent.batch_size=256", "agent.learning_starts=1024", "agent.tau=0.02"),
+)
+_SAMPLES = ("train.envs=32", "train.steps=49152", "train.validate_every=8192", "train.log_every=8192")
+YARDSTICKS = (
+    *("oracle_sized", "lasso_sized", "ridge_sized", "trees_sized"),
+    *("oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula"),
+    *("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash"),
+)
+ENTRANTS: dict[str, tuple[str, ...]] = {
+    "direct": (
+        "task=fleet",
+        "agent=direct",
+        *("features.leadlag.lookback=null", "features.names=[return_1,gap]"),  # all that it reads
+        "train.steps=61440",
+        "train.validate_every=30720",
+        "train.log_every=30720",
+    ),
+    "ppo": ("agent=ppo_small", "task.action=discrete", *_VALIDATED),
+    # Chosen on tuning seeds 1 and 2, by `pacesetter ablate actions`: 83 % of the oracle, discrete orders 37 %.
+    "ppo_target": ("agent=ppo_small", "task.action=target", "train.steps=20480", "train.validate_every=10240"),
+    "ppo_expected": ("agent=ppo_small", "task.action=discrete", "agent.advantages=expected", *_VALIDATED),
+    "sac": ("agent=sac_small", "task.action=continuous", *_VALIDATED),
+    "options": ("agent=options_small", "task.action=continuous", *_VALIDATED),
+    "option_critic": ("agent=option_critic", "task.action=continuous", *_VALIDATED),
+    # Fleets with the samples of `ppo_fleet` but ES, whose population needs more of them and less time for each.
+    "ppo_fleet": (
+        *(*_FLEET, *_SMALL, *_SAMPLES, "agent=ppo", "agent.learning_rate=0.005", "agent.encoder_learning_rate=0.002"),
+        *("agent.gamma=0.5", "agent.n_steps=32", "agent.gae_lambda=0.5", "agent.clip_range=0.3"),
+        "agent.target_kl=null",
+    ),
+    "sac_fleet": (*_FLEET, *_SMALL, *_SAMPLES, "agent=sac", *_SAC),
+    "sac_hindsight": (*_FLEET, *_SMALL, *_SAMPLES, "agent=sac", *_SAC, "agent.hindsight={k:4,strategy:future}"),
+    "es": (*_FLEET, "agent=es_small", "train.envs=8", "train.steps=819200", "train.validate_every=81920"),
+    "hybrid": (*_FLEET, "agent=hybrid_small", *_SAMPLES),
+    "impala": (*_FLEET, "agent=impala_small", *_SAMPLES),
+}
+_BESIDE = ("oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula")
+# Those behind the yardsticks take minutes a cell.
+ONLY_NAMED = (
+    *_BESIDE,
+    "options",
+    "option_critic",
+    "ppo_fleet",
+    "sac_fleet",
+    "sac_hindsight",
+    "es",
+    "hybrid",
+    "impala",
+)
+QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
+
+
+def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Markets by name, in the ladder's order, all but the large ones without a name; refuses an unknown one."""
+    markets = _known(names, MARKETS, "market")
+    return {name: MARKETS[name] for name in markets if names or not name.startswith((*LARGE, WINDOWS, *WORLDS))}
+
+
+def entrants_of(names: tuple[str, ...]) -> list[str]:
+    """Yardsticks and entrants by name, without a name all but those played only where named; refuses an unknown one."""
+    entrants = _known(names, [*YARDSTICKS, *ENTRANTS], "entrant")
+    return [name for name in entrants if names or name not in ONLY_NAMED]
+
+
+def seeds_of(purpose: str) -> tuple[int, ...]:
+    """The seeds of a purpose, or a list such as `1+2+3`; refuses what is neither."""
+    if purpose in SEEDS:
+        return SEEDS[purpose]
+    try:
+        return tuple(int(text) for text in purpose.split("+"))
+    except ValueError:
+        raise ConfigError(f"league.seeds={purpose} must be tuning, reporting or seeds such as 1+2+3") from None
+
+
+def _known(names: tuple[str, ...], known: Iterable[str], kind: str) -> list[str]:
+    everything = list(known)
+    for name in names:
+        if name not in everything:
+            raise ConfigError(f"league has no {kind} '{name}'{did_you_mean(name, everything)}")
+    return [name for name in everything if name in names] if names else everything

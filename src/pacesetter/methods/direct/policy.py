@@ -1,0 +1,264 @@
+"""The direct policy: each symbol reads the last moves of all others, and targets a share that risk and costs allow.
+
+What it reads are the last bars of `return_1` of every symbol, i.e. the `window` of a whole market:
+
+    σ_i(t)   volatility of the last `volatility_bars` bars, weights halving every quarter of them
+    z_i(t)   return / σ_i(t−1), cut at ± `cut`; intraday the return less the gap, i.e. from open to close
+    u_i(t)   z_i − β_i · mean of the other z: the symbol's own move
+    a(t)     tanh of the mean log volatility of the last bars against that of the training bars: the state
+    x(t)     the inputs of `dictionary`: lags 1 … `lags` of all u and of the mean z, 1, and the groups beside them
+    l_j(t)   Σ w_j · x, sparse (L1)
+    r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
+    s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
+
+and what it targets, with h the share that it holds and c the cost of a side:
+
+    ν        = price · Σ_j max(s_j − ν, 0): what a unit of market risk costs; of many signals it keeps the strongest
+    e_j      = (s_j − ν) · σ_j, the expected return in excess of that
+    lowest   gain · (e_j − enter · c) / σ_j²        highest   gain · (e_j + leave · c) / σ_j²
+    target   h where it lies between the two, else the nearer: a no-trade zone as costs make it optimal
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pacesetter.agents.agent import Observation
+from pacesetter.agents.layout import Tensors
+from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
+from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
+
+__all__ = ["DirectPolicy", "market_price"]
+
+LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
+RETURN, GAP = "return_1", "gap"
+STATE_BARS, STATE_STEEPNESS = 16, 2.0  # bars of the state's volatility, weights halving every quarter of them
+LINKS = 4  # a symbol, that are followed at most: the strongest
+WEIGHT = 0  # column of `position` that is the share held
+
+
+class DirectPolicy(nn.Module):
+    """A market's observation (row, symbol, …) → target weights (row, symbol).
+
+    column, gap   of the window that hold `return_1` and `gap`; −1 where there are no gaps
+    groups        of the dictionary; the weights of those that did not pay are 0
+    The weights (input, symbol) and the numbers of the shape are what is learned; the buffers are counted.
+    """
+
+    takes_rows = True  # `act` answers for several markets or accounts at once
+    beta: torch.Tensor
+    scale: torch.Tensor
+    decay: torch.Tensor
+    intraday: torch.Tensor
+    typical: torch.Tensor
+    level: torch.Tensor
+    recency: torch.Tensor
+    links: torch.Tensor
+    follows: torch.Tensor
+
+    def __init__(
+        self,
+        symbols: tuple[str, ...],
+        *,
+        lags: int = 5,
+        volatility_bars: int = 40,
+        cut: float = 3.0,
+        column: int = 0,
+        gap: int = -1,
+        cap: float = 0.15,
+        lowest: float = 0.0,
+        side_cost: float = 0.0,
+        groups: Sequence[str] = ("lags",),
+    ) -> None:
+        super().__init__()
+        self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
+        self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
+        self.groups = tuple(groups)
+        count = len(self.symbols)
+        self.sizes = {name: size for name, size in group_sizes(count, lags).items() if name in self.groups}
+        self.weights = nn.Parameter(torch.zeros(self.width, count))
+        # As logarithms, so that gradient steps keep all four positive.
+        self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
+        self.log_price = nn.Parameter(torch.tensor(math.log(0.15)))
+        self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
+        self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
+        self.register_buffer("beta", torch.zeros(count))
+        self.register_buffer("scale", torch.ones(self.width))
+        self.register_buffer("decay", _halving(volatility_bars))
+        self.register_buffer("intraday", torch.tensor(0.0))  # 1 where moves are those from open to close
+        self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
+        self.register_buffer("level", torch.tensor([0.0, 1.0]))  # middle and spread of the mean log volatility
+        self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
+        room = LINKS * count if self.is_recent else 0
+        self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
+        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) 1 where the symbol follows it
+
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """What a like policy is made with."""
+        names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost")
+        return {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether links may count by how they held lately."""
+        return "recent" in self.groups and len(self.symbols) > 1
+
+    @property
+    def past_bars(self) -> int:
+        """Moves that inputs reach back."""
+        slow = SLOW_BARS if "slow" in self.groups else 0
+        return max(self.lags, slow, RECENT_BARS + self.lags if self.is_recent else 0)
+
+    @property
+    def history_bars(self) -> int:
+        """Bars of the window that it reads."""
+        return self.volatility_bars + self.past_bars
+
+    @property
+    def width(self) -> int:
+        """How many inputs there are."""
+        return sum(self.sizes.values())
+
+    def places(self, group: str) -> slice:
+        """Where the inputs of a group of the dictionary are."""
+        before = INPUTS[: INPUTS.index(group)]
+        first = sum(self.sizes.get(name, 0) for name in before)
+        return slice(first, first + self.sizes[group])
+
+    def shape(self) -> list[nn.Parameter]:
+        """The numbers that turn signals into shares."""
+        return [self.log_gain, self.log_price, self.log_enter, self.log_leave]
+
+    # ---- what it reads --------------------------------------------------------------------------------------------
+
+    def moves(self, window: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(z (row, symbol, bar), newest last; σ and that of the state (row, symbol)) of windows (row, symbol, bar, …).
+
+        Of the last `past_bars` bars, or of as many as the windows have volatility for.
+        """
+        returns = window[..., -self.history_bars :, self.column]
+        before = returns.square().unfold(-1, self.volatility_bars, 1)  # (row, symbol, past + 1, bar)
+        volatility = (before @ self.decay).sqrt()
+        # Of the bar before: a move measured by a volatility that includes it could never be large.
+        known = volatility[..., :-1]
+        moved = returns[..., self.volatility_bars :]
+        if self.gap >= 0:
+            moved = moved - self.intraday * window[..., -moved.shape[-1] :, self.gap]
+        z = moved / known.clamp_min(LEAST_VOLATILITY)
+        z = torch.where(known > LEAST_VOLATILITY, z.clamp(-self.cut, self.cut), 0.0)
+        bars = min(STATE_BARS, self.volatility_bars)
+        fast = (returns[..., -bars:].square() @ _halving(bars).to(returns)).sqrt()
+        return z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY)
+
+    def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
+        count = z.shape[1]
+        if count == 1:
+            return z, z[:, :0]
+        market = z.mean(1, keepdim=True)
+        # Without the symbol itself, or part of its own move would be explained away.
+        others = (market * count - z) / (count - 1)
+        return z - self.beta[:, None] * others, market
+
+    def state(self, fast: torch.Tensor) -> torch.Tensor:
+        """(row,) the state of volatility in (−1, 1), of that of the last bars (row, symbol)."""
+        level = (fast / self.typical).log().mean(1)
+        return torch.tanh(STATE_STEEPNESS * (level - self.level[0]) / self.level[1])
+
+    def raw_inputs(self, z: torch.Tensor, fast: torch.Tensor, groups: Sequence[str] | None = None) -> torch.Tensor:
+        """(row, input) before scaling, of all groups or of some."""
+        moves, state = self.own_moves(z), self.state(fast)
+        chosen = [name for name in self.sizes if groups is None or name in groups]
+        return torch.cat([group_inputs(name, *moves, state, self.lags) for name in chosen], 1)
+
+    def signal(self, z: torch.Tensor, fast: torch.Tensor) -> torch.Tensor:
+        """(row, symbol) predicted next returns in units of volatility."""
+        x = self.raw_inputs(z, fast) / self.scale
+        linear = x @ self.weights
+        if not self.is_recent:
+            return linear
+        return self.recency[0] * linear + self.recency[1] * self.recent(z, x)
+
+    def recent(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """(row, symbol) what the links say if each holds as it did in the last bars."""
+        own, count = self.own_moves(z)[0], len(self.symbols)
+        lag, leader = self.links[:, 0], self.links[:, 1]
+        bars = torch.arange(own.shape[2] - RECENT_BARS, own.shape[2], device=own.device)
+        place = lag * count + leader  # among the inputs: lag by lag, symbol by symbol
+        led = own[:, leader[:, None], bars - 1 - lag[:, None]] / self.scale[place, None]  # (row, link, bar)
+        followed = own[:, self.follows.argmax(1)][:, :, -RECENT_BARS:]
+        held = (led * followed) @ _halving(RECENT_BARS, RECENT_BARS / RECENT_HALF_LIFE).to(own)
+        return (x[:, place] * held) @ self.follows
+
+    @torch.no_grad()
+    def follow(self, weights: torch.Tensor) -> None:
+        """Take the strongest links among the weights (input, symbol) of the lags as those whose holding is watched."""
+        count = len(self.symbols)
+        strength = weights[: self.lags * count].abs()
+        order = strength.flatten().argsort(descending=True, stable=True)[: len(self.links)]
+        place, symbol = order // count, order % count
+        self.links.zero_()
+        self.follows.zero_()
+        rows = torch.arange(len(order), device=weights.device)
+        self.links[rows, 0], self.links[rows, 1] = place // count, place % count
+        self.follows[rows, symbol] = (strength.flatten()[order] > 0).to(self.follows)
+
+    # ---- what it wants --------------------------------------------------------------------------------------------
+
+    def target(self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+        """(…, symbol) shares of equity; all arguments (…, symbol)."""
+        excess = (signal - market_price(signal, self.log_price.exp(), self.lowest < 0)) * volatility
+        gain = self.log_gain.exp() / volatility.square()
+        # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
+        least = gain * (excess - self.log_enter.exp() * self.side_cost)
+        most = gain * (excess + self.log_leave.exp() * self.side_cost)
+        # Bounds first, then the position between them: a position above the cap is brought back to it.
+        least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
+        # The clamp passes gradients to `least` and `most` only where the position is traded.
+        return torch.minimum(torch.maximum(held, least), most)
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+        """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
+        z, volatility, fast = self.moves(observation["window"])
+        signal = self.signal(z, fast)
+        # Φ(|s|): the signal is a predicted return in units of its deviation.
+        confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
+        return self.target(signal, volatility, observation["position"][..., WEIGHT]), confidence
+
+    @torch.no_grad()
+    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+        """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
+        entries = {name: torch.as_tensor(observation[name]) for name in ("window", "position")}
+        is_one = entries["position"].ndim == 2
+        rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
+        target: NDArray[Any] = self(rows)[0].numpy()
+        one: NDArray[Any] = target[0]
+        return one if is_one else target
+
+
+def _halving(bars: int, times: float = 4.0) -> torch.Tensor:
+    """(bar,) weights that sum to 1 and halve so many times over the bars; the newest is last."""
+    weights = 0.5 ** (torch.arange(bars).flip(0) * times / bars)
+    return weights / weights.sum()
+
+
+def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = False) -> torch.Tensor:
+    """(…, 1) the ν that solves ν = price · Σ max(signal − ν, 0); without the maximum where shorts are allowed.
+
+    First-order condition of mean–variance with one common factor: w_j ∝ s_j − ν with ν ∝ Σ w. Over the k strongest
+    signals the equation is linear, ν_k = price · Σ_k / (1 + price · k), and the solution is the largest of these.
+    """
+    if shorting:
+        count = signal.shape[-1]
+        return price * signal.sum(-1, keepdim=True) / (1 + price * count)
+    # Signals below 0 are not held: as zeros they lower ν_k, and leave the maximum over k as it is.
+    ordered = signal.clamp_min(0.0).sort(dim=-1, descending=True).values
+    number = torch.arange(1, signal.shape[-1] + 1, dtype=signal.dtype, device=signal.device)
+    return (price * ordered.cumsum(-1) / (1 + price * number)).amax(-1, keepdim=True)

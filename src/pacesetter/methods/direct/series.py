@@ -1,0 +1,133 @@
+"""A market's bars and observations as tensors over time: what a direct learner rolls its segments over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError
+from pacesetter.market.bars import Bar, Status
+from pacesetter.methods.direct.ledger import Fills
+from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy
+
+__all__ = ["MarketSeries", "gap_column", "return_column"]
+
+Array = NDArray[Any]
+CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
+
+
+def return_column(bank: Bank) -> int:
+    """Which feature of the window is the return of a bar; refuses a table without it."""
+    names = bank.names["window"]
+    if RETURN not in names:
+        raise ConfigError(f"agent=direct reads the feature {RETURN}; add it to features.names={list(names)}")
+    return names.index(RETURN)
+
+
+def gap_column(bank: Bank) -> int:
+    """Which feature of the window is the gap from close to open; −1 where the table has none."""
+    names = bank.names["window"]
+    return names.index(GAP) if GAP in names else -1
+
+
+@dataclass(frozen=True)
+class MarketSeries:
+    """One market over time; bar 0 of every tensor is bar `first` of the bank, the first with all lags behind it.
+
+    z            (bar, symbol, past bar) moves in units of volatility; those before the first bar's lags are 0
+    intraday     the same of moves from open to close; None where gaps are unknown
+    volatility, fast   (bar, symbol) as positions are measured by, and of the last bars
+    to_open, to_close, trading, depth   (bar, symbol) `Fills` of an order decided at this bar; the last has none
+    earned       (bar, symbol) return from the fill of an order decided here to that of the next; the last two have none
+    """
+
+    first: int
+    z: torch.Tensor
+    intraday: torch.Tensor | None
+    volatility: torch.Tensor
+    fast: torch.Tensor
+    to_open: torch.Tensor
+    to_close: torch.Tensor
+    trading: torch.Tensor
+    depth: torch.Tensor | None
+    earned: torch.Tensor
+
+    @classmethod
+    def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
+        """The bank's one market as the policy reads it, in the policy's precision."""
+        # Earlier bars have no signal. Inputs that reach further back than the lags begin with zeros: or the first bars
+        # of a short history would be lost to all.
+        bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
+        z, volatility, fast = _read(bank.windows[0], policy, 0.0)
+        intraday = _read(bank.windows[0], policy, 1.0)[0] if policy.gap >= 0 else None
+        to_open, to_close, trading = _fills(bars)
+        depth = bars[:-1, :, Bar.CLOSE] * bars[1:, :, Bar.VOLUME] if needs_depth else None
+
+        def cut(values: Array) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values[first:]))
+
+        return cls(
+            first,
+            z,
+            intraday,
+            volatility,
+            fast,
+            cut(to_open),
+            cut(to_close),
+            cut(trading),
+            None if depth is None else cut(depth),
+            cut(_earned(bars)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    def to(self, device: torch.device) -> MarketSeries:
+        """The same on another device."""
+        parts: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        moved = {name: part.to(device) for name, part in parts.items() if isinstance(part, torch.Tensor)}
+        return MarketSeries(**parts | moved)
+
+    def fills(self, bars: torch.Tensor) -> Fills:
+        """What orders decided at these bars (…,) are paid."""
+        depth = None if self.depth is None else self.depth[bars]
+        return Fills(self.to_open[bars], self.to_close[bars], self.trading[bars], depth)
+
+
+@torch.no_grad()
+def _read(window: Array, policy: DirectPolicy, intraday: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Moves and volatilities of every bar with its lags behind it, as the policy itself reads them."""
+    bars, chosen = policy.volatility_bars + 1, policy.intraday.clone()
+    known = torch.from_numpy(np.array(window)).to(policy.decay.dtype)  # (symbol, bar, feature)
+    policy.intraday.fill_(intraday)
+    # Views of one move each; the policy's own function reads them, so that learning and serving cannot differ.
+    windows = known.unfold(1, bars, 1).permute(1, 0, 3, 2)
+    read = [policy.moves(chunk) for chunk in torch.split(windows, CHUNK_BARS)]
+    policy.intraday.copy_(chosen)
+    z, volatility, fast = (torch.cat(part) for part in zip(*read, strict=True))
+    # As a view on the moves bar by bar: windows of their own would take a hundred times the memory.
+    early = z.new_zeros(policy.past_bars - policy.lags, *z.shape[1:])
+    past = torch.cat([early, z])[..., 0].unfold(0, policy.past_bars, 1)
+    return past, volatility[policy.lags - 1 :], fast[policy.lags - 1 :]
+
+
+def _fills(bars: Array) -> tuple[Array, Array, Array]:
+    now, opened, closed = bars[:-1, :, Bar.CLOSE], bars[1:, :, Bar.OPEN], bars[1:, :, Bar.CLOSE]
+    is_known = now > 0
+    # An order needs a fresh price to be decided on and a bar that trades to be filled in.
+    trading = is_known & (bars[1:, :, Bar.STATUS] == Status.TRADING) & (bars[:-1, :, Bar.STATUS] == Status.TRADING)
+    # A ratio of 1 where there is no price: nothing is held there, and 0 · NaN would reach the account.
+    to_open, to_close = (np.divide(price, now, out=np.ones_like(now), where=is_known) for price in (opened, closed))
+    return to_open, to_close, trading.astype(float)
+
+
+def _earned(bars: Array) -> Array:
+    """Open of t+1 → open of t+2, closes likewise on closes-only data; 0 where no order fills."""
+    paid, left = bars[1:-1, :, Bar.OPEN], bars[2:, :, Bar.OPEN]
+    is_filled = (paid > 0) & (bars[1:-1, :, Bar.STATUS] == Status.TRADING)
+    return np.divide(left, paid, out=np.ones_like(paid), where=is_filled) - 1.0
