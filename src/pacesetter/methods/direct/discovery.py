@@ -1,7 +1,7 @@
 """Which groups of the dictionary are used: one after another, each only where it pays on blocks of bars left out.
 
 The sparse weights over the lags come first. Then every other group is tried beside those in use, all weights fitted
-anew, and the one that raises the utility on the blocks left out most surely is kept, until none raises it by
+again, and the one that raises the utility on the blocks left out most surely is kept, until none raises it by
 `LEAST_GAIN` standard errors. So a group that holds nothing leaves the weights as they were. A group none of whose
 inputs correlates with what is left over is not even tried.
 """
