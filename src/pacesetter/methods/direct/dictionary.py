@@ -8,7 +8,7 @@ With u a symbol's own move in units of volatility, m the mean move, and a the st
     product   u_i · u_k of the same bar, of at most 20 symbols: above them pairs would outnumber the bars
     slow      means of u and m over 40 bars, weights halving every 3, 7 and 15
 
-and two that are no inputs of their own:
+and two that are not inputs of their own:
 
     recent     a link that was found counts by how it held in the last 80 bars, see `policy`
     intraday   all of it by moves from open to close; needs the feature `gap`
@@ -61,7 +61,7 @@ def group_inputs(group: str, own: torch.Tensor, market: torch.Tensor, state: tor
 
 
 def input_names(group: str, symbols: tuple[str, ...], lags: int, market: str) -> list[tuple[str, int]]:
-    """(what moved, how many bars before the return) of each input of a group; 0 where it is no single bar."""
+    """(what moved, how many bars before the return) of each input of a group; 0 for a mean of many bars."""
     markets, ages = ([market] if len(symbols) > 1 else []), range(1, lags + 1)
     if group == "large":
         return [(f"{name} beyond {least:g} σ", age) for least in LARGE for age in ages for name in symbols]
