@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pacesetter.data.files import file_source
 from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
@@ -24,6 +23,7 @@ from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+from pacesetter.tables import is_table, read_table
 from pacesetter.words import counted
 
 __all__ = ["Loading", "believe", "check", "cut", "judged", "load", "source_and_loading", "source_of"]
@@ -61,19 +61,20 @@ class Loading:
                 raise ConfigError(f"data.allow={rule} is not a rule that can be allowed{did_you_mean(rule, known)}")
 
 
-def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
-    """A checked Panel from a registered source, a file, a folder or a DataFrame; options as keywords.
+def load(source: Any, **options: Any) -> Panel:
+    """A checked Panel from a registered source, a file, a folder or a table; options as keywords.
 
-    A DataFrame takes the options of a file: symbols, calendar, stamp, bar, timezone, date_format and close.
+    A table of pandas, Polars or Arrow takes the options of a file: symbols, calendar, stamp, bar, timezone, date_format
+    and close.
     Refuses bars that break a rule, in one sentence with the place and the remedy.
 
     >>> import pacesetter as ps
     >>> ps.load("synthetic", symbols=3, bars=100).shape[:2]
     (100, 3)
     """
-    if isinstance(source, pd.DataFrame):
+    if not isinstance(source, (str, Path)) and is_table(source):
         reading, loading = _split_options(TableOptions, options)
-        bars = reading.select_symbols(reading.read_table(source), "the frame")
+        bars = reading.select_symbols(reading.read_table(read_table(source)), "the frame")
         return believe(bars, loading, "the frame")
     name, reader = source_of(source)
     origin, loading = source_and_loading(name, reader | options)

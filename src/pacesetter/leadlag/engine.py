@@ -34,6 +34,7 @@ from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
 from pacesetter.panel import Panel
 from pacesetter.progress import counted
 from pacesetter.registry import configure
+from pacesetter.tables import PANDAS, as_kind, kind_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -168,6 +169,8 @@ class LeadLag:
         line = f"<p>{html.escape(repr(self))}</p>"
         if not self._bars:
             return line
+        if self.kind_ != PANDAS:
+            return line
         ranked = self.ranking()
         note = f"<p>{ranked.note}</p>" if ranked.note else ""
         return line + str(ranked.head(REPR_ROWS).to_html(float_format="{:+.3f}".format)) + note
@@ -191,9 +194,10 @@ class LeadLag:
     def fit(self, bars: Panel | pd.DataFrame) -> LeadLag:
         """Read a panel, or a frame of closes or bars, and build the tables.
 
-        Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`.
+        Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`. Where the frame is of Polars or
+        Arrow, so are `matrix`, `ranking`, `links` and `rolling`, the index as their first column.
         """
-        panel = as_panel(bars)
+        panel, self.kind_ = as_panel(bars), kind_of(bars)
         if hasattr(self.estimator, "check_symbols"):  # the weights of a run are of its own symbols
             self.estimator.check_symbols(panel.symbols)
         minimum = self.min_observations or 0
@@ -226,7 +230,8 @@ class LeadLag:
         (4, 4)
         """
         scores = self.scores(*self._window(end, lookback))
-        return pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
+        frame = pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
+        return as_kind(frame, self.kind_)
 
     def ranking(
         self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
@@ -245,7 +250,8 @@ class LeadLag:
         from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
 
         window = self._increments(end, lookback)
-        return ranking_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        frame = ranking_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        return as_kind(frame, self.kind_)
 
     def links(
         self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
@@ -254,7 +260,8 @@ class LeadLag:
         from pacesetter.leadlag.answer.labelled import links_frame
 
         window = self._increments(end, lookback)
-        return links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        frame = links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        return as_kind(frame, self.kind_)
 
     def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
         """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.
@@ -267,7 +274,7 @@ class LeadLag:
         last = self._window(None, lookback)[1]
         ends, lookbacks = self.windows(last, step)
         blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]
-        return pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_))
+        return as_kind(pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_)), self.kind_)
 
     def plot(self, end: Any = None, lookback: Any = None) -> plotly.graph_objects.Figure:
         """The matrix of one window as a picture, leaders first; pairs that are not linked at 5 % are faint."""
