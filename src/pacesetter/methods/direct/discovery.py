@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pacesetter.methods.direct.sparse import Sparse
 
-__all__ = ["LEAST_GAIN", "Found", "discover", "gain"]
+__all__ = ["LEAST_GAIN", "Discovery", "discover", "gain"]
 
 Array = NDArray[Any]
 LEAST_GAIN = 2.5  # standard errors; several groups are tried, each with its own best penalty
@@ -26,7 +26,7 @@ LEAST_CORRELATION = 0.8  # of √(2 log k / n), below which the largest of k noi
 
 
 @dataclass(frozen=True)
-class Found:
+class Discovery:
     """Groups in use, whether by moves from open to close, their sparse weights, and what each group added.
 
     gains   standard errors by which a group raised the utility when it was tried last
@@ -43,25 +43,25 @@ def discover(
     inputs: Callable[[str, bool], Array],
     fit: Callable[[tuple[str, ...], bool], Sparse],
     y: Array,
-) -> Found:
+) -> Discovery:
     """The groups that pay; `inputs` gives those of one, `fit` the weights of several, by closes or intraday."""
-    found, open_groups = Found(("lags",), False, fit(("lags",), False), {}), set(groups) - {"lags"}
+    discovery, open_groups = Discovery(("lags",), False, fit(("lags",), False), {}), set(groups) - {"lags"}
     gains: dict[str, float] = {}
     while True:
-        tried: dict[str, Found] = {}
+        tried: dict[str, Discovery] = {}
         for group in sorted(open_groups):
             other = group == "intraday"
-            if not other and not _correlates(inputs(group, found.is_intraday), y - found.fit.held_out):
+            if not other and not _correlates(inputs(group, discovery.is_intraday), y - discovery.fit.held_out):
                 gains[group] = 0.0
                 continue
-            wanted = found.groups if other else (*found.groups, group)
-            is_intraday = True if other else found.is_intraday
-            tried[group] = Found(wanted, is_intraday, fit(wanted, is_intraday), gains)
-            gains[group] = gain(found.fit.held_out, tried[group].fit.held_out, y)
+            wanted = discovery.groups if other else (*discovery.groups, group)
+            is_intraday = True if other else discovery.is_intraday
+            tried[group] = Discovery(wanted, is_intraday, fit(wanted, is_intraday), gains)
+            gains[group] = gain(discovery.fit.held_out, tried[group].fit.held_out, y)
         best = max(tried, key=gains.__getitem__, default=None)
         if best is None or gains[best] < LEAST_GAIN:
-            return Found(found.groups, found.is_intraday, found.fit, gains)
-        found = tried[best]
+            return Discovery(discovery.groups, discovery.is_intraday, discovery.fit, gains)
+        discovery = tried[best]
         open_groups.discard(best)
 
 

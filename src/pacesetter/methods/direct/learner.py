@@ -35,7 +35,7 @@ from pacesetter.market.covariance import RiskTables
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.dictionary import INPUTS
-from pacesetter.methods.direct.discovery import LEAST_GAIN, Found, discover, gain
+from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
 from pacesetter.methods.direct.ledger import Rules, settle
 from pacesetter.methods.direct.options import SLOW_BARS, Direct
 from pacesetter.methods.direct.policy import DirectPolicy, market_price
@@ -124,10 +124,10 @@ class DirectLearner:
         bars = len(series.earned)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / series.volatility[:bars]).clamp(-policy.cut, policy.cut)
-        found = self._discovered(returns.cpu().numpy())
-        fit = found.fit
-        self._count(found.is_intraday)
-        policy.weights.copy_(torch.from_numpy(self._placed(fit.weights, found.groups)))
+        discovery = self._discovered(returns.cpu().numpy())
+        fit = discovery.fit
+        self._count(discovery.is_intraday)
+        policy.weights.copy_(torch.from_numpy(self._placed(fit.weights, discovery.groups)))
         self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
         self.fit_figures = {
             "penalty": fit.penalty,
@@ -135,11 +135,11 @@ class DirectLearner:
             "utility": fit.utility,
             "sureness": fit.sureness,
             "inputs_used": int((fit.weights != 0).sum()),
-            "intraday": float(found.is_intraday),
-            **{f"gain_{name}": value for name, value in found.gains.items()},
+            "intraday": float(discovery.is_intraday),
+            **{f"gain_{name}": value for name, value in discovery.gains.items()},
         }
         if policy.is_recent:
-            self._weigh_recent(found, returns)
+            self._weigh_recent(discovery, returns)
         # The last bars have no outcome yet, so no weights have seen them.
         self.signals[bars:] = policy.signal(self._moves[bars:], series.fast[bars:])
         # From the moves' correlation, so that ascent starts near the mean–variance optimum.
@@ -168,7 +168,7 @@ class DirectLearner:
         """(bar, symbol) what the policy says of every bar, its own training bars among them."""
         return self._in_chunks(self.policy.signal, len(self.series))
 
-    def _discovered(self, y: Array) -> Found:
+    def _discovered(self, y: Array) -> Discovery:
         """Groups that pay on bars left out, of returns (bar, symbol) in units of volatility."""
         tables: dict[tuple[str, bool], Array] = {}
         policy, bars = self.policy, len(y)
@@ -208,17 +208,17 @@ class DirectLearner:
                 first += policy.sizes[name]
         return placed
 
-    def _weigh_recent(self, found: Found, y: torch.Tensor) -> None:
+    def _weigh_recent(self, discovery: Discovery, y: torch.Tensor) -> None:
         """How much a link counts by the last bars, if that pays on blocks left out."""
-        policy, bars, steady = self.policy, len(y), torch.from_numpy(found.fit.held_out).to(y)
+        policy, bars, steady = self.policy, len(y), torch.from_numpy(discovery.fit.held_out).to(y)
         policy.recency.copy_(torch.tensor([1.0, 0.0]))
-        if not found.fit.weights.any():
+        if not discovery.fit.weights.any():
             return
         blocks = [slice(int(each[0]), int(each[-1]) + 1) for each in blocks_of(bars, self.config.folds)]
         said = torch.zeros_like(y)
-        for block, weights in zip(blocks, found.fit.without, strict=True):
+        for block, weights in zip(blocks, discovery.fit.without, strict=True):
             # The links of each block are those found without it.
-            policy.follow(torch.from_numpy(self._placed(weights, found.groups)).to(y))
+            policy.follow(torch.from_numpy(self._placed(weights, discovery.groups)).to(y))
             said[block] = self._recent(block)
         after = torch.zeros_like(y)
         for block in blocks:
