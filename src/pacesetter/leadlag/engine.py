@@ -39,8 +39,8 @@ from pacesetter.tables import PANDAS, as_kind, kind_of
 if TYPE_CHECKING:
     import plotly.graph_objects
 
-    from pacesetter.leadlag.answer.gauge import Gauge
     from pacesetter.leadlag.answer.labelled import Ranking
+    from pacesetter.leadlag.answer.strength import StrengthMeasure
 
 REPR_ROWS = 8  # of a ranking in a notebook
 __all__ = ["CacheInfo", "LeadLag", "Window"]
@@ -396,10 +396,10 @@ class LeadLag:
         window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
         return Preparation(self.reading.residual).window(self.series_.observed_window(*window))
 
-    def _gauge(self) -> Gauge:
-        from pacesetter.leadlag.answer.gauge import Gauge
+    def _gauge(self) -> StrengthMeasure:
+        from pacesetter.leadlag.answer.strength import StrengthMeasure
 
-        return Gauge(self.method, **self._options)
+        return StrengthMeasure(self.method, **self._options)
 
     def _remember(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` from the cache, or compute it and keep a copy."""

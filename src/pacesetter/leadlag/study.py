@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
-from pacesetter.leadlag.answer import Answer, Gauge, Links, Preparation, answer_window, find_links
+from pacesetter.leadlag.answer import Answer, Links, Preparation, StrengthMeasure, answer_window, find_links
 from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
 from pacesetter.leadlag.answer.labelled import leader_table
 from pacesetter.leadlag.answer.links import CONTROLS, Control
@@ -131,10 +131,10 @@ class Study:
         """The configured engine, not yet fitted; it gives the estimator's own scores."""
         return LeadLag(self.method, increments=self.increments, residual=self.residual, **self.engine)
 
-    def make_gauge(self) -> Gauge:
+    def make_gauge(self) -> StrengthMeasure:
         """How the method measures strength, delay and sign."""
         self.make_engine()  # refuses options of the engine that the gauge has no use for
-        return Gauge(self.method, **self.engine)
+        return StrengthMeasure(self.method, **self.engine)
 
     def at(self, panel: Panel) -> Study:
         """The same with its window and step in bars of the panel up to `end`; refuses a window it does not hold."""
@@ -206,11 +206,11 @@ class Study:
             cache=history.cache_info(),
         )
 
-    def read(self, panel: Panel, gauge: Gauge) -> Series:
+    def read(self, panel: Panel, gauge: StrengthMeasure) -> Series:
         """The panel's increments as the method reads them."""
         return read_series(panel, self.increments, gauge.minimum, gauge.estimator.spans_gaps)
 
-    def find(self, panel: Panel, series: Series, gauge: Gauge) -> WindowFinding:
+    def find(self, panel: Panel, series: Series, gauge: StrengthMeasure) -> WindowFinding:
         """Answer, links and network of the window that ends with the panel, whose series may hold later bars."""
         raw = series.observed_window(len(panel) - 1, self.bars)
         thin = {} if self.thin == "ignore" else self.thin_trading.flags(panel, raw)
@@ -228,7 +228,7 @@ class Study:
         excluded = {symbol: f"excluded: {why}" for symbol, why in thin.items()} if self.thin == "exclude" else {}
         return series.diagnose(last, self.bars) | excluded
 
-    def _ranking(self, panel: Panel, gauge: Gauge, finding: WindowFinding) -> pd.DataFrame:
+    def _ranking(self, panel: Panel, gauge: StrengthMeasure, finding: WindowFinding) -> pd.DataFrame:
         window, answer, links = finding.window, finding.answer, finding.links
         table = leader_table(window, gauge, answer, links, draws=self.draws, level=self.level, seed=self.seed)
         remains = np.full(len(panel.symbols), np.nan)
@@ -239,7 +239,7 @@ class Study:
         return table.join(pd.Series(remains, panel.symbols, name="remains"))
 
     def _network(
-        self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links, thin: dict[str, str]
+        self, window: Array, panel: Panel, gauge: StrengthMeasure, answer: Answer, links: Links, thin: dict[str, str]
     ) -> networkx.DiGraph:
         pairs = np.argwhere(links.linked(self.level))
         remains = {

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.gauge import Gauge, fold_in, folded, lagged_correlations, weighed
+from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_in, folded, lagged_correlations, weighed
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import prewhiten
@@ -86,7 +86,7 @@ class _Null:
 
 def find_links(
     window: Array,
-    gauge: Gauge,
+    gauge: StrengthMeasure,
     answer: Answer | None = None,
     *,
     control: Control = "max",
@@ -216,7 +216,13 @@ def _leader_p(lead: Array, null: _Null) -> Array:
 
 
 def _advantages(
-    window: Array, gauge: Gauge, answer: Answer, scored: Array, is_candidate: Array, is_firm: Array, null: _Null
+    window: Array,
+    gauge: StrengthMeasure,
+    answer: Answer,
+    scored: Array,
+    is_candidate: Array,
+    is_firm: Array,
+    null: _Null,
 ) -> Array:
     """(candidates,) leadership in standard errors, in the order of `is_candidate`."""
     inner = np.ix_(scored, scored)
@@ -237,7 +243,7 @@ def _advantages(
     return np.concatenate(parts)
 
 
-def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: Gauge) -> Array:
+def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: StrengthMeasure) -> Array:
     """(pairs,) |T[i, j]| − |T[j, i]| over its Newey–West error; for sums over delays, over that of a sum."""
     forward, backward = _lagged_products(x, i, j, delay), _lagged_products(x, j, i, back)
     # |T| written as a sum over bars, so that the difference of the two ways is a series with a variance to estimate.
@@ -270,7 +276,7 @@ def _lagged_products(x: Array, i: Array, j: Array, delay: Array) -> Array:
 # ---- correlations: flips in closed form --------------------------------------------------------------------------
 
 
-def _linear(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
+def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
     """Σ_t η(t) x_i(t−l) x_j(t) with η(t) = ε(t−l) ε(t): all draws of a delay are one matrix product."""
     x = _unit(white)
     bars, symbols = x.shape
@@ -321,7 +327,7 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
 # ---- any other method: flips one by one --------------------------------------------------------------------------
 
 
-def _general(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
+def _general(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
     """Strengths of flipped windows, each pair's in units of its own null."""
     size = max(BLOCK_BYTES // max(white.nbytes, 1), 1)
     strengths, leads = [], []
