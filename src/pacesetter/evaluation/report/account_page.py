@@ -162,8 +162,8 @@ def trades_section(result: Backtest) -> Section:
     count, closed_lots = sum(map(len, by_symbol.values())), sum(len(closed.pnl) for closed in by_lot.values())
     text = (
         f"{count:,} trades from flat to flat in {len(order)} of {len(result.symbols)} symbols, and {closed_lots:,} "
-        f"lots closed, first in, first out. Pick a symbol to see its trades; the largest are drawn. Gains, profit and loss "
-        "and bars are of closed lots, after commission."
+        "lots closed, first in, first out. Pick a symbol to see its trades; the largest are drawn. Gains, profit and "
+        "loss and bars are of closed lots, after commission."
     )
     return Section("Trades on prices", text if order else "Nothing was traded.", (), header, rows, choices=choices)
 
