@@ -67,10 +67,10 @@ def match_lots(fills: ArrayLike, first_bar: int = 0) -> Lots:
     rows = np.asarray(fills, dtype=np.float64)
     if rows.ndim != 3 or rows.shape[2] != len(Fill):
         raise DataError(f"fills have shape {rows.shape}; give (step, position, {len(Fill)}) of one account")
-    found = [_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1])]
-    if not found:
+    parts = [_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1])]
+    if not parts:
         return Lots(*(np.empty(0) for _ in Lots._fields))
-    return Lots(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    return Lots(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _of_position(rows: Array, position: int, first_bar: int) -> Lots:
