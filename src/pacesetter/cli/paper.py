@@ -35,7 +35,7 @@ def paper(
     policy: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle, a store of them, or a baseline's name.")],
     options: Options = None,
 ) -> None:
-    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
+    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… guard.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.registry import configure
     from pacesetter.serving.trader.display import PaperDisplay

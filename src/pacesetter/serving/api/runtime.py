@@ -313,7 +313,8 @@ class Runtime:
         self.history = History.of(bundle, self.symbols)
         self.market = serving_market(bundle)
         self.broker = ReportedBroker(self.symbols)
-        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name, orders)
+        risk = bundle.served_risk(self.symbols)
+        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name, orders, risk)
         self.reasons = OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if has_why else None
         self._settled: pd.Timestamp | None = None  # bar that the desk's books stand at
 
@@ -323,12 +324,14 @@ class Runtime:
         return SECONDS_PER_YEAR / self.bundle.features.bars_per_year
 
     def feed(self, bars: Panel) -> None:
-        """Take newer bars without deciding; refuses those with a price beyond `risk.jump_factor`."""
+        """Take newer bars without deciding; refuses those with a price beyond `guard.jump_factor`."""
         if self.history.panel is not None:
             # Enough old bars to find the close before, also of a symbol that paused.
             joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
             check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
+        if self.desk.risk is not None:  # before old bars are forgotten
+            self.desk.risk.append(bars)
 
     @contextmanager
     def asking(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
@@ -35,8 +36,10 @@ from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.bundle.supervised_export import supervised_files
 from pacesetter.serving.monitor.watch import feature_moments
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.lookback import lookback_memory
+from pacesetter.serving.trader.sizing import RISK_STATE, MarketTracker
+from pacesetter.stamps import bars_per_day
 
 __all__ = ["bundle_files", "bundle_policy", "bundle_run", "read_decision"]
 
@@ -63,7 +66,7 @@ def bundle_run(
     store: str | Path,
     *,
     judged: Path | None = None,
-    limits: RiskLimits | None = None,
+    limits: GuardLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
     is_int8: bool = False,
@@ -78,6 +81,7 @@ def bundle_run(
     `despite_no_go`, which the bundle then says for good.
     """
     run, config = Run.open(folder), stored_config(folder)
+    config = replace(config, risk=stored_risk(folder, config))
     _check_finished(run, config)
     decision = read_decision(judged or run.folder / EVALUATION)
     if decision.get("decision") == "NO-GO" and not despite_no_go:
@@ -141,7 +145,7 @@ def bundle_policy(
     training: Mapping[str, Any],
     results: Mapping[str, Any] | None = None,
     real: Iterable[Mapping[str, Array]] = (),
-    limits: RiskLimits | None = None,
+    limits: GuardLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
     is_int8: bool = False,
@@ -176,7 +180,14 @@ def bundle_policy(
     if is_int8:
         decisions = real or list(random_observations(spec, observations // 2))
         manifest["int8"] = asdict(check_agreement(Model(graph), Model(quantised), decisions))
-    files = bundle_files(quantised, features, config, manifest, results, limits) | lookback | read
+    risk, daily_bars = config.risk, bars_per_day(panel.index)
+    planned = GuardLimits.of(build_task(config).market, risk.target_volatility, len(panel.symbols), daily_bars)
+    if risk.is_on:
+        tracker = MarketTracker(panel.symbols, risk.half_life_days, daily_bars, panel.bars_per_year)
+        tracker.append(panel.rows(0, int(panel.index.searchsorted(until, side="right"))))
+        read |= {RISK_STATE: tracker.to_bytes()}
+        manifest["risk"] = {"at": str(tracker.at), "daily_bars": daily_bars}
+    files = bundle_files(quantised, features, config, manifest, results, limits or planned) | lookback | read
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)
     return Store(store).add(config.name, files, key)
@@ -201,7 +212,7 @@ def bundle_files(
     config: Config,
     manifest: Mapping[str, Any],
     results: Mapping[str, Any] | None = None,
-    limits: RiskLimits | None = None,
+    limits: GuardLimits | None = None,
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     # Through JSON: paths and tuples become what YAML can write without tags.
@@ -213,7 +224,7 @@ def bundle_files(
             options[name] = Path(options[name]).name  # of its lookback agent, classifier or fleet, wherever it lay
     texts = {
         "features.json": _json(asdict(features)),
-        "limits.json": _json(asdict(limits or RiskLimits())),
+        "limits.json": _json(asdict(limits or GuardLimits())),
         "manifest.json": _json(manifest),
         "config.yaml": yaml.safe_dump({"schema": SCHEMA} | plain, sort_keys=False),
         "CARD.md": model_card(config, features, manifest, results),

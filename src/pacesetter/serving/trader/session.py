@@ -16,7 +16,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import Observe, market_bank, table_observer
 from pacesetter.policies.policy import Policy
-from pacesetter.registry import Registry, configure
+from pacesetter.registry import Registry
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.signature import SigningKey
@@ -27,7 +27,7 @@ from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
@@ -54,7 +54,7 @@ class PaperConfig:
     bars        stop after this many; None runs until the feed ends
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
                 sample. Of a network feed: symbols, start, freq …
-    risk        limits that replace the bundle's
+    guard       circuit breakers that replace the bundle's
     key         file of the signing key; PACESETTER_SIGNING_KEY where empty
     unverified  take a signed bundle without a key to check it by
     orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
@@ -73,7 +73,7 @@ class PaperConfig:
     first: int | None = None
     bars: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
-    risk: dict[str, Any] = field(default_factory=dict)
+    guard: dict[str, Any] = field(default_factory=dict)
     key: str = ""
     unverified: bool = False
     follow: bool = False
@@ -122,9 +122,10 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     feed = _feed(config, panel, bundle, is_resumed=succession is not None and _stored(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
-    guard = Guard(_limits(bundle, config.risk))
+    guard = Guard(_limits(bundle, market, len(panel.symbols)).changed(config.guard))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
-    desk = Desk(decider, guard, panel.symbols, market, broker, run=config.run, options=config.orders)
+    risk = bundle.served_risk(panel.symbols) if bundle else None
+    desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
     observe = _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS)
     reasons = OrderReasons.of(bundle) if bundle and config.why else None
@@ -247,15 +248,8 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: 
     return ReplayFeed(panel, first)
 
 
-def _limits(bundle: Bundle | None, changed: Mapping[str, Any]) -> RiskLimits:
-    limits = bundle.limits if bundle else RiskLimits()
-    return replace(limits, **_known(changed))
-
-
-def _known(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """`changed` as the limits take it; refuses an unknown limit by name."""
-    checked = configure(RiskLimits, changed, "risk")
-    return {name: getattr(checked, name) for name in changed}
+def _limits(bundle: Bundle | None, market: MarketParameters, symbols: int) -> GuardLimits:
+    return bundle.limits if bundle else GuardLimits.of(market, symbols=symbols)
 
 
 def _reference(bundle: Bundle | None) -> FeatureReference | None:
