@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pacesetter.data.truth import Relations
-from pacesetter.data.worlds import STRENGTHS, Leads, World
+from pacesetter.data.worlds import STRENGTHS, Leads, PlantedWorld
 from pacesetter.evaluation.baselines.closed_forms import DecayProblem, cushion_shares
 from pacesetter.evaluation.baselines.planned import plan, transition_of
 
@@ -28,7 +28,7 @@ def responses(name: str) -> tuple[Leads, np.ndarray, np.ndarray]:
     columns = np.tile(np.arange(leaders), (leaders + 1, 1))
     lags = np.array([0] * leaders + [1])
     relations = Relations(np.zeros(leaders + 1, int), columns, lags, (lags > 0) * 1.0, np.ones(leaders + 1))
-    response, signals = World(name).respond(relations, leads, generator)
+    response, signals = PlantedWorld(name).respond(relations, leads, generator)
     return leads, 1e4 * response[:, -1], 1e4 * signals[:, :, -1]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.data.truth import Relations
-from pacesetter.data.worlds import STRENGTHS, Leads, World, slow_mean
+from pacesetter.data.worlds import STRENGTHS, Leads, PlantedWorld, slow_mean
 from pacesetter.errors import ConfigError
 
 PAIR = Relations(
@@ -34,7 +34,7 @@ def leads(symbols: int = 2, bars: int = 60) -> Leads:
 
 def answer(name: str, relations: Relations = PAIR, **options: float) -> np.ndarray:
     symbols = len(relations.lags)
-    return World(name, **options).respond(relations, leads(symbols), np.random.default_rng(1))[0]
+    return PlantedWorld(name, **options).respond(relations, leads(symbols), np.random.default_rng(1))[0]
 
 
 def test_responses_by_hand():
@@ -60,7 +60,7 @@ def test_a_slow_signal_is_the_sum_of_its_weights():
     moves = np.random.default_rng(0).normal(size=50)
     weights = 0.2 * 0.8 ** np.arange(50)
     assert slow_mean(moves, 0.8)[-1] == pytest.approx(moves[::-1] @ weights)
-    response, signals = World("decay").respond(PAIR, leads(), np.random.default_rng(0))
+    response, signals = PlantedWorld("decay").respond(PAIR, leads(), np.random.default_rng(0))
     assert signals.sum(axis=0) == pytest.approx(response)
     past = np.concatenate([[0, 0], leads().moves[:-2, 0]])
     assert signals[0, :, 1] == pytest.approx(-0.15 * 0.009 * slow_mean(past, 0.5))

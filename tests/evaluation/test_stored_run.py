@@ -170,3 +170,14 @@ def test_of_a_fleet_the_agent_that_moved_most_money_is_explained_and_the_reward_
     stored = pd.read_parquet(tmp_path / "ledger.parquet")
     np.testing.assert_allclose(stored["reward"], stored["reward_pnl"] + 0.5 * stored["reward_cost"])
     np.testing.assert_allclose(stored["reward_pnl"], np.log1p(found.result.returns), atol=1e-12)
+
+
+def test_the_risk_of_a_run_has_the_scale_that_training_stored(tmp_path):
+    config = compose(["risk.target_volatility=0.1"])
+    folder = Run.create(tmp_path, "risky", config.to_dict()).folder
+    assert StoredRun(folder).risk == config.risk
+    (folder / "risk.json").write_text('{"scale": 2.5}')
+    assert StoredRun(folder).risk == replace(config.risk, scale=2.5)
+    (folder / "risk.json").write_text("{}")
+    with pytest.raises(RunError, match=r"risk.json cannot be read .* the run is damaged"):
+        _ = StoredRun(folder).risk

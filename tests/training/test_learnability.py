@@ -37,7 +37,7 @@ NOISE = ["data.strength=0", "train.steps=40960"]
 NOISE_MARKETS, MOST_FALSE = 20, 2
 # They are fitted to the very form that is planted, a linear response to lagged returns, and a short training of PPO or
 # SAC does not reach them; the league measures by how much (docs/league.md). Here agents are to find the signal at all.
-REGRESSIONS = ("lasso", "ridge")
+REGRESSIONS = ("lasso", "lasso_sized", "ridge", "ridge_sized")
 
 
 @pytest.fixture(autouse=True)

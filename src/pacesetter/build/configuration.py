@@ -17,6 +17,7 @@ from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.leadlag.windows import is_span
 from pacesetter.learning.conditions import Conditions, conditions_of
 from pacesetter.learning.methods import METHODS, TaskSupport, load
+from pacesetter.market.risk import RiskOptions
 from pacesetter.old_names import RENAMED_VALUES, translate_config
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -49,6 +50,7 @@ class Config:
     lag     the lead–lag study: its own keys, and those of the engine and its estimator
     task    `problem` (lookback, two_level, trading, portfolio, fleet, master) and its options
     agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
+    risk    how much risk the account takes, and around which base; off by default
     """
 
     name: str = "run"
@@ -59,6 +61,7 @@ class Config:
     lag: dict[str, Any] = field(default_factory=dict)
     task: dict[str, Any] = field(default_factory=lambda: {"problem": "trading"})
     agent: dict[str, Any] = field(default_factory=lambda: {"algorithm": "ppo"})
+    risk: RiskOptions = field(default_factory=RiskOptions)
     train: Train = field(default_factory=Train)
     track: Track = field(default_factory=Track)
     job: MainJob = field(default_factory=MainJob)

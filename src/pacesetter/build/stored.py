@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +12,43 @@ import pandas as pd
 from pacesetter.build.configuration import Config, build_task, read_config, task_of
 from pacesetter.errors import DataError, RunError, needs
 from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback, roll
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
     from pacesetter.learning.sb3.algorithms import AlgorithmAgent
 
-__all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_config", "stored_end", "window_at_end"]
+__all__ = [
+    "SCALE",
+    "check_unseen",
+    "load_agent",
+    "load_lookback",
+    "stage_run",
+    "stored_config",
+    "stored_end",
+    "stored_risk",
+    "window_at_end",
+]
+
+SCALE = "risk.json"  # the scale of the views, as training fitted it
 
 
 def stored_config(folder: str | Path) -> Config:
     """The configuration of the run in `folder`; refuses a folder that is not a run."""
     return read_config(Run.open(folder))
+
+
+def stored_risk(folder: str | Path, config: Config) -> RiskOptions:
+    """The risk that the run in `folder` takes, with the scale of its views as training fitted it, where it did."""
+    path = Path(folder) / SCALE
+    if config.risk.scale is not None or not path.is_file():
+        return config.risk
+    try:
+        scale = float(json.loads(path.read_text(encoding="utf-8"))["scale"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{path} cannot be read ({problem}); the run is damaged") from problem
+    return replace(config.risk, scale=scale)
 
 
 def stage_run(folder: str | Path, stage: str) -> Path:

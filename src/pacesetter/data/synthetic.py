@@ -27,7 +27,7 @@ from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
 from pacesetter.data.source import SOURCES
 from pacesetter.data.truth import Relations, Truth
-from pacesetter.data.worlds import Leads, World
+from pacesetter.data.worlds import Leads, PlantedWorld
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -103,7 +103,7 @@ class Synthetic:
     size_spread             deviation of the logarithm of symbols' typical volumes; half of it that of their prices
     world                   what followers respond to, see `worlds`; planted is the relation above. `strength`,
                             `relation_change_bars` and `signal_bars` are planted's alone, and
-    difficulty, large_move, fading_bars, persistence, fast   those of the other worlds, see `worlds.World`
+    difficulty, large_move, fading_bars, persistence, fast   those of the other worlds, see `worlds.PlantedWorld`
     randomise               option → distribution to draw it from, e.g. `{noise: {uniform: [0.5, 2]}}`
     """
 
@@ -248,8 +248,8 @@ class Synthetic:
             )
 
     @property
-    def _world(self) -> World:
-        return World(self.world, self.difficulty, self.large_move, self.fading_bars, self.persistence, self.fast)
+    def _world(self) -> PlantedWorld:
+        return PlantedWorld(self.world, self.difficulty, self.large_move, self.fading_bars, self.persistence, self.fast)
 
     def _check_world(self) -> None:
         world = self._world

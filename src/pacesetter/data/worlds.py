@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pacesetter.data.truth import Relations
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["STRENGTHS", "Leads", "World", "slow_mean"]
+__all__ = ["STRENGTHS", "Leads", "PlantedWorld", "slow_mean"]
 
 Array = NDArray[Any]
 STRENGTHS = {
@@ -58,7 +58,7 @@ class Leads:
 
 
 @dataclass(frozen=True)
-class World:
+class PlantedWorld:
     """A kind of response with its difficulty.
 
     difficulty    1 as recorded; 2 halves the response        large_move    of threshold, in units of volatility

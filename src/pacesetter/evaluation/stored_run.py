@@ -20,6 +20,7 @@ from pacesetter.build import (
     stored_config,
     task_of,
 )
+from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, did_you_mean
@@ -79,6 +80,11 @@ class StoredRun:
     @cached_property
     def config(self) -> Config:
         return stored_config(self.folder)
+
+    @cached_property
+    def risk(self) -> RiskOptions:
+        """How much risk its account takes, with the scale of its views once training has fitted and stored it."""
+        return stored_risk(self.folder, self.config)
 
     @cached_property
     def task(self) -> Any:

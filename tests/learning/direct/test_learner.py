@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,17 @@ def test_learning_changes_the_shape_in_favour_of_the_objective(make_learner: Mak
     while learner.steps < 12 * learner.round_steps:
         learner.round()
     assert worth() > before
+
+
+def test_an_account_does_not_shrink_to_nothing_where_fills_move_the_price(make_learner: Make) -> None:
+    limits = replace(CHEAP.limits, volume_cap_fraction=0.5)
+    deep = replace(CHEAP, costs=replace(CHEAP.costs, impact_bps=300.0), limits=limits, initial_cash=1e7)
+    risks = []
+    for least in (0.0, 0.8):
+        learner = make_learner(market=deep, segments=32, learning_rate=0.2, least_risk=least)
+        learner.learn(20 * 32 * 48)
+        risks.append(learner.risk() / learner.fit_figures["first_risk"])
+    assert risks[0] < 0.6 < 0.7 < risks[1]
 
 
 def test_a_number_that_is_none_shows_in_the_loss(make_learner: Make) -> None:

@@ -82,19 +82,70 @@ def test_the_hard_ledger_repeats_the_kernel(name: str) -> None:
     np.testing.assert_allclose(rolled(panel, targets, market, first), played.returns, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["costs", "shorts"])
-def test_gradients_are_those_of_small_differences(name: str) -> None:
-    rules = Rules.of(MARKETS[name], softness=1e-2)
+TERMS = MARKETS | {
+    "loan": MarketParameters(
+        costs=Costs(loan_bps_per_year=5_000.0),
+        limits=Limits(position_cap_fraction=0.9, gross_leverage=3.0),
+        orders=Orders(minimum_trade=0.0),
+        bars_per_year=2.0,
+    ),
+    "budget": MarketParameters(
+        costs=Costs(commission_bps=50.0, impact_bps=500.0, interest_bps_per_year=400.0),
+        limits=Limits(position_cap_fraction=0.9, reserve_cash_fraction=0.5, volume_cap_fraction=0.9),
+        orders=Orders(minimum_trade=0.0),
+    ),
+    "volume cap": MarketParameters(
+        costs=Costs(impact_bps=500.0),
+        limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.02),
+        orders=Orders(minimum_trade=0.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("softness", [1e-2, 0.0])
+@pytest.mark.parametrize("name", TERMS)
+def test_gradients_are_those_of_small_differences(name: str, softness: float) -> None:
+    market = TERMS[name]
+    rules = Rules.of(market, softness)
     generator = torch.Generator().manual_seed(0)
-    held, target = (torch.rand(3, 4, generator=generator, dtype=torch.float64) * 0.1 for _ in range(2))
+    low = -0.4 if market.limits.shorting else 0.01
+    held, target = (low + (0.6 - low) * torch.rand(3, 4, generator=generator, dtype=torch.float64) for _ in range(2))
     ones = torch.ones(3, 4, dtype=torch.float64)
-    fills = Fills(ones * 1.01, ones * 0.98, ones)
-    wealth = torch.ones(3, dtype=torch.float64)
+    fills = Fills(ones * 1.01, ones * 0.98, ones, ones * 2.0 * market.initial_cash)
+    wealth = torch.tensor([0.9, 1.0, 1.2], dtype=torch.float64)
 
-    def account(held: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return settle(held, target, wealth, fills, rules)
+    def account(*state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return settle(*state, fills, rules)
 
-    assert torch.autograd.gradcheck(account, (held.requires_grad_(), target.requires_grad_()))
+    state = tuple(each.requires_grad_() for each in (held, target, wealth))
+    assert torch.autograd.gradcheck(account, state)
+    # What the case is about must be at work, or its gradient is that of another one.
+    traded = target - held
+    if name in ("impact", "budget"):
+        free = replace(rules, impact=0.0)
+        assert (settle(*state, fills, free)[1] > account(*state)[1]).all()
+    if name == "budget":
+        assert (account(*state)[0].sum(-1) < 0.51).any()
+    if name == "loan":
+        assert (held.sum(-1) > 1.0).any()
+    if name == "volume cap":
+        assert (traded.abs() > 0.02 * 2.0 / wealth[:, None]).any()
+
+
+def test_a_smaller_trade_is_known_to_meet_a_smaller_impact() -> None:
+    costs, limits = (
+        Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, impact_bps=100.0),
+        Limits(volume_cap_fraction=0.5),
+    )
+    rules = Rules.of(MarketParameters(costs=costs, limits=limits))
+    one = torch.ones(1, dtype=torch.float64)
+    fills = Fills(one, one, one, one * rules.initial_cash)
+    target = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
+    _, earned = settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules)
+    earned.backward()
+    # 1.5 · impact · √share: that of the cost |w| · impact · √|w|, and not of a share that stays as it is.
+    assert target.grad is not None
+    torch.testing.assert_close(target.grad, -1.5 * 0.01 * torch.tensor([0.1], dtype=torch.float64).sqrt())
 
 
 def test_a_soft_cost_is_never_above_the_hard_one() -> None:

@@ -13,6 +13,7 @@ from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.build import Config
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
+from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import config_hash
 from pacesetter.training import compose
 from pacesetter.training.hydra.compose import source_defaults
@@ -190,3 +191,12 @@ def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compose([typed])
     assert str(refused.value) == said
+
+
+def test_risk_is_a_section_that_is_off_unless_asked_for():
+    assert compose().risk == RiskOptions()
+    assert not compose().risk.is_on
+    risk = compose(["risk.target_volatility=0.1", "risk.base={A: 0.6, B: 0.4}", "risk.tracking_error=0.04"]).risk
+    assert risk == RiskOptions(0.1, {"A": 0.6, "B": 0.4}, 0.04)
+    with pytest.raises(ConfigError, match=r"unknown key 'risk.bse'; did you mean 'risk.base'\?"):
+        compose(["risk.bse=cash"])

@@ -50,7 +50,7 @@ __all__ = [
     "OracleSized",
     "RidgeFormula",
     "RidgeSized",
-    "Sized",
+    "SizedForecast",
     "Sizing",
     "Trees",
     "TreesSized",
@@ -182,7 +182,7 @@ def net_returns(
 
 
 @dataclass(eq=False)
-class Sized(Forecasting):
+class SizedForecast(Forecasting):
     """Trades a forecast by `Sizing`, which is set at the first decision from forecasts that were not fitted.
 
     impact        of a fill of a bar's whole volume, as a fraction        capital   that impact is reckoned with
@@ -256,7 +256,7 @@ def _best_sizing(first: Sizing, played: Any) -> Sizing:
 
 @BASELINES.register("lasso_sized")
 @dataclass(eq=False)
-class LassoSized(Sized, Lasso):
+class LassoSized(SizedForecast, Lasso):
     """The lasso's forecasts, sized."""
 
     name: ClassVar[str] = "lasso_sized"
@@ -264,7 +264,7 @@ class LassoSized(Sized, Lasso):
 
 @BASELINES.register("ridge_sized")
 @dataclass(eq=False)
-class RidgeSized(Sized, Ridge):
+class RidgeSized(SizedForecast, Ridge):
     """The forecasts of ridge, sized."""
 
     name: ClassVar[str] = "ridge_sized"
@@ -291,7 +291,7 @@ class RidgeFormula(RidgeSized):
 
 
 @dataclass(eq=False)
-class OracleSized(Sized, Oracle):
+class OracleSized(SizedForecast, Oracle):
     """The planted response of the next bar, sized: what shares are given of."""
 
     name: ClassVar[str] = "oracle_sized"
@@ -388,7 +388,7 @@ def _staged(model: Any, features: Array) -> Array:
 
 @BASELINES.register("trees_sized")
 @dataclass(eq=False)
-class TreesSized(Sized, Trees):
+class TreesSized(SizedForecast, Trees):
     """The trees' forecasts, sized."""
 
     name: ClassVar[str] = "trees_sized"

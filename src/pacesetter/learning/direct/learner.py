@@ -41,6 +41,7 @@ __all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
 KIND = "direct"
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
+ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 per bar
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
@@ -128,6 +129,14 @@ class DirectLearner:
         wanted = (excess / series.volatility)[excess > 0]
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
+        self.fit_figures["first_risk"] = self.risk()
+
+    @torch.no_grad()
+    def risk(self) -> float:
+        """Deviation per bar of accounts over segments side by side, in the shape as it is."""
+        bars = self.config.segment_bars
+        starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
+        return float(self.roll(starts, bars)[:, self.config.burn_in_bars :].std())
 
     def _take_hidden(self, fit: Hidden) -> None:
         """Let the policy use as much of the hidden layer as blocks left out confirm."""
@@ -152,12 +161,23 @@ class DirectLearner:
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
         returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
-        loss = -objective(returns, config.objective, config.risk_aversion)
+        loss = self.anchor(returns) - objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
         return float(loss.detach())
+
+    def anchor(self, returns: torch.Tensor) -> torch.Tensor:
+        """What net returns (segment, bar) with too little risk are charged.
+
+        A Sharpe ratio has no scale, and where fills move the price it is highest for an account of nearly nothing.
+        """
+        least = self.config.least_risk * self.fit_figures.get("first_risk", 0.0)
+        if least <= 0:
+            return returns.new_zeros(())
+        short = torch.log(least / (returns.std() + 1e-12)).clamp_min(0.0)
+        return ANCHOR * short.square()
 
     def roll(self, starts: torch.Tensor, bars: int, rules: Rules | None = None) -> torch.Tensor:
         """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,)."""

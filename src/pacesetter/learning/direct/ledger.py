@@ -122,8 +122,8 @@ def settle(
         depth = fills.depth / (wealth[..., None] * rules.initial_cash)
         if rules.volume_cap is not None:
             traded = traded.clamp(-rules.volume_cap * depth, rules.volume_cap * depth)
-        # Detached: √ has an infinite slope at 0, and impact is a small correction.
-        share = traded.detach().abs() / depth.clamp_min(1e-12)
+        # Smooth at 0 as costs are: the slope of √ is infinite there, that of size · √size is not.
+        share = rules.size(traded) / depth.clamp_min(1e-12)
     # Sales first, as in the kernel: what they pay in can be spent on purchases in the same bar.
     is_smaller = traded * held < 0
     reduced, opened = (torch.where(chosen, traded, 0.0) for chosen in (is_smaller, ~is_smaller))

@@ -23,6 +23,7 @@ class Direct:
     folds             blocks of bars for the choice of the penalty
     objective         of accounts over segments: net Sharpe ratio, mean log growth, or mean − aversion / 2 · variance
     risk_aversion     of mean_variance
+    least_risk        of accounts, as a share of that of the first shape: below it the objective falls
     segment_bars      bars of a segment, the first `burn_in_bars` of which are not counted: they begin in cash
     segments          of a round
     learning_rate     of the shape
@@ -39,6 +40,7 @@ class Direct:
     folds: int = 5
     objective: Literal["sharpe", "growth", "mean_variance"] = "sharpe"
     risk_aversion: float = 10.0
+    least_risk: float = 0.25
     segment_bars: int = 48
     burn_in_bars: int = 8
     segments: int = 64
@@ -61,6 +63,7 @@ class Direct:
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
         # At least two bars must count, or there is no deviation.
         check_range(0, self.segment_bars - 2, owner="agent", burn_in_bars=self.burn_in_bars)
+        check_range(0, 1, owner="agent", least_risk=self.least_risk)
         check_range(0, owner="agent", risk_aversion=self.risk_aversion, softness=self.softness)
         for name in ("cut", "learning_rate"):
             if not getattr(self, name) > 0:

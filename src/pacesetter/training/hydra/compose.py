@@ -24,6 +24,7 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options, find_support
+from pacesetter.market.risk import RiskOptions
 from pacesetter.old_names import RENAMED_VALUES, renamed_sentence
 from pacesetter.registry import configure
 from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
@@ -31,7 +32,14 @@ from pacesetter.training.hydra.store import compose_groups, store_entry
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
-PLAIN_GROUPS = {"train": Train, "track": Track, "job": MainJob, "evaluation": Evaluation, "programme": Programme}
+PLAIN_GROUPS = {
+    "risk": RiskOptions,
+    "train": Train,
+    "track": Track,
+    "job": MainJob,
+    "evaluation": Evaluation,
+    "programme": Programme,
+}
 CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
 
 
