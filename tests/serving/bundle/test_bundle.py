@@ -56,7 +56,8 @@ def test_a_bundle_tells_how_it_was_made(made):
     bundle = made.bundle
     assert set(bundle.files) == set(NEEDED)
     assert bundle.config == replace(made.config, runs=Config.runs)
-    assert bundle.limits == GuardLimits()
+    # The portfolio's are the plan's: one position may have 15 %, all together 100 %, clusters no less than that.
+    assert bundle.limits == GuardLimits(symbol_fraction=0.15, cluster_fraction=1.0)
     assert bundle.features.names[0] == "return_1"
     assert bundle.features.memory_bars == 379
     assert bundle.manifest["training"]["weights_hash"] == made.run.manifest["weights_hash"]

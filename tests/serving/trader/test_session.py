@@ -115,7 +115,10 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", "guard.order_share=0.1"], r"unknown option 'guard\.order_share'"),
         (["equal_weight", "guard.order_fraction=0"], "a limit cannot be off"),
         (["equal_weight", "guard.halt_fraction=5"], r"guard\.halt_fraction=5\.0 must be in 0 … 1"),
-        (["equal_weight", "guard.symbol_fraction=0.5"], r"0\.15 by the run's plan \(task\.market\.limits\.position_cap"),
+        (
+            ["equal_weight", "guard.symbol_fraction=0.5"],
+            r"0\.15 by the run's plan \(task\.market\.limits",
+        ),
         (["equal_weight", "risk.halt_fraction=0.5"], r"unknown option 'paper\.risk'"),
         (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),

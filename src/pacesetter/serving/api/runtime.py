@@ -317,6 +317,7 @@ class Runtime:
         self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name, orders, risk)
         self.reasons = OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if has_why else None
         self._settled: pd.Timestamp | None = None  # bar that the desk's books stand at
+        self.ticket: Ticket | None = None  # of the last decision
 
     @property
     def bar_seconds(self) -> float:
@@ -398,7 +399,7 @@ class Runtime:
         snapshot = Snapshot(
             panel, t, shown, first=-1
         )  # a server has no first bar: what a policy keeps is restored or empty
-        ticket = self.desk.decide(snapshot, bars, now, late_bars + more_late)
+        self.ticket = ticket = self.desk.decide(snapshot, bars, now, late_bars + more_late)
         return RuntimeAnswer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
 
     def _lines(self, ticket: Ticket) -> tuple[Line, ...]:

@@ -16,7 +16,16 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build import (
+    Config,
+    build_fold,
+    build_panel,
+    build_table,
+    build_task,
+    fitted_until,
+    stored_config,
+    task_of,
+)
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
@@ -38,6 +47,7 @@ from pacesetter.serving.bundle.supervised_export import supervised_files
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.lookback import lookback_memory
+from pacesetter.serving.trader.replay import check_card
 from pacesetter.serving.trader.sizing import RISK_STATE, MarketTracker
 from pacesetter.stamps import bars_per_day
 
@@ -95,6 +105,7 @@ def bundle_run(
         return _bundle_windows(run, config, learned_universe(config, panel), store, judged, key, observations)
     _check_universe(config, panel)
     table = build_table(config, panel)
+    first = int(build_fold(config, panel).test[0])
     trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
@@ -111,6 +122,7 @@ def bundle_run(
         has_torchscript=has_torchscript,
         is_int8=is_int8,
         observations=observations,
+        first=first,
     )
 
 
@@ -150,11 +162,14 @@ def bundle_policy(
     has_torchscript: bool = False,
     is_int8: bool = False,
     observations: int = 10_000,
+    first: int | None = None,
 ) -> tuple[Path, Bundle]:
     """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
 
     table      its features       training   facts of its training, `run` among them       results   of its test
-    Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`.
+    first      bar of the test's first decision, from which the account is replayed; None replays nothing
+    Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`,
+    and an account that is not that of `results`.
     With `is_int8` the graph is quantised after that, and refused where it gives another order in more than 0.1 % of
     the real observations (of the random ones, where there are none).
     """
@@ -187,7 +202,13 @@ def bundle_policy(
         tracker.append(panel.rows(0, int(panel.index.searchsorted(until, side="right"))))
         read |= {RISK_STATE: tracker.to_bytes()}
         manifest["risk"] = {"at": str(tracker.at), "daily_bars": daily_bars}
-    files = bundle_files(quantised, features, config, manifest, results, limits or planned) | lookback | read
+    more = lookback | read
+    files = bundle_files(quantised, features, config, manifest, results, limits or planned) | more
+    if first is not None:
+        # int8 rounds: its orders were compared above, and its account is told but not held against the card.
+        card = None if is_int8 else results
+        manifest["replay"] = check_card(Bundle(files, config.name), panel, first, card)
+        files = bundle_files(quantised, features, config, manifest, results, limits or planned) | more
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)
     return Store(store).add(config.name, files, key)

@@ -117,7 +117,7 @@ class GuardLimits:
         )
 
     def changed(self, breakers: Mapping[str, Any]) -> GuardLimits:
-        """These limits with circuit breakers that a person set; refuses an unknown one, and a limit of the portfolio."""
+        """These limits with breakers that a person set; refuses an unknown one, and a limit of the portfolio."""
         known = configure(GuardLimits, breakers, "guard")
         for name in PORTFOLIO:
             if name in breakers:
@@ -129,14 +129,15 @@ class GuardLimits:
 
     def without_breakers(self) -> GuardLimits:
         """The limits of the portfolio alone; for replays, never for trading."""
-        losses = dict.fromkeys(("reduce_fraction", "halt_fraction", "drawdown_fraction", "collar_fraction"), 1.0)
-        counts = ("bar_count", "day_count", "second_count", "repeat_count", "copy_count", "stop_count")
+        off: dict[str, Any] = dict.fromkeys(
+            ("bar_count", "day_count", "second_count", "repeat_count", "copy_count", "stop_count"), MOST
+        )
+        off |= dict.fromkeys(("reduce_fraction", "halt_fraction", "drawdown_fraction", "collar_fraction"), 1.0)
         return replace(
             self,
             order_fraction=max(self.symbol_fraction, self.order_fraction),
             cluster_fraction=max(self.gross_fraction, self.cluster_fraction),
             stale_bars=float(MOST),
             jump_factor=float(MOST) ** 2,
-            **losses,
-            **dict.fromkeys(counts, MOST),
+            **off,
         )

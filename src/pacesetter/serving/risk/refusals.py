@@ -98,7 +98,7 @@ def _cluster_exposure(memory: GuardMemory, limits: GuardLimits, order: Order, bo
 
 
 def _gross_exposure(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
-    # A broker that cuts all openings by one factor does it as in training; refusing the last ones would be another rule.
+    # A broker that cuts all openings by one factor follows the rule of training; refusing the last ones would not.
     if limits.gross_fraction >= book.account.gross_cut:
         return False
     value = book.gross(order.symbol, order.quantity)

@@ -37,7 +37,7 @@ from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.succession import Succession, following
 from pacesetter.serving.trader.why import OrderReasons
 
-__all__ = ["PaperConfig", "open_session"]
+__all__ = ["PaperConfig", "load_history", "open_session"]
 
 MOST_LETTERS = 47  # of a run's name: a client id has 128, with the bar's 17 and a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
@@ -113,12 +113,12 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     switch = KillSwitch(config.halt_file)
     # Before any data is loaded: without a working switch nothing may start.
     switch.check_usable()
-    panel = _history(config, bundle)
+    panel = load_history(config, bundle)
     if succession is not None:
         _begin(succession, config, panel)
         if succession.bundle is not bundle:
             bundle = succession.bundle
-            panel = _history(config, bundle)
+            panel = load_history(config, bundle)
     feed = _feed(config, panel, bundle, is_resumed=succession is not None and _stored(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
@@ -201,7 +201,7 @@ def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: 
     return made
 
 
-def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
+def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     """All bars so far, of the policy's own symbols where it has its own; refuses others, and bars of other fields."""
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":

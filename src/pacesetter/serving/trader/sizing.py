@@ -7,6 +7,7 @@ numbers of a table over all of them, bit for bit, and a server that begins witho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from pacesetter.market.covariance import (
     SYMBOL_STATE,
     RiskTables,
     track_market,
+    variance,
 )
 from pacesetter.market.risk import Bound, RiskColumn, RiskOptions, RiskSizer
 from pacesetter.panel import Panel
@@ -71,6 +73,18 @@ class MarketTracker:
         track_market(closes, is_new_day, days, self._decays, self._least, *state, variances, correlations)
         self.correlations, self.at = correlations[-1].copy(), bars.index[-1]
         self.volatilities = np.sqrt(variances * self.bars_per_year)[-1]
+
+    def contributions(self, weights: Array) -> Array:
+        """(K,) shares of the expected variance of weights (K,); they sum to 1, or are 0 without any risk."""
+        base, days = np.zeros((1, len(weights))), np.zeros(1, dtype=np.int64)
+        tables = RiskTables(self.volatilities[None], self.correlations[None], days, base)
+        each: Array = weights * (tables.matrix(0) @ weights)
+        total = float(each.sum())
+        return each / total if total > 0.0 else np.zeros(len(each))
+
+    def volatility(self, weights: Array) -> float:
+        """Annual, expected of weights (K,)."""
+        return math.sqrt(variance(np.asarray(weights, dtype=np.float64), self.volatilities, self.correlations))
 
     def _join(self, panel: Panel, first: int) -> None:
         """Let the first new return begin at the panel's own last close, which a source may have re-based since."""
@@ -122,7 +136,7 @@ class ServedRisk:
     def __init__(self, options: RiskOptions, tracker: MarketTracker) -> None:
         scale = 1.0 if options.views_volatility is None and options.scale is None else options.scale
         if scale is None:
-            raise ConfigError("risk.scale is not known: the scale of the views is fitted by training; train the run again")
+            raise ConfigError("risk.scale is not known: training fits the scale of the views; train the run again")
         self.options, self.tracker, self.symbols = options, tracker, tracker.symbols
         self._sizer = RiskSizer(self._tables(), options, scale)
         self._sized: pd.Timestamp | None = None  # bar that was sized last
@@ -176,21 +190,16 @@ class ServedRisk:
         return wanted
 
     @property
+    def base(self) -> Array:
+        """(K,) the base's part of `wanted`."""
+        part: Array = self._sizer.sizes[0, RiskColumn.BASE_SHARE] * self._sizer.tables.base[0]
+        return part
+
+    @property
     def bounds(self) -> tuple[str, ...]:
         """Which limits of the portfolio acted, in words."""
         bits = int(self._sizer.sizes[0, RiskColumn.LIMITS])
         return tuple(bound.name.lower().replace("_", " ") for bound in Bound if bound and bits & bound)
-
-    @property
-    def volatility(self) -> float:
-        """Annual, expected of what is aimed at."""
-        return float(self._sizer.sizes[0, RiskColumn.VOLATILITY_AFTER])
-
-    def contributions(self, weights: Array) -> Array:
-        """(K,) shares of the expected variance of weights (K,); they sum to 1, or are 0 without any risk."""
-        each: Array = weights * (self._sizer.tables.matrix(0) @ weights)
-        total = float(each.sum())
-        return each / total if total > 0.0 else np.zeros(len(each))
 
     # ---- across restarts --------------------------------------------------------------------------------------------
 
