@@ -166,18 +166,6 @@ def test_the_network_sees_the_account_entries_that_are_named(small):
         small("ppo", "task.continued=1.0")
 
 
-def test_the_old_name_of_target_is_read_in_stored_runs_and_refused_elsewhere(small, tmp_path):
-    old = small().to_dict() | {"task": {"problem": "portfolio", "action": "weights"}}
-    run = Run.create(tmp_path, "old", old)
-    stored = run.folder / "config.yaml"
-    stored.write_text(stored.read_text().replace("schema: 1\n", ""))  # as before there were schemas
-    assert stored_config(run.folder).task["action"] == "target"
-    with pytest.raises(ConfigError, match=r"task\.action=weights was renamed to target"):
-        replace(small(), task={"problem": "portfolio", "action": "weights"})
-    with pytest.raises(ConfigError, match="renamed to target"):
-        build_environment(small(), build_panel(small()), action="weights")
-
-
 @pytest.mark.parametrize("text", ["a: [", "3", ""])
 def test_a_damaged_configuration_is_refused_in_one_sentence_with_its_file(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)

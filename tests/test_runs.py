@@ -8,8 +8,7 @@ import os
 import pytest
 
 from pacesetter import Run, RunError
-from pacesetter.old_names import SCHEMA
-from pacesetter.runs import config_hash, sha256, write_atomic
+from pacesetter.runs import SCHEMA, check_schema, config_hash, sha256, write_atomic
 
 
 def test_folder_is_named_after_job_and_config(tmp_path):
@@ -17,6 +16,12 @@ def test_folder_is_named_after_job_and_config(tmp_path):
     assert run.folder.name.endswith(f"-demo-{config_hash({'seed': 1})[:8]}")
     assert (run.folder / "config.yaml").read_text() == f"schema: {SCHEMA}\nseed: 1\n"
     assert run.manifest["finished"] is False
+
+
+def test_what_another_version_stored_is_refused():
+    check_schema({"schema": SCHEMA}, "runs/a")
+    with pytest.raises(RunError, match=r"runs/a has schema 2, this version reads 1; use the version that wrote it"):
+        check_schema({"schema": SCHEMA + 1}, "runs/a")
 
 
 def test_two_runs_in_one_second_get_two_folders(tmp_path):

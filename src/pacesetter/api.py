@@ -179,7 +179,8 @@ def backtest(
              a symbol that stays; a function of `Snapshot` that gives weights; a Stable-Baselines3 model of Trading-v0;
              a policy; or the folder of a run
     first    bar of the first decision, by place or date; a run's own first test bar, or bar 250 or a quarter of them
-    risk     size the weights to a stated risk, e.g. `{"target_volatility": 0.1, "base": "inverse_volatility"}`
+    risk     size the weights to a stated risk, e.g. `{"target_volatility": 0.1, "base": "inverse_volatility"}`; a run's
+             own where it is left out
     market   options of the market, e.g. `leverage=2, shorting=True, position_cap=0.5, costs=2` (bps a side, all in), or
              by group, `costs={"commission_bps": 1}`; a run's own otherwise
 
@@ -202,7 +203,7 @@ def backtest(
     """
     panel = as_panel(bars)
     if _is_run(policy):
-        return _warn_of_cuts(_backtest_run(Path(policy), panel, first, market, _risk_options(risk)))
+        return _warn_of_cuts(_backtest_run(Path(policy), panel, first, market, risk))
     rules = configure_market(market)
     bank = market_bank(panel)
     start = min(250, len(panel) // 4) if first is None else _first_bar(panel, first)
@@ -402,7 +403,9 @@ def _model_policy(model: Any) -> Policy:
     return AgentPolicy(AlgorithmAgent(model), type(model).__name__, action)
 
 
-def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, Any], risk: RiskOptions) -> Result:
+def _backtest_run(
+    folder: Path, panel: Panel, first: Any, market: Mapping[str, Any], risk: Mapping[str, Any] | RiskOptions | None
+) -> Result:
     from pacesetter.evaluation.stored_run import StoredRun
 
     if not folder.is_dir():
@@ -417,7 +420,7 @@ def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, A
         "market": configure_market(market) if market else stored.task.market,
         "bank": stored.bank(stored.panel if own else panel),
         "window_bars": stored.task.window_bars,
-        "risk": risk,
+        "risk": stored.sizing if risk is None else _risk_options(risk),
     }
     result = Result(play(stored.policy, panel, **options), panel, options)
     return _counted(replace(result, trial=folder.resolve().name, ledger=stored.trial_sharpes) if own else result)

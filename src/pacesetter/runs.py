@@ -20,13 +20,14 @@ from typing import Any
 
 from pacesetter.errors import RunError
 from pacesetter.locks import LOCK
-from pacesetter.old_names import SCHEMA
 
 __all__ = [
     "DECISION",
     "EVALUATION",
+    "SCHEMA",
     "TAGS",
     "Run",
+    "check_schema",
     "config_hash",
     "provenance",
     "read_tags",
@@ -35,11 +36,18 @@ __all__ = [
     "write_tags",
 ]
 
+SCHEMA = 1  # of configurations, manifests, bundles, guard states, searches and presets
 EVALUATION = "evaluation"  # folder of a run in which its judgement lies
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 WIDEST_FIRST = ("avx512f", "avx2", "avx")
+
+
+def check_schema(stored: Mapping[str, Any], what: str) -> None:
+    """Refuse something stored by a version that wrote it in another way; `what` names it."""
+    if (schema := stored.get("schema", SCHEMA)) != SCHEMA:
+        raise RunError(f"{what} has schema {schema}, this version reads {SCHEMA}; use the version that wrote it")
 
 
 @dataclass(frozen=True, repr=False)

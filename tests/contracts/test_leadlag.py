@@ -124,7 +124,7 @@ def test_the_unit_of_an_asset_does_not_matter(
     """Closes in other units have the same scores, whether increments are logarithmic or differences."""
     panel = market(seed)
     scaled = panel.with_field("close", panel.close * scales)
-    for increments in ("log_return", "difference"):
+    for increments in ("log", "difference"):
         method, options = member[0], member[1] | {"increments": increments}
         one, other = (LeadLag(method, **options).fit(bars).scores(110, 60) for bars in (panel, scaled))
         assert_allclose(other, one, rtol=1e-6, atol=1e-8)

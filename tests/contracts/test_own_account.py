@@ -17,7 +17,6 @@ from pacesetter.learning.experience.master_market import allowed_orders
 from pacesetter.market import MarketBars, MarketParameters
 from pacesetter.market.orders import Discrete
 from pacesetter.market.state import Account, Position
-from pacesetter.old_names import SCHEMA, translate_config
 from pacesetter.policies.agent import per_symbol
 
 SYMBOLS = 50
@@ -55,14 +54,11 @@ def test_the_observation_in_a_fleet_of_50_is_the_one_that_an_agent_gets_alone_wi
         np.testing.assert_allclose(shown["portfolio"][k], expected[POSITION_SIZE:], rtol=0, atol=1e-7)
 
 
-def test_runs_from_before_keep_the_joint_account() -> None:
+def test_the_joint_account_can_be_shown_instead() -> None:
     portfolio = np.arange(len(PortfolioEntry), dtype=np.float32)
     position = np.zeros((3, len(PositionEntry)), np.float32)
     joint = per_symbol({"position": position, "portfolio": portfolio}, own_account=False)["portfolio"]
     np.testing.assert_array_equal(joint, np.stack([portfolio] * 3))
-    old = {"task": {"problem": "fleet"}}
-    assert translate_config(old)["task"]["own_account"] is False
-    assert "own_account" not in translate_config(old | {"schema": SCHEMA})["task"]
 
 
 def test_advisers_servers_and_backtests_show_the_same_accounts_and_masks() -> None:

@@ -19,7 +19,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation
 
 import pacesetter.envs  # noqa: F401 - registers the environments
-from pacesetter.envs import TradingEnv
+from pacesetter.envs import PortfolioEnv, TradingEnv
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.envs.render import episode_chart, text_line
@@ -421,3 +421,11 @@ def test_ledger_row_of_info_is_never_overwritten(market: Panel) -> None:
     stamps = [step[4]["ledger"][Column.EQUITY] for step in kept]
     assert stamps == [step[4]["equity"] for step in kept]
     assert len(set(stamps)) == 4
+
+
+@pytest.mark.parametrize(("shorting", "low"), [(False, 0.0), (True, -0.2)])
+def test_targets_span_the_range_that_the_cap_leaves(market: Any, shorting: bool, low: float) -> None:
+    rules = MarketParameters(limits=Limits(position_cap_fraction=0.2, shorting=shorting))
+    for kind in (TradingEnv, PortfolioEnv):
+        box = kind(market, action="target", market=rules, window_bars=2).action_space
+        np.testing.assert_allclose([box.low.min(), box.high.max()], [low, 0.2], rtol=1e-6)

@@ -147,7 +147,7 @@ def test_windows_that_do_not_exist_are_refused(noise: Panel, end: int, lookback:
         ({"max_lag": "five"}, "lag.max_lag='five' must be of type int"),
         ({"inner": "pearsen"}, "did you mean 'pearson'"),
         ({"backend": "tabel"}, "did you mean 'table'"),
-        ({"increments": "log_returns"}, "did you mean 'log_return'"),
+        ({"increments": "logs"}, "did you mean 'log'"),
         ({"min_observations": 1}, "min_observations=1 must be 2 or more"),
         ({"cache_windows": -1}, "cache_windows=-1 must be 0 or more"),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from pacesetter.errors import DataError
 from pacesetter.leadlag.series import read_series, required_observations
@@ -14,7 +16,7 @@ from pacesetter.panel import Panel
 def test_an_increment_needs_both_its_bars(panel_of) -> None:
     mask = np.ones((6, 2), bool)
     mask[3, 0] = False
-    series = read_series(panel_of(np.full((5, 2), 0.1), mask), "log_return", 0, False)
+    series = read_series(panel_of(np.full((5, 2), 0.1), mask), "log", 0, False)
     assert_allclose(series.x[:, 0], [0, 0.1, 0.1, 0, 0, 0.1], atol=1e-12)
     assert_array_equal(series.totals[-1, 2], [3, 5])
 
@@ -22,7 +24,7 @@ def test_an_increment_needs_both_its_bars(panel_of) -> None:
 def test_spanning_increments_run_from_the_last_observed_bar(panel_of) -> None:
     mask = np.ones((6, 2), bool)
     mask[3, 0] = False
-    series = read_series(panel_of(np.full((5, 2), 0.1), mask), "log_return", 0, True)
+    series = read_series(panel_of(np.full((5, 2), 0.1), mask), "log", 0, True)
     assert_allclose(series.x[:, 0], [0, 0.1, 0.1, 0, 0.2, 0.1], atol=1e-12)
     assert_allclose(series.path[-1], 0.5)
 
@@ -44,7 +46,7 @@ def test_weights_are_inverse_deviations_and_nan_where_not_scored(panel_of) -> No
     returns[:, 2] = 0.0  # halted
     mask = np.ones((41, 4), bool)
     mask[5:30, 3] = False
-    series = read_series(panel_of(returns, mask), "log_return", 0, False)
+    series = read_series(panel_of(returns, mask), "log", 0, False)
     weights = series.weights(40, 40)
     assert_allclose(weights[0], 1 / returns[:, 0].std())
     assert np.isnan(weights[1:]).all()
@@ -61,4 +63,25 @@ def test_what_cannot_be_read_is_refused(panel_of, noise: Panel) -> None:
         (noise.with_field("close", noise.close - 100), "no logarithm; use increments='difference'"),
     ):
         with pytest.raises(DataError, match=message):
-            read_series(panel, "log_return", 0, False)
+            read_series(panel, "log", 0, False)
+
+
+@pytest.mark.parametrize("increments", ["ranked", "winsorised"])
+def test_ranks_and_quantiles_are_those_of_the_bars_so_far(panel_of, increments) -> None:
+    returns = np.random.default_rng(4).standard_t(3, (150, 2)) / 100
+    returns[40, 0] = -0.9
+    returns[50:60, 1] = 0.0  # ties
+    mask = np.ones((151, 2), bool)
+    mask[20, 1] = False
+    panel = panel_of(returns, mask)
+    plain, series = read_series(panel, "log", 0, False), read_series(panel, increments, 0, False)
+    for column in (0, 1):
+        here = np.flatnonzero(np.diff(plain.totals[:, 2, column], prepend=0))
+        for k in (3, 60, len(here) - 1):
+            past = plain.x[here[: k + 1], column]
+            value = ndtri(rankdata(past)[-1] / (k + 2))
+            expected = value if increments == "ranked" else np.clip(past[-1], *np.quantile(past, [0.01, 0.99]))
+            assert series.x[here[k], column] == pytest.approx(expected, abs=1e-12)
+    assert np.abs(series.x[:, 0]).max() < (3 if increments == "ranked" else 0.6)
+    part = read_series(panel.rows(0, 100), increments, 0, False)
+    assert_array_equal(part.x, series.x[:100])  # a later bar changes nothing

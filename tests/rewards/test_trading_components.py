@@ -38,6 +38,7 @@ def run(name: str, steps: list[dict[str, Any]], **options: float) -> list[float]
     ("name", "columns", "expected"),
     [
         ("pnl", UP, SMALL),
+        ("mean_variance", UP, SMALL - 0.5 * SMALL**2),
         ("pnl", {"equity_before": 100.0, "equity_change": -150.0}, math.log(0.001)),
         ("pnl", {"equity_before": 0.0, "equity_change": 5.0}, 0.0),
         ("realised_pnl", {"equity_before": 200.0, "realised": -3.0}, -0.015),

@@ -21,6 +21,7 @@ from pacesetter.build.fleet import best_fleet, load_fleet_agent
 from pacesetter.build.learner import build_learner, check_device
 from pacesetter.build.master import best_master, with_fleet
 from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
+from pacesetter.build.utility import with_utility
 
 __all__ = [
     "Config",
@@ -51,4 +52,5 @@ __all__ = [
     "task_of",
     "with_fleet",
     "with_lookback",
+    "with_utility",
 ]

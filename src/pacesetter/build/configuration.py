@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -18,10 +19,9 @@ from pacesetter.leadlag.windows import is_span
 from pacesetter.learning.conditions import Conditions, conditions_of
 from pacesetter.learning.methods import METHODS, TaskSupport, load
 from pacesetter.market.risk import RiskOptions
-from pacesetter.old_names import RENAMED_VALUES, translate_config
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
-from pacesetter.runs import Run, config_hash
+from pacesetter.runs import Run, check_schema, config_hash
 
 __all__ = [
     "Config",
@@ -162,11 +162,11 @@ def _read_stored(run: Run) -> dict[str, Any]:
 
 
 def parse_config(stored: Mapping[str, Any], what: str = "the stored configuration") -> Config:
-    """A configuration as this or an earlier version stored it; `what` names it in a refusal."""
+    """A configuration as it was stored; `what` names it in a refusal."""
     if not isinstance(stored, Mapping):
         raise RunError(f"{what} is not a mapping; it is damaged")
-    # Old names first become new ones; an unknown key is then an error.
-    return configure(Config, translate_config(stored, what), "config")
+    check_schema(stored, what)
+    return configure(Config, deepcopy({key: value for key, value in stored.items() if key != "schema"}), "config")
 
 
 def build_study(config: Config, panel: Panel | None = None) -> Study:
@@ -233,10 +233,6 @@ def _reading_back(config: Config) -> TaskSupport | None:
 def build_task(config: Config) -> Any:
     """The options of the configured problem; refuses an unknown problem or option."""
     options = {name: value for name, value in config.task.items() if name != "problem"}
-    # Stored configurations are translated before; this is for names typed today.
-    if options.get("action") in RENAMED_VALUES["task.action"]:
-        old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
-        raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
     task = configure(TASKS[_problem(config)].config, options, "task")
     support = _reading_back(config)
     if support is not None:

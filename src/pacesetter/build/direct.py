@@ -20,7 +20,9 @@ from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
+from pacesetter.market.covariance import RiskTables, make_tables
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -37,10 +39,11 @@ PORTFOLIOS = 8  # side by side, to be observed for an export
 
 @dataclass(frozen=True, eq=False)
 class WholeMarket:
-    """The bars that a direct policy learns from, with the rules of its account."""
+    """The bars that a direct policy learns from, with the rules of its account, and how it is sized where it is."""
 
     bank: Bank
     market: MarketParameters
+    risk: tuple[RiskOptions, RiskTables] | None = None
 
 
 class DirectTask(Task):
@@ -58,7 +61,7 @@ class DirectTask(Task):
         traded = split.known.select(task.symbols) if task.symbols else split.known
         # The first decision needs a whole window before it, also where validation starts early.
         first = max(split.start, task.window_bars - 1)
-        validation = Stretch(traded, known.bank, first, known.market, task.window_bars)
+        validation = Stretch(traded, known.bank, first, known.market, task.window_bars, config.risk)
         return Parts(self._market(config, split.learned, **split.features(split.learned)), validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
@@ -86,7 +89,7 @@ class DirectTask(Task):
         if table is None:
             table, odds = build_table(config, panel), build_supervised(config, panel)
         bank = Bank.from_panels(panel, table, odds, symbols=symbols, is_whole=True)
-        return WholeMarket(bank, replace(task.market, bars_per_year=panel.bars_per_year))
+        return WholeMarket(bank, replace(task.market, bars_per_year=panel.bars_per_year), _risk(config, panel, symbols))
 
     def policy(self, stored: Stored) -> AgentPolicy:
         import torch
@@ -124,6 +127,15 @@ class DirectTask(Task):
                 f"the policy of {run} has weights for its own {len(own)} symbols, and '{label}' has others; train one "
                 "there, or a task=trading agent, which is asked for any symbol"
             )
+
+
+def _risk(config: Config, panel: Panel, symbols: Sequence[str]) -> tuple[RiskOptions, RiskTables] | None:
+    """How the account is sized, with the tables of the bars; None where it is not."""
+    risk = config.risk
+    if not risk.is_on:
+        return None
+    traded = panel.select(symbols) if tuple(symbols) != panel.symbols else panel
+    return risk, make_tables(traded, risk.base, risk.half_life_days)
 
 
 def _shown(batch: Batch, entries: tuple[str, ...], count: int) -> Iterator[dict[str, NDArray[Any]]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import Parts
+from pacesetter.build.members import check_members
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.learner import Learner
-from pacesetter.learning.methods import Setup, check_method, find_support, load
+from pacesetter.learning.methods import Setup, TargetOptions, check_method, find_support, load, sets_targets
 
 __all__ = ["build_learner", "check_agent", "check_device"]
 
@@ -39,6 +41,7 @@ def check_agent(config: Config) -> None:
         check_method(name, task, options.action)
     else:
         find_support(name, task)
+    check_members(config)
     if getattr(options, "repetition_limit", None) is not None and not (task == "fleet" or name in MASKED):
         raise ConfigError(f"task.repetition_limit is a mask, which agent={name} ignores; take {' or '.join(MASKED)}")
 
@@ -52,6 +55,9 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     check_agent(config)
     options = dict(config.agent)
     name, task = str(options.pop("algorithm", "ppo")), task_of(config).learned_as
+    if sets_targets(find_support(name, task), task):
+        for shared in fields(TargetOptions):
+            options.pop(shared.name, None)
     with needs("training", "rl"):
         import torch
 

@@ -17,6 +17,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Stretch(NamedTuple):
     first: int
     market: MarketParameters
     window_bars: int
+    risk: RiskOptions | None = None
 
 
 def build_master_parts(config: Config, split: FeatureSplit) -> Parts:

@@ -18,7 +18,6 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError, SQLAlchemyError
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
-from pacesetter.old_names import translate_guard
 
 __all__ = ["Book", "JournalReader", "age_text", "equity_figure", "pnl_figure"]
 
@@ -197,7 +196,7 @@ class JournalReader:
                 fills=_rows(connection, "fills", run),
                 orders=_rows(connection, "orders", run),
                 events=_rows(connection, "events", run)[-MOST_EVENTS:],
-                guard=translate_guard(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
+                guard=dict(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
                 options=_options(decided),
             )
 

@@ -102,7 +102,7 @@ ENGLISH: dict[str, str] = {
     "leadlag.now": "Who leads now",
     "leadlag.over_time": "Leadership over time",
     "leadlag.agent_tab": "The agent's lookback",
-    "leadlag.matrix": "Leadership by {method}",
+    "leadlag.matrix": "Leadership by {method}; faint: not significant",
     "leadlag.network": "Links by {method}, dashed: opposite sign; {drawn} of {links} drawn",
     "leadlag.leader": "leader (strongest first)",
     "leadlag.follower": "follower",

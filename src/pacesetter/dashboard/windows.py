@@ -62,7 +62,10 @@ def open_panel(folder: Path) -> Panel:
 
 @dataclass(frozen=True, eq=False)
 class WindowView:
-    """One window: its length and last day, what it shows in a sentence, and its three pictures as data."""
+    """One window: its length and last day, what it shows in a sentence, and its three pictures as data.
+
+    sure   of each symbol in the ranking: whether so large a score is rare where nothing leads
+    """
 
     lookback: int
     day: str
@@ -70,18 +73,21 @@ class WindowView:
     matrix: pictures.Heat
     links: pictures.Web
     ranking: pd.Series
+    sure: tuple[bool, ...]
     finding: WindowFinding
 
     def drawing(self) -> dict[str, Any]:
         """What the browser draws, in plain JSON; an unknown value is None."""
         heat, web = self.matrix, self.links
         values = [[float(f"{value:.4g}") if np.isfinite(value) else None for value in row] for row in heat.values]
+        strong = None if heat.significant is None else heat.significant.astype(int).tolist()
         axes = {"row_title": heat.row_title, "column_title": heat.column_title, "absent": pictures.ABSENT}
+        matrix = {"title": heat.title, "names": heat.rows, "values": values, "strong": strong, "faint": pictures.FAINT}
         return {
             "told": {"end": self.day, "lookback": f"{self.lookback:,}"},
             "sentence": self.sentence,
             "scale": SCALE,
-            "matrix": {"title": heat.title, "names": heat.rows, "values": values, "limit": heat.limit, **axes},
+            "matrix": {**matrix, "limit": heat.limit, **axes},
             "links": {
                 "title": web.title,
                 "names": web.nodes,
@@ -95,6 +101,7 @@ class WindowView:
                 "names": list(self.ranking.index),
                 "scores": self.ranking.tolist(),
                 "colours": (PALETTE[1], PALETTE[3]),
+                "opacities": [1.0 if sure else pictures.FAINT for sure in self.sure],
             },
         }
 
@@ -155,6 +162,7 @@ class Lens:
         finding = replace(self.study, lookback=lookback).find(self.panel.rows(0, end + 1), self.series, self.gauge)
         matrix, graph = finding.answer.leadership, finding.network
         ranking = pd.Series(row_mean(matrix), symbols).dropna().sort_values(ascending=False)
+        chance = pd.Series(finding.links.leader_p, symbols)
         window = _span(self.panel.index[: end + 1], lookback)
         facts = {"method": self.method, "window": window, "day": day, "level": f"{self.study.level:.0%}"}
         count = graph.number_of_edges()
@@ -165,7 +173,8 @@ class Lens:
             leaders=", ".join(ranking.index[:3]),
             **facts,
         )
-        heat = pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **facts))
+        linked = finding.links.linked(self.study.level)
+        heat = pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **facts), linked | linked.T)
         web = pictures.network_picture(graph)
         return WindowView(
             lookback,
@@ -174,6 +183,7 @@ class Lens:
             replace(heat, row_title=say("leadlag.leader"), column_title=say("leadlag.follower")),
             replace(web, title=say("leadlag.network", links=count, drawn=len(web.arrows), **facts)),
             ranking,
+            tuple((chance[ranking.index] <= self.study.level).tolist()),
             finding,
         )
 

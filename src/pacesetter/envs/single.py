@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.batch.rows import Cursor, Setting
+from pacesetter.envs.batch.rows import Cursor
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.envs.render import chart, text_line
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.ledger import Column
-from pacesetter.market.orders import Discrete
+from pacesetter.market.orders import Discrete, target_range
 from pacesetter.market.parameters import MarketParameters
 
 __all__ = ["Observation", "SingleEnv", "action_space", "check_options", "check_reset", "observation_space"]
@@ -44,11 +44,13 @@ def observation_space(batch: Batch) -> spaces.Dict:
 
 
 def action_space(batch: Batch) -> spaces.Space[Any]:
-    """Seven orders, one such choice for each symbol, or a box of numbers."""
+    """Seven orders, one such choice for each symbol, or a box of numbers: of targets 0 or −cap … cap."""
     width = batch.inputs.shape[1]
     if batch.action == "discrete":
         return spaces.MultiDiscrete([len(Discrete)] * width) if batch.bank.is_whole else spaces.Discrete(len(Discrete))
-    return spaces.Box(float(batch.settings[Setting.LOWEST]), 1.0, (width,), np.float32)
+    # Beyond the cap all targets mean the cap: an agent would learn in a range of which most is one action.
+    low, high = target_range(batch.market) if batch.action == "target" else (-1.0, 1.0)
+    return spaces.Box(low, high, (width,), np.float32)
 
 
 def check_options(kind: type, options: Iterable[str]) -> None:

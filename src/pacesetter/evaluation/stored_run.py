@@ -20,11 +20,12 @@ from pacesetter.build import (
     stored_config,
     task_of,
 )
+from pacesetter.build.members import load_policy
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, applied_risk, backtest, fit_views
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
@@ -85,6 +86,18 @@ class StoredRun:
     def risk(self) -> RiskOptions:
         """How much risk its account takes, with the scale of its views once training has fitted and stored it."""
         return stored_risk(self.folder, self.config)
+
+    @cached_property
+    def sizing(self) -> RiskOptions | None:
+        """The risk that its weights are sized to, with the scale of its views; None where its account is not sized.
+
+        A scale that training did not store is fitted to the bars before the test set.
+        """
+        risk = applied_risk(self.policy, self.risk)
+        if risk is None or risk.scale is not None or risk.views_volatility is None:
+            return risk
+        options: dict[str, Any] = {"bank": self.bank(self.panel), "window_bars": self.task.window_bars}
+        return replace(risk, scale=fit_views(risk, self.policy, self.panel, self.first, **options))
 
     @cached_property
     def task(self) -> Any:
@@ -160,7 +173,7 @@ class StoredRun:
     @cached_property
     def policy(self) -> Policy:
         """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        policy: Policy = task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
+        policy: Policy = load_policy(Stored(self.folder, self.config, self.panel, self.table))
         return policy
 
     def report(self, judgement: Judgement) -> list[Section]:
@@ -198,9 +211,8 @@ class StoredRun:
 
     def play(self) -> Backtest:
         """The policy alone on the test bars."""
-        market, window_bars = self.task.market, self.task.window_bars
-        bank = self.bank(self.panel)
-        return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
+        options: dict[str, Any] = {"market": self.task.market, "bank": self.bank(self.panel), "risk": self.sizing}
+        return backtest(self.policy, self.panel, first=self.first, window_bars=self.task.window_bars, **options)
 
     def at_risk(self, risk: RiskOptions) -> dict[str, Backtest]:
         """The policy, its base alone (cash) and simple baselines on the test bars, each through the same risk step."""
@@ -284,10 +296,12 @@ class StoredRun:
         return self.over([Scenario(name, panel, start, market=self.task.market, is_unseen=True)])
 
     def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
-        """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once."""
-        return evaluate_scenarios(
-            [self.policy, *BESIDE], map(self._fitting, scenarios), bank_of=self.bank, window_bars=self.task.window_bars
-        )
+        """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once.
+
+        The policy is sized as the run is; the baselines are whole portfolios and are not.
+        """
+        options: dict[str, Any] = {"bank_of": self.bank, "window_bars": self.task.window_bars, "risk": self.sizing}
+        return evaluate_scenarios([self.policy, *BESIDE], map(self._fitting, scenarios), **options)
 
     def _fitting(self, scenario: Scenario) -> Scenario:
         symbols = self.panel.symbols, scenario.label, scenario.panel.symbols

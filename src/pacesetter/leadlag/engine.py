@@ -18,8 +18,17 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
-from pacesetter.leadlag.series import Increments, Series, read_series
+from pacesetter.leadlag.estimators.estimator import (
+    ESTIMATORS,
+    MEGABYTE,
+    Backend,
+    Estimator,
+    Resources,
+    Scorer,
+    WindowScorer,
+)
+from pacesetter.leadlag.prepare import Preparation
+from pacesetter.leadlag.series import Increments, Series, end_to_end, read_series
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
 from pacesetter.panel import Panel
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects
 
     from pacesetter.leadlag.answer.gauge import Gauge
+    from pacesetter.leadlag.answer.labelled import Ranking
 
 REPR_ROWS = 8  # of a ranking in a notebook
 __all__ = ["CacheInfo", "LeadLag", "Window"]
@@ -65,13 +75,40 @@ class Reading:
     """How a panel is read and how many matrices are kept; refuses a minimum below 2 and a negative cache."""
 
     increments: Increments
+    residual: str
     min_observations: int | None
     cache_windows: int
 
     def __post_init__(self) -> None:
+        Preparation(self.residual)  # refuses what it cannot read
         if self.min_observations is not None:
             check_range(2, owner="lag", min_observations=self.min_observations)
         check_range(0, owner="lag", cache_windows=self.cache_windows)
+
+
+class PreparedWindows(WindowScorer):
+    """Scores of windows whose increments are prepared inside each of them, so that no two share a sum."""
+
+    def __init__(self, series: Series, estimator: Estimator, resources: Resources, preparation: Preparation) -> None:
+        self.series, self.estimator, self.preparation = series, estimator, preparation
+        # Each window is read once: a table would not pay for itself.
+        self.resources = Resources(backend="gemm", memory_budget_mb=resources.memory_budget_mb)
+
+    def score(self, end: int, lookback: int, out: Array) -> None:
+        """Fill `out` (symbol, symbol) for one window."""
+        self._scorer(end, lookback).score(lookback, lookback, out)
+
+    def lags(self, end: int, lookback: int) -> Array:
+        """(symbol, symbol) lag in bars by which i leads j, of estimators that name one."""
+        return np.asarray(self._scorer(end, lookback).lags(lookback, lookback))
+
+    def correlations(self, end: int, lookback: int) -> Array:
+        """(lag, symbol, symbol) dependence of x_j(t) on x_i(t−lag), of estimators that have it."""
+        return np.asarray(self._scorer(end, lookback).correlations(lookback, lookback))
+
+    def _scorer(self, end: int, lookback: int) -> Any:
+        window = self.preparation.window(self.series.observed_window(end, lookback))
+        return self.estimator.scorer(end_to_end(window[None], self.series.minimum), self.resources)
 
 
 class LeadLag:
@@ -82,7 +119,8 @@ class LeadLag:
     than the window), or whose increments are constant, is NaN in its whole row and column; `diagnose` says why.
 
     method            a name in ESTIMATORS; its own options (`max_lag`, `variant`, `inner`, `bins` …) follow by name
-    increments        `log_return` (or `log`), `simple` return, or `difference` of the closes
+    increments        `log` or `simple` returns, `difference` of closes, `ranked` or `winsorised`: see `series`
+    residual          `none`, `market` or `pca(k)`: net of what all symbols have in common, fitted in each window
     backend           `table` (prefix sums, any window in constant time), `gemm`, `torch`; `auto`: table if it fits
     device            where torch computes, e.g. `cuda`
     memory_budget_mb  bound on a prefix table, and on the array that `rolling_scores` may return
@@ -91,9 +129,10 @@ class LeadLag:
 
     def __init__(
         self,
-        method: str = "ccf_auc",
+        method: str = "ccf_peak",
         *,
-        increments: Increments = "log_return",
+        increments: Increments = "log",
+        residual: str = "none",
         min_observations: int | None = None,
         backend: Backend = "auto",
         device: str = "cpu",
@@ -106,17 +145,15 @@ class LeadLag:
         self.resources = configure(
             Resources, {"backend": backend, "device": device, "memory_budget_mb": memory_budget_mb}, "lag"
         )
-        reading = {"increments": increments, "min_observations": min_observations, "cache_windows": cache_windows}
-        self.reading = configure(Reading, reading, "lag")
-        self._given = {
-            "method": method,
+        reading: dict[str, Any] = {
             "increments": increments,
+            "residual": residual,
             "min_observations": min_observations,
-            "backend": backend,
-            "device": device,
-            "memory_budget_mb": memory_budget_mb,
             "cache_windows": cache_windows,
-        } | options
+        }
+        self.reading = configure(Reading, reading, "lag")
+        resources: dict[str, Any] = {"backend": backend, "device": device, "memory_budget_mb": memory_budget_mb}
+        self._given = {"method": method} | reading | resources | options
         self._options = options
         self._bars = 0
 
@@ -127,12 +164,13 @@ class LeadLag:
         return f"LeadLag({', '.join(parts)}{fitted})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the line of `repr`, and once it is fitted the ranking over all bars."""
+        """What a notebook shows: the line of `repr`, and once it is fitted the ranking over the usual window."""
         line = f"<p>{html.escape(repr(self))}</p>"
         if not self._bars:
             return line
-        ranked = self.ranking(lookback=self._bars - 1).head(REPR_ROWS)
-        return line + str(ranked.to_html(float_format="{:+.3f}".format))
+        ranked = self.ranking()
+        note = f"<p>{ranked.note}</p>" if ranked.note else ""
+        return line + str(ranked.head(REPR_ROWS).to_html(float_format="{:+.3f}".format)) + note
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """What it was made with, as scikit-learn's `clone` asks for it."""
@@ -160,13 +198,19 @@ class LeadLag:
             self.estimator.check_symbols(panel.symbols)
         minimum = self.min_observations or 0
         self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
-        self.scorer_: Scorer = self.estimator.scorer(self.series_, self.resources)
+        self.scorer_: Scorer = self._scorer()
         self.symbols_, self.index_ = panel.symbols, panel.index
         self.backend_, self.table_bytes_ = self.scorer_.backend, self.scorer_.table_bytes
         self._bars, self._symbols, self._batched = len(panel), len(panel.symbols), self.scorer_.batched
         self._cache: OrderedDict[tuple[int, int], Array] = OrderedDict()
         self._hits = self._misses = 0
         return self
+
+    def _scorer(self) -> Scorer:
+        preparation = Preparation(self.reading.residual)
+        if preparation.is_plain:
+            return self.estimator.scorer(self.series_, self.resources)
+        return PreparedWindows(self.series_, self.estimator, self.resources, preparation)
 
     # ---- frames ---------------------------------------------------------------------------------------------------
 
@@ -184,17 +228,24 @@ class LeadLag:
         scores = self.scores(*self._window(end, lookback))
         return pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
 
-    def ranking(self, end: Any = None, lookback: Any = None) -> pd.DataFrame:
+    def ranking(
+        self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
+    ) -> Ranking:
         """Symbols in order of leadership in one window; `end` and `lookback` as in `matrix`.
+
+        leadership   mean of the symbol's row of `matrix`      leads    how many symbols it is ahead of
+        low, high    its interval, which holds for all symbols together with probability 1 − level (block bootstrap)
+        role         leader or follower where the interval is clear of zero and the null agrees, else –
 
         >>> import pacesetter as ps
         >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
         >>> ps.LeadLag("ccf_lag1").fit(market).ranking(lookback=250).columns.tolist()
-        ['leadership', 'leads']
+        ['leadership', 'low', 'high', 'leads', 'role']
         """
         from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
 
-        return ranking_frame(self._increments(end, lookback), self.symbols_, self._gauge())
+        window = self._increments(end, lookback)
+        return ranking_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
 
     def links(
         self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
@@ -219,10 +270,13 @@ class LeadLag:
         return pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_))
 
     def plot(self, end: Any = None, lookback: Any = None) -> plotly.graph_objects.Figure:
-        """The matrix of one window as a picture, leaders first."""
+        """The matrix of one window as a picture, leaders first; pairs that are not linked at 5 % are faint."""
+        from pacesetter.leadlag.answer.links import find_links
         from pacesetter.leadlag.pictures import matrix_picture, to_plotly
 
-        return to_plotly(matrix_picture(self.scores(*self._window(end, lookback)), self.symbols_))
+        scores = self.scores(*self._window(end, lookback))
+        linked = find_links(self._increments(end, lookback), self._gauge()).linked(0.05)
+        return to_plotly(matrix_picture(scores, self.symbols_, significant=linked | linked.T))
 
     # ---- matrices -------------------------------------------------------------------------------------------------
 
@@ -332,9 +386,8 @@ class LeadLag:
 
     def _increments(self, end: Any, lookback: Any) -> Array:
         """(time, symbol) increments of a window, as the answer of a study reads them."""
-        from pacesetter.leadlag.answer.prepare import Preparation
-
-        return Preparation().window(self.series_.observed_window(*self._window(end, lookback)))
+        raw = self.series_.observed_window(*self._window(end, lookback))
+        return Preparation(self.reading.residual).window(raw)
 
     def _gauge(self) -> Gauge:
         from pacesetter.leadlag.answer.gauge import Gauge

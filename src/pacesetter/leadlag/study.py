@@ -15,11 +15,10 @@ from tqdm import tqdm
 from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.leadlag.answer import Answer, Gauge, Links, Preparation, answer_window, find_links
-from pacesetter.leadlag.answer.bootstrap import Resampled
 from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
+from pacesetter.leadlag.answer.labelled import leader_table
 from pacesetter.leadlag.answer.links import CONTROLS, Control
 from pacesetter.leadlag.answer.network import link_network
-from pacesetter.leadlag.answer.prepare import Kind
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -38,7 +37,6 @@ from pacesetter.leadlag.structure.anomaly import (
 )
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.intervals import ranking_intervals
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
 from pacesetter.leadlag.windows import bars_in, is_span, span_text
 from pacesetter.panel import Panel
@@ -51,7 +49,6 @@ __all__ = ["Study", "StudyResult", "WindowFinding", "configure_study", "study_de
 
 Array = NDArray[Any]
 TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
-READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"}  # the others are made of logarithms
 DAY = pd.Timedelta(days=1)
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
@@ -64,7 +61,7 @@ class Study:
     lookback    bars in the window, or a length of time such as 30D; None for the usual one, see `windows`
     end         last moment seen, e.g. 2016-12-30; the last bar when left out
     step        bars between the windows of the time line; None for at most TIME_LINE windows, 20 bars or more apart
-    increments  `log`, `simple`, `difference`, `ranked` or `winsorised`, see `answer.prepare`
+    increments  `log`, `simple`, `difference`, `ranked` or `winsorised`, see `series`
     residual    `none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window
     thin        `flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce
                 (`most_bounce`, a share of variance) or turn over too little (`least_turnover`, price × volume a bar)
@@ -81,7 +78,7 @@ class Study:
     lookback: int | str | None = None
     end: str | None = None
     step: int | None = None
-    increments: Kind = "log"
+    increments: Increments = "log"
     residual: str = "none"
     thin: Literal["flag", "exclude", "ignore"] = "flag"
     most_stale: float = ThinTrading.most_stale
@@ -123,7 +120,7 @@ class Study:
     @property
     def preparation(self) -> Preparation:
         """How a window's increments are read."""
-        return Preparation(self.increments, self.residual)
+        return Preparation(self.residual)
 
     @property
     def thin_trading(self) -> ThinTrading:
@@ -132,7 +129,7 @@ class Study:
 
     def make_engine(self) -> LeadLag:
         """The configured engine, not yet fitted; it gives the estimator's own scores."""
-        return LeadLag(self.method, **{"increments": READ_AS.get(self.increments, "log_return")} | self.engine)
+        return LeadLag(self.method, increments=self.increments, residual=self.residual, **self.engine)
 
     def make_gauge(self) -> Gauge:
         """How the method measures strength, delay and sign."""
@@ -211,8 +208,7 @@ class Study:
 
     def read(self, panel: Panel, gauge: Gauge) -> Series:
         """The panel's increments as the method reads them."""
-        reading = READ_AS.get(self.increments, "log_return")
-        return read_series(panel, reading, gauge.minimum, gauge.estimator.spans_gaps)
+        return read_series(panel, self.increments, gauge.minimum, gauge.estimator.spans_gaps)
 
     def find(self, panel: Panel, series: Series, gauge: Gauge) -> WindowFinding:
         """Answer, links and network of the window that ends with the panel, whose series may hold later bars."""
@@ -234,23 +230,13 @@ class Study:
 
     def _ranking(self, panel: Panel, gauge: Gauge, finding: WindowFinding) -> pd.DataFrame:
         window, answer, links = finding.window, finding.answer, finding.links
-        table = ranking_intervals(
-            window,
-            panel.symbols,
-            gauge.leadership,
-            resampled=Resampled(window, gauge) if gauge.is_linear else None,
-            block_bars=min(20, len(window)),
-            draws=self.draws,
-            level=1 - self.level,
-            seed=self.seed,
-        )
-        chance = pd.Series(links.leader_p, panel.symbols, name="p_value")
+        table = leader_table(window, gauge, answer, links, draws=self.draws, level=self.level, seed=self.seed)
         remains = np.full(len(panel.symbols), np.nan)
         named = np.flatnonzero((links.leader_p <= self.level) & np.isfinite(links.leader_p))
         for groups in _groups(panel, len(window)).values():
             left = leaders_without_a_bar(window, gauge, answer, named, groups)
             remains[named] = np.fmin(remains[named], left)
-        return table.join(chance).join(pd.Series(remains, panel.symbols, name="remains"))
+        return table.join(pd.Series(remains, panel.symbols, name="remains"))
 
     def _network(
         self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links, thin: dict[str, str]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from pacesetter.learning.methods import find_method, load
+from pacesetter.learning.methods import METHODS, load
 
 __all__ = ["Conditions", "conditions_of"]
 
@@ -44,6 +44,6 @@ class Conditions(Protocol):
 def conditions_of(agent: Mapping[str, Any], task: str) -> Conditions | None:
     """What the method of an agent adds to the observations of a task; None for most."""
     name = str(agent.get("algorithm", ""))
-    supports = (support for support in find_method(name).supports if task in support.tasks)
+    supports = (support for support in METHODS[name].supports if task in support.tasks)
     declared = next((support.conditions for support in supports), None)
     return None if declared is None else load(declared)(agent)

@@ -21,18 +21,22 @@ from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Learner
-from pacesetter.old_names import renamed_sentence
 from pacesetter.registry import Registry, configure
 
 __all__ = [
     "METHODS",
     "MethodSpec",
     "Setup",
+    "TargetOptions",
     "TaskSupport",
     "check_method",
     "default_options",
     "find_support",
+    "sets_targets",
 ]
+
+
+TARGET_TASKS = ("trading", "portfolio", "fleet", "master")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,16 @@ class TaskSupport:
 
 
 @dataclass(frozen=True)
+class TargetOptions:
+    """Options of every agent that may set targets, whatever its method.
+
+    members   seeds that are trained and act as one policy, which holds the mean of their positions
+    """
+
+    members: int = 1
+
+
+@dataclass(frozen=True)
 class MethodSpec:
     """A way to learn: what it is, in a few words, and how it learns the tasks it supports."""
 
@@ -115,16 +129,9 @@ METHODS: Registry[MethodSpec] = Registry("method", declared=_read_declarations)
 # ---- looking up -----------------------------------------------------------------------------------------------------
 
 
-def find_method(name: str) -> MethodSpec:
-    """The method of that name; refuses an unknown one, and one that was renamed by its new name."""
-    if sentence := renamed_sentence("agent", name):
-        raise ConfigError(sentence)
-    return METHODS[name]
-
-
 def find_support(name: str, task: str) -> TaskSupport:
     """How a method learns a task; refuses a pair that was not declared."""
-    for support in find_method(name).supports:
+    for support in METHODS[name].supports:
         if task in support.tasks:
             return support
     others = " or ".join(other for other in METHODS if task in METHODS[other].tasks)
@@ -145,12 +152,18 @@ def _can_learn(method: MethodSpec, task: str, action: str) -> bool:
     return any(task in support.tasks and action in support.actions for support in method.supports)
 
 
+def sets_targets(support: TaskSupport, task: str) -> bool:
+    """Whether agents of a task that it supports have the `TargetOptions`."""
+    is_plain = not (support.one_account or support.from_dataset or support.stand_in)
+    return is_plain and "target" in support.actions and task in TARGET_TASKS
+
+
 def default_options(name: str, task: str) -> dict[str, Any]:
     """The keys of `agent` for a method and a task with their defaults, as YAML knows them.
 
     For a task that it does not support they are those of the first one that it does: `find_support` says why not.
     """
-    method = find_method(name)
+    method = METHODS[name]
     support = next((each for each in method.supports if task in each.tasks), method.supports[0])
     kind = load(support.options)
     own = {key: value for key, value in dataclasses.asdict(kind()).items() if key != "seed"}  # the configuration's own
@@ -159,6 +172,8 @@ def default_options(name: str, task: str) -> dict[str, Any]:
 
         # Every extra by name and switched off, so that agent.extras.NAME can be set without a `+`.
         own["extras"] = dict.fromkeys(EXTRAS)
+    if sets_targets(support, task):
+        own |= dataclasses.asdict(TargetOptions())
     options = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
     # Through JSON: tuples become lists, as in a stored configuration, so that both have one hash.
     return dict(json.loads(json.dumps(options)))

@@ -28,7 +28,7 @@ class AgentPolicy:
     is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
                    for all symbols as a batch, in which each row has an account of its own: see `write_own_accounts`
     fitted_until   last moment of its training bars
-    own_account    of a symbol agent: false shows each row the joint account, as in runs from before schema 1
+    own_account    of a symbol agent: false shows each row the joint account
 
     Masks of discrete orders are the entry `action_mask`: (symbol, 7) for symbol agents, (symbol · 7,) for a whole one.
     """

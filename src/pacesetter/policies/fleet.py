@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,23 @@ from pacesetter.policies.policy import Policy, Snapshot
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
-    from pacesetter.policies.master import Advice
 
-__all__ = ["FleetPolicy", "FleetTargets", "fleet_action", "fleet_policy"]
+__all__ = ["FleetAdvice", "FleetPolicy", "FleetTargets", "fleet_action", "fleet_policy"]
+
+
+class FleetAdvice(Protocol):
+    """What the agents of a fleet propose for a market; `policies.master.Advice` is one."""
+
+    @property
+    def fleet(self) -> Fleet: ...
+
+    def __call__(self, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
+        """Entries (symbol, …), `proposals` and `confidence` among them."""
+        ...
+
+    def many(self, accounts: Sequence[Snapshot]) -> dict[str, NDArray[Any]]:
+        """The same of several accounts, entries (account, symbol, …)."""
+        ...
 
 
 def fleet_action(fleet: Fleet) -> str:
@@ -48,7 +62,7 @@ class FleetTargets:
     are_targets   the agents learned by action=target: their proposals are target positions, not orders
     """
 
-    advice: Advice
+    advice: FleetAdvice
     market: MarketParameters
     are_targets: bool = False
     fitted_until: pd.Timestamp | None = None

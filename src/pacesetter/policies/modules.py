@@ -80,7 +80,8 @@ class ChoiceHead(nn.Module):
 class BoxHead(nn.Module):
     """(row, width) features → orders in their box, and how likely a drawn order lies on the same side of its middle.
 
-    A squashed policy is tanh(u) stretched over the box, another one u cut to it; without a deviation it is certain.
+    A policy acts in [-1, 1], which is stretched over the box: by tanh(u), or u cut to it; without a deviation it is
+    certain.
     """
 
     low: torch.Tensor
@@ -93,15 +94,14 @@ class BoxHead(nn.Module):
         self.register_buffer("high", torch.as_tensor(box.high))
 
     def forward(self, features: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
         u = self.mean(features)
-        orders = middle + half * torch.tanh(u) if self.is_squashed else u.clamp(self.low, self.high)
+        unit = torch.tanh(u) if self.is_squashed else u.clamp(-1.0, 1.0)
+        orders = self.low + (unit + 1) * ((self.high - self.low) / 2)
         if self.deviation is None:
             # TD3's actor is deterministic.
             return orders, torch.ones_like(orders)
-        # Before squashing the middle of the box is u = 0.
-        distance = u if self.is_squashed else u - middle
-        return orders, _surety(distance, self.deviation(features))
+        # The middle of the box is u = 0.
+        return orders, _surety(u, self.deviation(features))
 
 
 class Constant(nn.Module):
@@ -212,7 +212,7 @@ def serve_algorithm(
     # The first is the one that the actor reads.
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
     is_whole = len(extractor.shapes.get("position", ())) > 1
-    actor, critic = _heads(policy, is_whole)
+    actor, critic = _heads(policy, _box(algorithm), is_whole)
     inputs = dict(extractor.shapes)
     if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[attr-defined]
         inputs[ACTION_MASK] = (int(policy.action_net.out_features),)
@@ -386,9 +386,15 @@ def _outputs(actor: nn.Module, critic: nn.Module | None) -> tuple[str, ...]:
     return (answer, "confidence", *(() if critic is None else ("value",)))
 
 
-def _heads(policy: Any, is_whole: bool) -> tuple[ChoiceHead | BoxHead, nn.Module | None]:
+def _box(algorithm: BaseAlgorithm) -> spaces.Space[Any]:
+    """The actions of the environment that the algorithm learned in."""
+    from pacesetter.learning.sb3.adapter import VectorAdapter
+
+    return algorithm.env.box if isinstance(algorithm.env, VectorAdapter) else algorithm.action_space
+
+
+def _heads(policy: Any, space: Any, is_whole: bool) -> tuple[ChoiceHead | BoxHead, nn.Module | None]:
     """Actor and critic of an on-policy network; of an off-policy one the actor, whose critics judge pairs."""
-    space = policy.action_space
     if hasattr(policy, "actor"):
         actor = policy.actor
         if hasattr(actor, "log_std"):

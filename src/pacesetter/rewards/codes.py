@@ -40,6 +40,7 @@ class Code(IntEnum):
     TIMING = 16
     EXPLORATION = 17
     CONSISTENCY = 18
+    MEAN_VARIANCE = 19
 
 
 def compiled(*initial: float) -> Callable[[Formula], Formula]:

@@ -17,6 +17,7 @@ from pacesetter.rewards.trading import (
     differential_sharpe,
     drawdown,
     hold,
+    mean_variance,
     pnl,
     pyramiding,
     realised_pnl,
@@ -42,6 +43,8 @@ def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
     value = 0.0
     if code == Code.PNL:
         value = pnl(before, change)
+    elif code == Code.MEAN_VARIANCE:
+        value = mean_variance(before, change, options[0])
     elif code == Code.REALISED_PNL:
         value = realised_pnl(before, row[Column.REALISED])
     elif code == Code.COST:

@@ -62,6 +62,13 @@ def pnl(equity_before: Any, equity_change: Any) -> Any:
 
 
 @compiled()
+def mean_variance(equity_before: Any, equity_change: Any, aversion: float = 1.0) -> Any:
+    """u_t = r_t − aversion / 2 · r²_t: mean less aversion / 2 · variance, since a bar's mean is small."""
+    r = pnl(equity_before, equity_change)
+    return r - 0.5 * aversion * r * r
+
+
+@compiled()
 def realised_pnl(equity_before: Any, realised: Any) -> Any:
     """Realised profit / equity before: what open positions gain counts when they close."""
     return share(realised, equity_before)

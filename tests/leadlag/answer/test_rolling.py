@@ -19,7 +19,7 @@ LOOKBACK = 60
 def test_windows_that_slide_or_leap_give_the_answer_of_each_window(method, step):
     panel = load("synthetic", symbols=5, bars=LOOKBACK + 80 * LEAP, seed=2)
     gauge = Gauge(method)
-    series = read_series(panel, "log_return", gauge.minimum, False)
+    series = read_series(panel, "log", gauge.minimum, False)
     ends = np.arange(LOOKBACK, len(panel), step)
     blocks = list(rolling_answers(series, ends, LOOKBACK, gauge, Preparation()))
     leadership = np.concatenate([block.leadership for block in blocks])
@@ -34,7 +34,7 @@ def test_windows_that_slide_or_leap_give_the_answer_of_each_window(method, step)
 def test_windows_far_apart_go_by_products_of_matrices(monkeypatch):
     panel = load("synthetic", symbols=3, bars=400, seed=2)
     gauge = Gauge("ccf_peak")
-    series = read_series(panel, "log_return", gauge.minimum, False)
+    series = read_series(panel, "log", gauge.minimum, False)
     monkeypatch.setattr(module, "_slide", None)  # would be refused if it were called
     ends = np.arange(LOOKBACK, len(panel), LEAP)
     (block,) = rolling_answers(series, ends, LOOKBACK, gauge, Preparation())

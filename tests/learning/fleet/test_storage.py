@@ -12,8 +12,6 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import RunError
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 
-V0 = Path(__file__).parents[2] / "fixtures" / "v0" / "runs"
-
 
 def make_fleet() -> Fleet:
     fleet = Fleet(network("gru", width=8), {"window": (4, 3), "position": (2,)}, ["A", "B", "C"], None, hidden=4)
@@ -55,9 +53,3 @@ def test_a_fleet_says_whether_its_critics_learned(tmp_path: Path) -> None:
     back = load_fleet(save_fleet(fleet, tmp_path))
     assert not back.has_state_value
     assert not back.take("A").has_state_value
-
-
-@pytest.mark.parametrize(("name", "has_learned"), [("fleet_ppo", True), ("fleet_sac", False)])
-def test_of_an_earlier_run_its_config_says_so(name: str, has_learned: bool) -> None:
-    (folder,) = V0.glob(f"*-{name}-*/checkpoints/best")
-    assert load_fleet(folder).has_state_value == has_learned

@@ -13,13 +13,10 @@ from torch import nn
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import EXTRAS, ExtraSpec, Surroundings
-from pacesetter.learning.fleet.resume import modern_state
 from pacesetter.learning.learner import StepRecord
-from pacesetter.learning.state import read_state
 from pacesetter.registry import Registry
 
 Make = Callable[..., Any]
-V0 = Path(__file__).parents[2] / "fixtures" / "v0" / "runs"
 
 
 def test_a_state_json_that_is_no_classifier_is_refused_as_a_teacher(make_learner: Make, tmp_path: Path) -> None:
@@ -47,21 +44,6 @@ def test_steps_are_reported_before_they_are_learned_from(make_learner: Make) -> 
     assert first.rewards.shape == first.done.shape == (16, 12)
     assert second.actions.shape == (16, 12)
     assert int(first.done.sum()) == 12  # episodes of 10 bars: every environment once in 16 steps
-
-
-def test_what_a_method_of_an_earlier_version_laid_aside_is_found_among_what_it_owns() -> None:
-    (folder,) = V0.glob("*-fleet_sac_stopped-*/checkpoints/last")
-    stored = read_state(folder)
-    assert {"critics", "targets", "scale", "log_temperature", "replay", "seen"} <= set(stored)
-    state = modern_state(stored)
-    own = state["method"]["own"]
-    assert {name.partition(".")[0] for name in own} == {"critics", "targets", "scale", "temperature"}
-    assert torch.equal(own["temperature.log"], stored["log_temperature"])
-    assert {name.partition(".")[0] for name in state["method"]["replay"]["entries"]} == {
-        *("observation", "following", "actions", "rewards", "terminated")
-    }
-    assert state["observation"] is stored["seen"]
-    assert modern_state(state) == state
 
 
 class Recall:

@@ -98,8 +98,6 @@ def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(pre
         ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
         ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
         ("agent=ppoo", "unknown agent 'ppoo'; did you mean 'ppo'?"),
-        ("agent=fleet_ppo", "agent=fleet_ppo was renamed to agent=ppo (task=fleet decides what it trains)"),
-        ("agent.algorithm=master_ppo", "agent=master_ppo was renamed to agent=ppo (task=master decides"),
         ("agent=maskable_ppo", "agent=maskable_ppo does not support task.action=target; use task.action=discrete, or"),
     ],
 )

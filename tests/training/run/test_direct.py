@@ -12,11 +12,17 @@ import pytest
 import torch
 from rich.console import Console
 
+import pacesetter as ps
 from pacesetter.build import build_task
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.evaluation.backtest.scenarios import Scenario
+from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.learning.direct.learner import DirectLearner
+from pacesetter.market.risk import RiskColumn
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.launch.folds import run_walk_forward
 from pacesetter.training.run.train import TrainingResult, train
 
 SMALL = (
@@ -60,3 +66,26 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(DirectLearner, "fit_weights", broken)
     with pytest.raises(RunError, match="direct_loss is nan"):
         trained(tmp_path, "task=fleet")
+
+
+@pytest.mark.filterwarnings("ignore::pacesetter.errors.LimitWarning")
+def test_a_stated_risk_is_used_by_training_validation_test_folds_and_python(tmp_path: Path) -> None:
+    stated = ("risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04")
+    result = trained(tmp_path, "task=fleet", *stated, "task.market.limits.position_cap_fraction=0.5")
+    run = StoredRun(result.run.folder)
+    assert run.risk.scale is not None  # fitted to training and validation bars, and stored with the run
+    assert run.sizing == run.risk
+    played, validated = run.play(), Backtest.load(result.run.folder)
+    for each in (played, validated):
+        assert each.risk is not None
+        assert each.risk[:, RiskColumn.SCALE].max() <= run.risk.scale * 3
+    assert (played.orders < 0).any()  # views are signed, and their sum with the base is long only
+    assert played.held is not None
+    assert played.held.min() >= 0
+    again = ps.backtest(result.run.folder, run.panel)
+    assert again.backtest.returns.tolist() == played.returns.tolist()
+    walked, _ = run_walk_forward(run.config, run.panel, 2)
+    assert all(fold.result.risk is not None for fold in walked.folds)
+    assert run.over([Scenario("as it was", run.panel, run.first, market=run.task.market)]).loc[
+        ("as it was", "direct"), "sharpe"
+    ] == pytest.approx(metrics(played)["sharpe"])

@@ -25,7 +25,7 @@ from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.envs.programme import check_noise, copies_of
-from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.rewards.reward import RewardConfig
@@ -52,12 +52,17 @@ class Trading:
     account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
                  default those without a memory: what a position has earned and how long it is held locks it in
     own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
-                 false, for runs from before schema 1, shows it the joint account
+                 false shows it the joint account
     continued    probability that a training episode continues for another `episode_bars` when it would end, repeatedly,
                  so that positions are held as long in training as later; 0 is never
     repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
                  another; null means no limit. Validation, backtests and serving play without it
     switch       whether the switch of action=hybrid counts for one action, or in training the first for the episode
+    utility      what takes the place of the component pnl in `reward`: mean_variance, r − aversion / 2 · r²;
+                 differential_sharpe; reward: nothing, as it is growth. auto: mean_variance where
+                 risk.target_volatility is given, else reward
+    aversion     to variance of mean_variance; null: 2 / risk.target_volatility, with which an account of Sharpe ratio 2
+                 has that volatility. What is so large that agents would stay in cash is cut, see `with_utility`
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
@@ -72,10 +77,13 @@ class Trading:
     continued: float = 0.0
     repetition_limit: int | None = None
     switch: Literal["action", "episode"] = "action"
+    utility: Literal["auto", "reward", "mean_variance", "differential_sharpe"] = "auto"
+    aversion: float | None = None
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
+        self._check_utility()
         for name in self.account:
             if name not in ACCOUNT_ENTRIES:
                 raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
@@ -87,6 +95,17 @@ class Trading:
         limit = self.repetition_limit
         if limit is not None and (limit < 1 or self.action != "discrete"):
             raise ConfigError(f"task.repetition_limit={limit} needs 1 or more, and task.action=discrete; or null")
+
+    def _check_utility(self) -> None:
+        if self.aversion is not None:
+            check_range(0, owner="task", aversion=self.aversion)
+            if self.utility in ("reward", "differential_sharpe"):
+                raise ConfigError(f"task.aversion is for task.utility=mean_variance, not {self.utility}; leave one out")
+        if self.utility in ("mean_variance", "differential_sharpe") and "pnl" not in self.reward.components:
+            raise ConfigError(
+                f"task.utility={self.utility} takes the place of the component pnl, which task.reward.components lacks "
+                f"({', '.join(self.reward.components)}); add it, or give task.utility=reward"
+            )
 
     @property
     def unseen(self) -> tuple[str, ...]:

@@ -65,12 +65,17 @@ function shades(scale) {
 }
 
 // a pixel for each pair, drawn once and scaled: 143 symbols are 20,449 pairs
-function matrix({ names, values, limit, row_title, column_title, absent }, colour) {
+function matrix({ names, values, strong, faint, limit, row_title, column_title, absent }, colour) {
   const count = names.length || 1
   const canvas = Object.assign(document.createElement("canvas"), { width: count, height: count })
   const pen = canvas.getContext("2d")
   values.forEach((row, y) => row.forEach((value, x) => {
-    pen.fillStyle = value === null ? absent : `rgb(${colour(value / limit)})`
+    pen.globalAlpha = 1
+    pen.fillStyle = value === null ? absent : "white"
+    pen.fillRect(x, y, 1, 1)
+    if (value === null) return
+    pen.globalAlpha = strong && !strong[y][x] ? faint : 1 // what is not significant is faint
+    pen.fillStyle = `rgb(${colour(value / limit)})`
     pen.fillRect(x, y, 1, 1)
   }))
   const size = SIDE - EDGE - 16
@@ -116,7 +121,7 @@ function links({ names, places, scores, arrows, none }, colour) {
     <g stroke="#808080" stroke-opacity="0.6">${lines.join("")}</g>${circles.join("") || empty}`
 }
 
-function ranking({ names, scores, colours }) {
+function ranking({ names, scores, colours, opacities }) {
   const [size, limit] = [SIDE - EDGE - 16, largest(scores)]
   const bar = (SIDE - 50) / (names.length || 1)
   const step = Math.ceil(names.length / MOST_LABELS) || 1
@@ -125,7 +130,8 @@ function ranking({ names, scores, colours }) {
     const [x, fill] = scores[place] > 0 ? [EDGE + size / 2, colours[0]] : [EDGE + size / 2 - width, colours[1]]
     const label = place % step ? "" : `<text x="${EDGE - 4}" y="${y + bar / 2 + 3}" text-anchor="end">${safe(name)}</text>`
     const tip = `${safe(name)}: ${short(scores[place])}`
-    return `${label}<rect x="${x}" y="${y}" width="${width}" height="${bar * 0.85}" fill="${fill}" data-tip="${tip}" />`
+    return `${label}<rect x="${x}" y="${y}" width="${width}" height="${bar * 0.85}" fill="${fill}"
+      opacity="${opacities[place]}" data-tip="${tip}" />`
   }).join("")
 }
 

@@ -91,7 +91,7 @@ PERSIAN: dict[str, str] = {
     "leadlag.now": "اکنون چه کسی پیشرو است",
     "leadlag.over_time": "پیشروی در زمان",
     "leadlag.agent_tab": "پنجرهٔ عامل",
-    "leadlag.matrix": "پیشروی با {method}",
+    "leadlag.matrix": "پیشروی با {method}؛ کم‌رنگ: معنادار نیست",
     "leadlag.network": "پیوندها با {method}؛ خط‌چین: علامت مخالف؛ {drawn} از {links} رسم شده",
     "leadlag.leader": "پیشرو (قوی‌ترین در بالا)",
     "leadlag.follower": "پیرو",

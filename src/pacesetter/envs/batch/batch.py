@@ -433,8 +433,6 @@ def _checked_limit(limit: int | None, action: str, bank: Bank) -> int | None:
 
 def _action_width(action: str, positions_each: int) -> int:
     """Numbers in one environment's action."""
-    if action == "weights":
-        raise ConfigError("action='weights' was renamed to target; give action='target'")
     if action not in list(ACTIONS):  # a list is not a key of a dict
         raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
     if action == "hybrid" and positions_each > 1:

@@ -34,14 +34,11 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
             why = result.diagnostics.get(str(symbol), "no other symbol is")
             rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", "", ""))
             continue
-        sure = row["p_value"] <= result.study.level
-        # Both: the null says that so large a score is rare by chance, the interval that its sign is sure.
-        role = "leader" if sure and row["sure_low"] > 0 else "follower" if sure and row["sure_high"] < 0 else "–"
         rows.append(
             (
                 f"{row['rank']:.0f}",
                 str(symbol),
-                role,
+                row["role"],
                 f"{row['score']:+.3f}",
                 f"{level:.0%} {row['sure_low']:+.3f} … {row['sure_high']:+.3f}",
                 f"{row['rank_low']:.0f} … {row['rank_high']:.0f}",
@@ -146,8 +143,8 @@ def _smallest_effect(result: StudyResult) -> str:
     if not np.isfinite(least):
         return ""
     return (
-        f"Smallest detectable effect: a relation with a correlation of {least:.2f} is found in four of five cases, "
-        "weaker ones less often; `pacesetter selftest` measures it on your bars. "
+        f"Smallest detectable effect: in a window of {result.study.bars:,} bars, a single relation between two symbols "
+        f"has 80 % power at a correlation of {least:.2f}. Many at once need more: `pacesetter selftest` measures it. "
     )
 
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from pacesetter.leadlag.answer.answer import Answer, answer_window
 from pacesetter.leadlag.answer.gauge import Gauge
 from pacesetter.leadlag.answer.links import Links, find_links
-from pacesetter.leadlag.answer.prepare import Preparation, prewhiten
+from pacesetter.leadlag.prepare import Preparation, prewhiten
 
 __all__ = ["Answer", "Gauge", "Links", "Preparation", "answer_window", "find_links", "prewhiten"]

@@ -1,7 +1,8 @@
 """The answer of one window: for each ordered pair the strength, sign and delay by which i's past predicts j.
 
-Leadership of i over j is the strength of i for j less the strength of j for i. Ranking, links, lag map, network and
-strategy all read this one object; see docs/leadlag.md for the definitions and a worked example.
+Leadership of i over j is the method's score: for most, the strength of i for j less that of j for i. Matrix, ranking,
+links, lag map, network and strategy all read this one object; see docs/leadlag.md for the definitions and a worked
+example.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.gauge import Gauge, folded
+from pacesetter.leadlag.answer.gauge import Gauge, folded, weighed
 
 __all__ = ["Answer", "answer_window"]
 
@@ -24,6 +25,7 @@ Array = NDArray[Any]
 class Answer:
     """Who predicts whom in one window, as (symbol, symbol) matrices, NaN where a symbol cannot be scored.
 
+    leadership  antisymmetric score of the method: positive where the row leads
     forward  strength by which the row's past predicts the column, 0 or more, 0 on the diagonal
     delays   bars after which the column follows the row most strongly; NaN for a method without delays
     signs    +1 the column follows in the same direction, −1 in the opposite, 0 where the method knows no sign
@@ -32,14 +34,10 @@ class Answer:
     symbols: tuple[str, ...]
     method: str
     max_lag: int
+    leadership: Array
     forward: Array
     delays: Array
     signs: Array
-
-    @property
-    def leadership(self) -> Array:
-        """Antisymmetric: strength forward beyond backward; positive where the row leads."""
-        return np.asarray(self.forward - self.forward.T)
 
     @property
     def lag_map(self) -> Array:
@@ -61,16 +59,18 @@ class Answer:
 def answer_window(window: Array, symbols: Sequence[str], gauge: Gauge) -> Answer:
     """The answer for prepared increments (time, symbol) by the gauge's method."""
     if not gauge.has_lags:
-        # `forward` is the positive half of an antisymmetric score, so `leadership` gives the score itself back.
-        forward = gauge.forward(window[None])[0]
-        blank = np.full(forward.shape, np.nan)
-        return Answer(tuple(symbols), gauge.method, 0, forward, blank, np.zeros(forward.shape))
+        score = gauge.scores(window[None])[0]
+        blank = np.full(score.shape, np.nan)
+        # What leads no other symbol has a strength of 0.
+        return Answer(tuple(symbols), gauge.method, 0, score, np.maximum(score, 0.0), blank, np.zeros(score.shape))
     cube = gauge.dependence(window[None])[0]
-    forward = folded(cube, gauge.fold) + gauge.unscored(window[None])[0]
+    unscored = gauge.unscored(window[None])[0]
+    forward = folded(cube, gauge.fold) + unscored
+    leadership = weighed(folded(cube, gauge.score_fold) + unscored, gauge.weighing)
     # Autocorrelation is not a lead; 0·x keeps the NaN of a symbol that cannot be scored.
     np.fill_diagonal(forward, 0.0 * np.diag(forward))
     # Delay l is in row l − 1; at a tie argmax takes the shortest delay.
     place = np.abs(cube).argmax(axis=0)
     peak = np.take_along_axis(cube, place[None], axis=0)[0]
     signs = np.sign(peak) if gauge.is_signed else np.zeros(forward.shape)
-    return Answer(tuple(symbols), gauge.method, gauge.max_lag, forward, place + 1.0 + 0.0 * forward, signs)
+    return Answer(tuple(symbols), gauge.method, gauge.max_lag, leadership, forward, place + 1.0 + 0.0 * forward, signs)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.gauge import Gauge, fold_in
+from pacesetter.leadlag.answer.gauge import Gauge, fold_in, weighed
 from pacesetter.leadlag.observed import ratio
 
 __all__ = ["Resampled"]
@@ -36,9 +36,9 @@ class Resampled:
         draws, (bars, symbols) = len(counts), self.x.shape
         strength = np.zeros((draws, symbols * symbols), dtype=np.float32)
         for lag in range(1, min(self.gauge.max_lag, bars - 2) + 1):
-            fold_in(strength, self._correlations(counts[:, lag:], lag), self.gauge.fold)
-        forward = strength.reshape(draws, symbols, symbols)
-        return np.asarray(forward - forward.transpose(0, 2, 1) + self.unscored.astype(np.float32))
+            fold_in(strength, self._correlations(counts[:, lag:], lag), self.gauge.score_fold)
+        folded = strength.reshape(draws, symbols, symbols)
+        return np.asarray(weighed(folded, self.gauge.weighing) + self.unscored.astype(np.float32))
 
     def _correlations(self, weights: Array, lag: int) -> Array:
         """(draw, i·j) correlations at one delay of bars drawn `weights` (draw, time − lag) times."""

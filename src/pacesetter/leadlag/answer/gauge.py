@@ -3,6 +3,8 @@
     strength of i for j     max_l |C_l[i, j]|      ccf_lag1 (one delay), ccf_peak
                             Σ_l |C_l[i, j]|        ccf_auc, mutual_information, transfer_entropy, granger
                             Σ_l C_l[i, j]²         hayashi_yoshida
+    leadership              the method's published score: forward − backward; for ccf_lag1 with the sign of C, for
+                            ccf_auc and hayashi_yoshida over forward + backward (`estimators.correlation`)
     delay of i for j        the l of the largest |C_l[i, j]|
     sign of i for j         that of C_l[i, j] at this delay; none where the dependence has no sign
 
@@ -18,13 +20,25 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.engine import LeadLag
-from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, SQUARED_SUM, CcfAuc, CcfLag1, CcfPeak
+from pacesetter.leadlag.estimators.correlation import (
+    ABSOLUTE_SUM,
+    DIFFERENCE,
+    PEAK,
+    PUBLISHED,
+    SIGNED_SUM,
+    SQUARED_SUM,
+    CcfAuc,
+    CcfLag1,
+    CcfPeak,
+)
+from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 
-__all__ = ["Gauge", "fold_in", "folded", "lagged_correlations"]
+__all__ = ["Gauge", "fold_in", "folded", "lagged_correlations", "weighed"]
 
 Array = NDArray[Any]
 SIGNED_INNERS = ("pearson", "kendall")
+READING = ("backend", "device", "increments", "residual")  # options that windows of increments do not need
 UNSIGNED = ("mutual_information", "transfer_entropy")
 
 
@@ -39,7 +53,7 @@ class Gauge:
 
     def __init__(self, method: str, **options: Any) -> None:
         self.method = method
-        own = {name: value for name, value in options.items() if name not in ("backend", "device", "increments")}
+        own = {name: value for name, value in options.items() if name not in READING}
         # GEMM: each window (a draw of the null) is measured once, so a prefix table would not pay for itself.
         self._engine = LeadLag(method, backend="gemm", **own)
         self.estimator = self._engine.estimator
@@ -56,8 +70,18 @@ class Gauge:
 
     @property
     def fold(self) -> int:
-        """How the delays fold into one strength."""
+        """How the delays fold into one strength; that of a single signed delay is its size."""
+        return PEAK if self.score_fold == SIGNED_SUM else self.score_fold
+
+    @property
+    def score_fold(self) -> int:
+        """How the delays fold into what the score weighs, with their sign where the method keeps it."""
         return self.recipe.fold if self.recipe is not None else ABSOLUTE_SUM
+
+    @property
+    def weighing(self) -> int:
+        """How the score weighs the two directions of a pair."""
+        return self.recipe.weighing if self.recipe is not None else DIFFERENCE
 
     def check(self, lookback: int) -> None:
         """Refuse a window that has no room for the longest delay."""
@@ -94,9 +118,11 @@ class Gauge:
         return folded(self.dependence(windows), self.fold) + self.unscored(windows)
 
     def leadership(self, windows: Array) -> Array:
-        """(window, i, j) antisymmetric: the strength of i for j beyond that of j for i."""
-        forward = self.forward(windows)
-        return forward - np.swapaxes(forward, -1, -2)
+        """(window, i, j) antisymmetric: the method's score, positive where i leads j."""
+        if not self.has_lags:
+            return self.scores(windows)
+        strength = folded(self.dependence(windows), self.score_fold) + self.unscored(windows)
+        return weighed(strength, self.weighing)
 
     def unscored(self, windows: Array) -> Array:
         """(window, i, j) 0, and NaN where one of the two has too few observations or does not vary."""
@@ -144,14 +170,32 @@ def folded(dependence: Array, fold: int) -> Array:
     """(…, i, j) strength from the dependence (…, delay, i, j) at each delay."""
     if fold == SQUARED_SUM:
         return np.asarray((dependence**2).sum(axis=-3))
+    if fold == SIGNED_SUM:
+        return np.asarray(dependence.sum(axis=-3))
     size = np.abs(dependence)
     return np.asarray(size.sum(axis=-3) if fold == ABSOLUTE_SUM else size.max(axis=-3))
 
 
 def fold_in(strength: Array, dependence: Array, fold: int) -> None:
     """Fold the dependence at one more delay into a running strength, in place; the dependence becomes its size."""
+    if fold == SIGNED_SUM:
+        strength += dependence
+        return
     np.abs(dependence, out=dependence)
     if fold == ABSOLUTE_SUM:
         strength += dependence
     else:
         np.maximum(strength, dependence, out=strength)
+
+
+def weighed(strength: Array, weighing: int) -> Array:
+    """(…, i, j) the antisymmetric score from folded strengths (…, i, j); the same numbers as the estimators'."""
+    back = np.swapaxes(strength, -1, -2)
+    score = strength - back
+    if weighing == DIFFERENCE:
+        return np.asarray(score)
+    total = strength + back
+    if weighing == PUBLISHED:
+        score = np.sign(score) * np.maximum(strength, back)
+    # Two directions of no strength at all are equal, not unknown; NaN stays.
+    return np.asarray(np.where(total == 0, 0.0, ratio(score, total)))

@@ -18,6 +18,7 @@ A link i → j must pass twice, and its p-value is the larger of the two:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,10 +27,10 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.gauge import Gauge, fold_in, folded, lagged_correlations
-from pacesetter.leadlag.answer.prepare import prewhiten
+from pacesetter.leadlag.answer.gauge import Gauge, fold_in, folded, lagged_correlations, weighed
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.observed import ratio
+from pacesetter.leadlag.prepare import prewhiten
 
 __all__ = ["CONTROLS", "Control", "Links", "find_links"]
 
@@ -42,7 +43,8 @@ HALF_NORMAL_VARIANCE = 1 - 2 / np.pi
 # is (1 + 4·h)/(5·h) = 1.35 times as large with h = 1 − 2/π, its deviation 1.16 times, here rounded up.
 ALTERNATIVE_DEVIATION = 1.2
 NEWEY_WEST_LAGS = 10
-FOUR_OF_FIVE = 0.8416  # the normal quantile of 80 %
+FOUR_OF_FIVE = 0.8  # the power at which a relation counts as detectable
+HALVINGS = 12
 CANDIDATES_AT_ONCE = 512
 
 
@@ -53,7 +55,8 @@ class Links:
     p_values     (symbol, symbol) adjusted for all ordered pairs: row leads column; 1 where it does not lead, NaN absent
     leader_p     (symbol,) of the leader score's size, adjusted for all symbols
     orders       (symbol,) order of the autoregression that was taken off before testing; 0 for none
-    detectable   smallest correlation that the first test finds in four of five cases; NaN where it tests another thing
+    detectable   correlation of a single relation that the first test finds in four of five pairs of this window; NaN
+                 where the method tests another thing
     """
 
     p_values: Array
@@ -68,11 +71,17 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class _Null:
-    """Statistics of n scored symbols: observed (n, n) and drawn (draws, n, n), and the drawn leadership likewise."""
+    """Statistics of n scored symbols: observed (n, n) and drawn (draws, n, n), and the drawn leadership likewise.
+
+    spreads    (n, n) root mean square of the pair's products of two unit increments; 1 for a normal
+    gap_error  (n, n) error of the difference of the two strengths, where no closed form gives it
+    """
 
     observed: Array
     drawn: Array
     drawn_lead: Array
+    spreads: Array
+    gap_error: Array | None = None
 
 
 def find_links(
@@ -159,10 +168,21 @@ def _related(null: _Null, passed: int, level: float) -> int:
 
 
 def _detectable(null: _Null, bars: int, level: float) -> float:
-    """(critical value + 0.84) / √bars: a correlation ρ has a statistic of mean √bars·ρ and deviation 1."""
+    """The ρ that is found in four of five pairs, were it the only relation between two symbols.
+
+    Its statistic has the mean √bars·ρ/s and deviation 1, where s is the spread of the pair's products: fat tails and
+    volatility that comes in clusters make it larger than 1, and differently so for each pair.
+    """
+    from scipy.special import ndtr
+
     pairs = ~np.eye(len(null.observed), dtype=bool)
     critical = np.quantile(null.drawn[:, pairs].max(axis=1), 1 - level)
-    return float((critical + FOUR_OF_FIVE) / np.sqrt(bars))
+    mean = np.sqrt(bars) / np.maximum(null.spreads[pairs], 1e-12)
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if ndtr(middle * mean - critical).mean() >= FOUR_OF_FIVE else (middle, high)
+    return high
 
 
 def _by_maximum(observed: Array, drawn: Array) -> Array:
@@ -203,8 +223,9 @@ def _advantages(
     if not gauge.has_lags:
         return np.full(int(is_candidate.sum()), np.inf)  # its score is the difference of the two ways already
     if not gauge.is_linear and not gauge.is_conditional:
-        error = ALTERNATIVE_DEVIATION * null.drawn_lead.std(axis=0)
-        return np.nan_to_num(ratio(answer.leadership[inner], error))[is_candidate]
+        assert null.gap_error is not None
+        gap = answer.forward[inner] - answer.forward[inner].T
+        return np.nan_to_num(ratio(gap, ALTERNATIVE_DEVIATION * null.gap_error))[is_candidate]
     x, delays = _unit(window).astype(np.float64), answer.delays[inner].astype(int)
     rows, columns = np.nonzero(is_candidate)
     parts = []
@@ -255,19 +276,20 @@ def _linear(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) ->
     bars, symbols = x.shape
     flips = rng.integers(0, 2, (draws, bars)).astype(np.float32) * 2 - 1
     fold = PEAK if gauge.is_conditional else gauge.fold
+    score_fold = PEAK if gauge.is_conditional else gauge.score_fold
     drawn, strength = np.zeros((2, draws, symbols * symbols), dtype=np.float32)
-    statistics = []
+    statistics, squares = [], []
     for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
         total, square, sums = _products(x, lag, flips)
         # Flips leave Σ p² as it is (η² = 1): one scale serves the data and every draw.
         scale = np.nan_to_num(ratio(1.0, np.sqrt(square)))
         statistics.append(total * scale)
+        squares.append(square / bars)
         fold_in(drawn, sums * scale.ravel().astype(np.float32), fold)
-        fold_in(strength, sums / np.float32(bars), fold)
+        fold_in(strength, sums / np.float32(bars), score_fold)
     statistic = gauge.conditional_statistics(white) if gauge.is_conditional else np.stack(statistics)
-    forward = strength.reshape(draws, symbols, symbols)
-    lead = forward - forward.transpose(0, 2, 1)
-    return _Null(folded(statistic, fold), drawn.reshape(forward.shape), lead)
+    lead = weighed(strength.reshape(draws, symbols, symbols), gauge.weighing)
+    return _Null(folded(statistic, fold), drawn.reshape(lead.shape), lead, np.sqrt(np.mean(squares, axis=0)))
 
 
 def _unit(white: Array) -> Array:
@@ -301,17 +323,30 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
 
 def _general(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
     """Strengths of flipped windows, each pair's in units of its own null."""
-    measure = gauge.forward if gauge.has_lags else gauge.scores
     size = max(BLOCK_BYTES // max(white.nbytes, 1), 1)
-    parts = [measure(white[None])]
-    for start in range(0, draws, size):
-        flips = rng.integers(0, 2, (min(size, draws - start), len(white), 1)) * 2.0 - 1.0
-        parts.append(measure(flips * white))
-    strengths = np.nan_to_num(np.concatenate(parts))
+    strengths, leads = [], []
+    for windows in _flipped(white, draws, size, rng):
+        if gauge.has_lags:
+            cube = gauge.dependence(windows)
+            strengths.append(folded(cube, gauge.fold))
+            leads.append(weighed(folded(cube, gauge.score_fold), gauge.weighing))
+        else:
+            leads.append(gauge.scores(windows))
+    lead = np.nan_to_num(np.concatenate(leads))
     if not gauge.has_lags:
         # A score without delays is signed with null mean 0: its size counts, in units of its null.
-        standard = np.nan_to_num(ratio(np.abs(strengths), np.sqrt((strengths**2).mean(axis=0))))
-        return _Null(standard[0], standard[1:], strengths[1:])
+        standard = np.nan_to_num(ratio(np.abs(lead), np.sqrt((lead**2).mean(axis=0))))
+        return _Null(standard[0], standard[1:], lead[1:], np.ones_like(lead[0]))
+    strength = np.nan_to_num(np.concatenate(strengths))
     # Strengths are positive, with a null mean that differs by pair; centred and scaled, all pairs fit one maximum.
-    standard = np.nan_to_num(ratio(strengths - strengths.mean(axis=0), strengths.std(axis=0)))
-    return _Null(standard[0], standard[1:], (strengths - strengths.transpose(0, 2, 1))[1:])
+    standard = np.nan_to_num(ratio(strength - strength.mean(axis=0), strength.std(axis=0)))
+    gap_error = (strength - strength.transpose(0, 2, 1))[1:].std(axis=0)
+    return _Null(standard[0], standard[1:], lead[1:], np.ones_like(lead[0]), gap_error)
+
+
+def _flipped(white: Array, draws: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """The window itself as a stack of one, then `draws` flipped copies of it in stacks of at most `size`."""
+    yield white[None]
+    for start in range(0, draws, size):
+        flips = rng.integers(0, 2, (min(size, draws - start), len(white), 1)) * 2.0 - 1.0
+        yield flips * white

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from pacesetter.leadlag.answer.answer import answer_window
 from pacesetter.leadlag.answer.gauge import Gauge
-from pacesetter.leadlag.answer.prepare import Preparation
-from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, part_moments
+from pacesetter.leadlag.estimators.correlation import fold_lag, part_moments, weigh_directions
+from pacesetter.leadlag.prepare import Preparation
 from pacesetter.leadlag.series import Series, inverse_deviations
 from pacesetter.progress import counted
 
@@ -94,14 +94,14 @@ def _sliding(series: Series, ends: Array, lookback: int, gauge: Gauge) -> Answer
     leadership = np.empty((len(ends), symbols, symbols))
     delays = np.empty(leadership.shape, dtype=np.int16)
     lags = min(gauge.max_lag, lookback - 2)
-    is_sum = gauge.fold == ABSOLUTE_SUM
+    recipe = gauge.score_fold, gauge.weighing
     if len(ends) > 1 and ends[-1] - ends[0] >= LEAP * (len(ends) - 1):
-        rest = series.totals, series.minimum, is_sum
+        rest = series.totals, series.minimum, *recipe
         for first, products in _leaps(series.x, ends, lookback, lags):
             part = slice(first, first + len(products))
             _emit_many(products, *rest, ends[part], lookback, leadership[part], delays[part])
     else:
-        _slide(series.x, series.totals, series.minimum, lags, is_sum, ends, lookback, leadership, delays)
+        _slide(series.x, series.totals, series.minimum, lags, *recipe, ends, lookback, leadership, delays)
     return Answers(ends, leadership, delays)
 
 
@@ -130,14 +130,15 @@ def _emit_many(
     products: Array,
     totals: Array,
     minimum: int,
-    is_sum: bool,
+    fold: int,
+    weighing: int,
     ends: Array,
     lookback: int,
     leadership: Array,
     delays: Array,
 ) -> None:
     for k in prange(ends.size):
-        _emit(products[k], totals, minimum, is_sum, ends[k], lookback, leadership[k], delays[k])
+        _emit(products[k], totals, minimum, fold, weighing, ends[k], lookback, leadership[k], delays[k])
 
 
 @njit(parallel=True, cache=True)
@@ -146,7 +147,8 @@ def _slide(
     totals: Array,
     minimum: int,
     lags: int,
-    is_sum: bool,
+    fold: int,
+    weighing: int,
     ends: Array,
     lookback: int,
     leadership: Array,
@@ -171,7 +173,7 @@ def _slide(
                 last_old = ends[k] - lookback
                 _add(products[lag - 1], x[start + 1 : last_old + 1], x[start + 1 + lag : last_old + 1 + lag], -1.0)
             now, start = ends[k], ends[k] - lookback
-            _emit(products, totals, minimum, is_sum, ends[k], lookback, leadership[k], delays[k])
+            _emit(products, totals, minimum, fold, weighing, ends[k], lookback, leadership[k], delays[k])
 
 
 @njit(cache=True)
@@ -198,7 +200,8 @@ def _emit(
     products: Array,
     totals: Array,
     minimum: int,
-    is_sum: bool,
+    fold: int,
+    weighing: int,
     end: int,
     lookback: int,
     leadership: Array,
@@ -208,7 +211,8 @@ def _emit(
     symbols = leadership.shape[0]
     start = end - lookback
     lead, lead_scale, follow, follow_scale = np.empty((4, symbols))
-    strength, peak = np.zeros((symbols, symbols)), np.zeros((symbols, symbols))
+    correlation, peak = np.empty((symbols, symbols)), np.zeros((symbols, symbols))
+    leadership[:] = 0.0
     delays[:] = 1
     for lag in range(1, products.shape[0] + 1):
         part_moments(totals, start, end - lag, lead, lead_scale)
@@ -216,16 +220,10 @@ def _emit(
         for i in range(symbols):
             for j in range(symbols):
                 value = (products[lag - 1, i, j] - lead[i] * follow[j]) * lead_scale[i] * follow_scale[j]
-                size = abs(value)
-                strength[i, j] += size
-                if size > peak[i, j]:
-                    peak[i, j] = size
+                correlation[i, j] = value
+                if abs(value) > peak[i, j]:
+                    peak[i, j] = abs(value)
                     delays[i, j] = lag if value > 0 else -lag
+        fold_lag(correlation, fold, leadership)
     inverse_deviations(totals, end, lookback, minimum, lead_scale)
-    for i in range(symbols):
-        # 0·weight is 0, or NaN for a symbol that cannot be scored.
-        leadership[i, i] = 0.0 * lead_scale[i]
-        for j in range(i):
-            ahead = strength[i, j] - strength[j, i] if is_sum else peak[i, j] - peak[j, i]
-            ahead += 0.0 * (lead_scale[i] + lead_scale[j])
-            leadership[i, j], leadership[j, i] = ahead, -ahead
+    weigh_directions(leadership, lead_scale, weighing)

@@ -25,7 +25,10 @@ from pacesetter.leadlag.series import CONSTANT, Series, inverse_deviations
 
 __all__ = [
     "ABSOLUTE_SUM",
+    "DIFFERENCE",
     "PEAK",
+    "PUBLISHED",
+    "RELATIVE",
     "SIGNED_SUM",
     "SQUARED_SUM",
     "CcfAuc",
@@ -36,7 +39,9 @@ __all__ = [
     "MutualInformation",
     "ScoreRecipe",
     "TransferEntropy",
+    "fold_lag",
     "part_moments",
+    "weigh_directions",
 ]
 
 Array = NDArray[Any]
@@ -173,8 +178,8 @@ class LaggedWindows(WindowScorer):
         """Fill `out` (symbol, symbol) for one window."""
         out[:] = 0.0
         for correlation in self.correlations(end, lookback):
-            _fold(correlation, self.recipe.fold, out)
-        _weigh(out, self.series.weights(end, lookback), self.recipe.weighing)
+            fold_lag(correlation, self.recipe.fold, out)
+        weigh_directions(out, self.series.weights(end, lookback), self.recipe.weighing)
 
     def lags(self, end: int, lookback: int) -> Array:
         """(symbol, symbol) lag in bars of the larger peak: positive where i leads j, NaN where not scored."""
@@ -291,9 +296,9 @@ def _correlation_window(
                 correlation[i, j] = covariance * lead_scale[i] * follow_scale[j]
         if square:
             correlation *= correlation
-        _fold(correlation, fold, out)
+        fold_lag(correlation, fold, out)
     inverse_deviations(totals, end, lookback, minimum, lead_scale)
-    _weigh(out, lead_scale, weighing)
+    weigh_directions(out, lead_scale, weighing)
 
 
 @njit(parallel=True, cache=True)
@@ -319,7 +324,7 @@ def _correlation_windows(
 
 
 @njit(cache=True)
-def _fold(correlation: Array, fold: int, out: Array) -> None:
+def fold_lag(correlation: Array, fold: int, out: Array) -> None:
     """Take one lag's matrix into what `out` holds of the lags before."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
@@ -332,7 +337,7 @@ def _fold(correlation: Array, fold: int, out: Array) -> None:
 
 
 @njit(cache=True)
-def _weigh(out: Array, weights: Array, weighing: int) -> None:
+def weigh_directions(out: Array, weights: Array, weighing: int) -> None:
     """Turn the folded directions in `out` into the antisymmetric score, NaN for assets whose weight is NaN."""
     for i in range(out.shape[0]):
         out[i, i] = 0.0 * weights[i]

@@ -15,7 +15,7 @@ from numba import njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError, check_range
-from pacesetter.leadlag.estimators.correlation import DIFFERENCE, SQUARED_SUM, ScoreRecipe
+from pacesetter.leadlag.estimators.correlation import RELATIVE, SQUARED_SUM, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
@@ -107,7 +107,7 @@ class TickWindows(WindowScorer):
 
     def __init__(self, series: Series, max_lag: int) -> None:
         self.series, self.forward = series, np.arange(1.0, max_lag + 1)
-        self.recipe = ScoreRecipe(max_lag, SQUARED_SUM, DIFFERENCE)
+        self.recipe = ScoreRecipe(max_lag, SQUARED_SUM, RELATIVE)
 
     def score(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` (symbol, symbol) for one window."""

@@ -26,7 +26,7 @@ Score = Callable[[Array], Array]
 BATCH_BYTES = 32 * 2**20  # of increments per call of the score; small enough for a laptop's prefix tables
 
 
-def engine_score(method: str = "ccf_auc", **options: Any) -> Score:
+def engine_score(method: str = "ccf_peak", **options: Any) -> Score:
     """A score over batches of increments by the registered estimator `method`.
 
     The draws are laid end to end as one history and scored as its windows: a window of the engine reads nothing

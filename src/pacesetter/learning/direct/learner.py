@@ -28,12 +28,15 @@ from pacesetter.learning.direct.ledger import Rules, settle
 from pacesetter.learning.direct.options import Direct
 from pacesetter.learning.direct.policy import DirectPolicy, market_price
 from pacesetter.learning.direct.series import MarketSeries, return_column
+from pacesetter.learning.direct.sizing import ViewSizer
 from pacesetter.learning.direct.sparse import fit_sparse
 from pacesetter.learning.fleet.encoding import compiled
 from pacesetter.learning.learner import Between, Watcher
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
+from pacesetter.market.covariance import RiskTables
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.registry import configure
 
 __all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
@@ -42,13 +45,25 @@ KIND = "direct"
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
 ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 per bar
+UNCAPPED = 1e3  # share of equity: limits hold for what the risk step makes of views, not for views
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
 class DirectLearner:
-    """Learns a `DirectPolicy` for all symbols of a bank that is one market, in one account."""
+    """Learns a `DirectPolicy` for all symbols of a bank that is one market, in one account.
 
-    def __init__(self, bank: Bank, market: MarketParameters, config: Direct, device: str = "cpu") -> None:
+    With `risk` its targets are views: signed where there is a base to deviate from, in units of their own, and sized by
+    the risk step before they are traded. What counts is then the account's return less that of its base alone.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        market: MarketParameters,
+        config: Direct,
+        device: str = "cpu",
+        risk: tuple[RiskOptions, RiskTables] | None = None,
+    ) -> None:
         if not bank.is_whole or len(bank.symbols) != 1:
             raise ConfigError("agent=direct learns one market as a whole; make the bank with is_whole=True")
         self.config, self.market, self.steps, self._seconds = config, market, 0, 0.0
@@ -60,8 +75,8 @@ class DirectLearner:
             volatility_bars=config.volatility_bars,
             cut=config.cut,
             column=return_column(bank),
-            cap=self.rules.cap,
-            lowest=self.rules.lowest,
+            cap=self.rules.cap if risk is None else UNCAPPED,
+            lowest=self.rules.lowest if risk is None else _lowest_view(risk[0], self.rules),
             side_cost=self.rules.side_cost,
             hidden=config.hidden if config.network == "mlp" else 0,
         ).double()
@@ -69,6 +84,8 @@ class DirectLearner:
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
         self.policy.to(self.device)
+        self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
+        self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll
         config.check_bars(len(self.series) + self.series.first)
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)
@@ -128,7 +145,11 @@ class DirectLearner:
         # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
         wanted = (excess / series.volatility)[excess > 0]
         if len(wanted):
-            policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
+            policy.log_gain.fill_(math.log(self.rules.cap / float(wanted.quantile(CAP_QUANTILE))))
+        if self.sizer is not None:
+            self.scale = self.rules.cap  # any number: views are measured in their own units
+            self.risk()
+            self.scale = self.sizer.fitted_scale(self._variance)
         self.fit_figures["first_risk"] = self.risk()
 
     @torch.no_grad()
@@ -136,7 +157,7 @@ class DirectLearner:
         """Deviation per bar of accounts over segments side by side, in the shape as it is."""
         bars = self.config.segment_bars
         starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
-        return float(self.roll(starts, bars)[:, self.config.burn_in_bars :].std())
+        return float(self.earned(starts, bars)[:, self.config.burn_in_bars :].std())
 
     def _take_hidden(self, fit: Hidden) -> None:
         """Let the policy use as much of the hidden layer as blocks left out confirm."""
@@ -160,13 +181,26 @@ class DirectLearner:
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
+        returns = self.earned(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
         loss = self.anchor(returns) - objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
+        if self.sizer is not None:
+            self.scale = self.sizer.fitted_scale(self._variance)
         return float(loss.detach())
+
+    def earned(self, starts: torch.Tensor, bars: int) -> torch.Tensor:
+        """(segment, bar) net returns of accounts, of sized ones less those of their base alone."""
+        if self.sizer is None:
+            plain: torch.Tensor = self._rolled(starts, bars)
+            return plain
+        returns, self._variance = self.roll_sized(starts, bars)
+        if not self.sizer.options.has_base:
+            return returns
+        with torch.no_grad():
+            return returns - self.roll_sized(starts, bars, has_views=False)[0]
 
     def anchor(self, returns: torch.Tensor) -> torch.Tensor:
         """What net returns (segment, bar) with too little risk are charged.
@@ -193,6 +227,33 @@ class DirectLearner:
             wealth = wealth * (1 + earned)
             returns.append(earned)
         return torch.stack(returns, 1)
+
+    def roll_sized(
+        self, starts: torch.Tensor, bars: int, rules: Rules | None = None, has_views: bool = True
+    ) -> tuple[torch.Tensor, float]:
+        """As `roll`, with targets as views of the risk step; and the mean annual variance of the views."""
+        rules, sizer = rules or self.rules, self.sizer
+        assert sizer is not None
+        held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
+        base, views, wealth = held, held, torch.ones(len(starts), dtype=torch.float64, device=self.device)
+        scale, returns = torch.full_like(wealth, self.scale), []
+        total, count = 0.0, 0.0
+        for bar in range(bars):
+            now = starts + bar
+            if has_views:
+                # What is held beyond the base, in the policy's own units: its no-trade zone is there.
+                own = torch.where((held != 0) & (scale[:, None] > 0), held - base, 0.0)
+                own = own / scale[:, None].clamp_min(1e-30)
+                views = self.policy.target(self.signals[now], self.series.volatility[now], own)
+            sized, fills = sizer.size(views, now, self.scale, base, rules), self.series.fills(now)
+            is_on = sizer.is_on[now]
+            total += float((sized.variance.detach() * is_on).sum())
+            count += float(is_on.sum())
+            held, earned = settle(held, sized.targets, wealth, fills, rules)
+            base = torch.where(held != 0, sized.base * fills.to_close / (1 + earned)[:, None], 0.0).detach()
+            scale, wealth = sized.scale, wealth * (1 + earned)
+            returns.append(earned)
+        return torch.stack(returns, 1), total / max(count, 1.0)
 
     # ---- looking and changing -------------------------------------------------------------------------------------
 
@@ -275,7 +336,7 @@ class DirectLearner:
             "losses": self._losses,
             "steps": self.steps,
             "random": self.generator.get_state(),
-        }
+        } | ({} if self.sizer is None else {"scale": self.scale})
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Resume bit-exactly from what `state_dict` gave."""
@@ -285,6 +346,7 @@ class DirectLearner:
         self.fit_figures, self._losses = dict(stored["found"]), dict(stored["losses"])
         self.steps = int(stored["steps"])
         self.generator.set_state(stored["random"])
+        self.scale = float(stored.get("scale", 0.0))
 
     def save(
         self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
@@ -313,7 +375,7 @@ class DirectLearner:
 def make_direct(setup: Setup) -> DirectLearner:
     """The learner of a whole market; refuses an unknown key of `agent`."""
     config = configure(Direct, {**setup.options, "seed": setup.seed}, "agent")
-    return DirectLearner(setup.train.bank, setup.train.market, config, setup.device)
+    return DirectLearner(setup.train.bank, setup.train.market, config, setup.device, setup.train.risk)
 
 
 def load_direct(folder: str | Path) -> DirectPolicy:
@@ -325,6 +387,11 @@ def load_direct(folder: str | Path) -> DirectPolicy:
     policy = DirectPolicy(tuple(made.pop("symbols")), **made).double()
     policy.load_state_dict(read_state(folder)["policy"])
     return policy.float().eval()
+
+
+def _lowest_view(options: RiskOptions, rules: Rules) -> float:
+    """Below 0 where less than the base can be held, or where shorts are allowed."""
+    return -UNCAPPED if options.has_base or rules.lowest < 0 else 0.0
 
 
 def objective(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.Tensor:

@@ -43,7 +43,7 @@ class CuriosityConfig:
                    thousandth of a deviation, which no learner notices: 1 makes the share mean what it says
     beta           of the forward loss in (1 − β)·inverse + β·forward
     warmup_steps   environment steps of each symbol before it counts; the models learn from the first
-    model          icm, or features: the agents' own features in place of an encoder, as before schema 1
+    model          icm, or features: the agents' own features in place of an encoder
     batch_rows     most rows of one step of the models; more cost more than they teach
     replay_every   draws of a replay for one step of the models. A replay gives most rows many times, and the models
                    are wider than small agents: learning from every draw took most of a step's time

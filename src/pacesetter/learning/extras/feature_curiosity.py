@@ -1,4 +1,4 @@
-"""Curiosity on the agents' own features: how runs before schema 1 had it, kept so that they resume bit-exactly.
+"""Curiosity on the agents' own features, without an encoder of its own.
 
 A forward model predicts the features of the next bar from features and action, an inverse model the action from both.
 Neither shapes the features; `curiosity.py` has the complete form.

@@ -60,7 +60,6 @@ def load_fleet(folder: str | Path) -> Fleet:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         fleet = blank_fleet(index)
-        fleet.has_state_value = _has_state_value(index, folder)
         parts = [_read(folder, part) for part in index["parts"].values()]
         heads = {name: torch.cat([part[name] for part in parts[1:]]) for name in parts[1]}
         fleet.load_state_dict(parts[0] | heads)
@@ -94,7 +93,7 @@ def blank_fleet(described: Mapping[str, Any]) -> Fleet:
         fleet: Fleet = kind(
             config, shapes, described["symbols"], described["actions"], described["hidden"], **described.get("own", {})
         )
-    fleet.has_state_value = described.get("has_state_value", True)
+    fleet.has_state_value = bool(described["has_state_value"])
     return fleet
 
 
@@ -103,13 +102,6 @@ def _checked_kind(kind: str) -> str:
     if not kind.startswith("pacesetter."):
         raise ValueError(f"{kind} is not a kind of fleet")
     return kind
-
-
-def _has_state_value(index: Mapping[str, Any], folder: Path) -> bool:
-    """What the index says; before it did, only the critic of fleet SAC did not learn, which the run's config names."""
-    config = folder.parent.parent / "config.yaml"
-    was_sac = config.is_file() and "algorithm: fleet_sac" in config.read_text(encoding="utf-8")
-    return bool(index.get("has_state_value", not was_sac))
 
 
 def _write(folder: Path, part: str, tensors: dict[str, torch.Tensor]) -> dict[str, str]:

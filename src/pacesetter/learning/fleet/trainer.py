@@ -27,11 +27,10 @@ from pacesetter.learning.fleet.encoding import make_encoding
 from pacesetter.learning.fleet.graphs import RecordedRound, check_recordable
 from pacesetter.learning.fleet.method import Losses, Method
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
-from pacesetter.learning.fleet.resume import capture, modern_state, restore
+from pacesetter.learning.fleet.resume import capture, restore
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
-from pacesetter.old_names import translate_learner
 from pacesetter.registry import configure
 
 __all__ = ["FleetTrainer"]
@@ -376,7 +375,6 @@ class FleetTrainer:
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` gave, bit for bit on the same kind of device."""
-        stored = modern_state(stored)
         for name, module in self.modules.items():
             module.load_state_dict(stored[name])
         restore(self, self.declared, stored, self.device)
@@ -401,7 +399,7 @@ class FleetTrainer:
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Continue from what `save` stored, and give its `more`; refuses another method, options or symbols."""
         own = self.describe()
-        stored = self.complete(translate_learner(read_header(folder)))
+        stored = self.complete(dict(read_header(folder)["learner"]))
         for name, value in own.items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")

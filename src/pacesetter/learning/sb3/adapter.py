@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -24,6 +25,9 @@ Array = NDArray[Any]
 
 class VectorAdapter(VecEnv):
     """A Gymnasium vector environment that resets in the same step.
+
+    Continuous actions are numbers in [-1, 1] to the algorithm, whatever box the environment has: a Gaussian policy
+    begins with a deviation of 1. `stretch` gives those of the environment.
 
     The last observation of an episode is read from `infos["final_obs"]`: a row per environment, or a dict of arrays.
     `infos` are those of the latest step, `seconds` the time spent in steps so far. Where `tried` is a list, what every
@@ -42,7 +46,20 @@ class VectorAdapter(VecEnv):
         self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
         self.extras: Any = None  # `SingleExtras` that change rewards as they are collected
         self._last: Any = None
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        self.box = env.single_action_space
+        space = self.box
+        if isinstance(space, spaces.Box):
+            space = spaces.Box(-1.0, 1.0, space.shape, np.float32)
+        super().__init__(env.num_envs, env.single_observation_space, space)
+
+    def stretch(self, actions: Array) -> Array:
+        """The environment's actions for those of the algorithm (…, number)."""
+        if not isinstance(self.box, spaces.Box):
+            return actions
+        low, high = self.box.low, self.box.high
+        # Rounding must not leave the box, which the environment would refuse.
+        stretched: Array = np.clip(low + (actions + 1) * ((high - low) / 2), low, high)
+        return stretched
 
     def reset(self) -> Any:
         seeds = self._seeds if self._seeds[0] is not None else None
@@ -53,7 +70,7 @@ class VectorAdapter(VecEnv):
         return observation
 
     def step_async(self, actions: Array) -> None:
-        self.actions = actions
+        self.actions, self._given = self.stretch(actions), actions
 
     def step_wait(self) -> Any:
         start = time.perf_counter()
@@ -77,7 +94,7 @@ class VectorAdapter(VecEnv):
         if self.extras is not None:
             # Environments have reset already: `observation` is of the next episode where one ended.
             after = _with_finals(observation, rows, done)
-            rewards = self.extras.collected(self._last, self.actions, rewards, after, terminated, done)
+            rewards = self.extras.collected(self._last, self._given, rewards, after, terminated, done)
             self._last = observation
         return observation, np.asarray(rewards, dtype=np.float32), done, rows
 

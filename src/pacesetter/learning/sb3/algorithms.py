@@ -418,7 +418,12 @@ class AlgorithmAgent:
         if self._memory is not None:
             # One entry for each environment: from the second bar on, no episode starts until `reset`.
             self._starts = np.zeros(self._memory[0].shape[1], dtype=bool)
-        return np.asarray(action)
+        return self.stretch(np.asarray(action))
+
+    def stretch(self, actions: Array) -> Array:
+        """The environment's actions for those of the algorithm."""
+        env = self.algorithm.env
+        return env.stretch(actions) if isinstance(env, VectorAdapter) else actions
 
 
 # ---- on disk --------------------------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ class _Bridge(BaseCallback):
     def _on_step(self) -> bool:
         # What was played: a Gaussian policy's draw may lie outside the box.
         actions = self.locals.get("clipped_actions", self.locals["actions"])
+        if isinstance(self.training_env, VectorAdapter):
+            actions = self.training_env.stretch(actions)
         infos = getattr(self.training_env, "infos", {})
         self.watcher.step(StepRecord(actions, self.locals["rewards"], self.locals["dones"], infos))
         return True

@@ -26,12 +26,14 @@ def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: floa
     known: Any = agent.algorithm.observation_space
     tensors, _ = policy.obs_to_tensor({name: entry for name, entry in observation.items() if name in known.spaces})
     if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
-        return _clipped(policy, _drawn(_distributions(policy, tensors, observation, agent.masked), temperature))
+        drawn = _drawn(_distributions(policy, tensors, observation, agent.masked), temperature)
+        return agent.stretch(_clipped(policy, drawn))
     if hasattr(getattr(policy, "actor", None), "get_action_dist_params"):
         mean, log_deviation, _ = policy.actor.get_action_dist_params(tensors)
         # A density to the power 1/T is a Gaussian of variance T·σ².
         scale = log_deviation.exp() * math.sqrt(temperature)
-        return np.asarray(policy.unscale_action(torch.tanh(mean + scale * torch.randn_like(mean)).cpu().numpy()))
+        squashed = torch.tanh(mean + scale * torch.randn_like(mean)).cpu().numpy()
+        return agent.stretch(np.asarray(policy.unscale_action(squashed)))
     return agent.act(observation, deterministic=False)
 
 

@@ -26,15 +26,15 @@ from pacesetter.build import (
     stored_config,
     task_of,
 )
+from pacesetter.build.members import export_policy
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
-from pacesetter.old_names import SCHEMA
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
-from pacesetter.runs import DECISION, EVALUATION, Run, provenance
+from pacesetter.runs import DECISION, EVALUATION, SCHEMA, Run, provenance
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
@@ -106,7 +106,7 @@ def bundle_run(
     _check_universe(config, panel)
     table = build_table(config, panel)
     first = int(build_fold(config, panel).test[0])
-    trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
+    trained = export_policy(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
         trained.spec,

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from pacesetter.build import build_panel, build_table, stored_config, task_of
+from pacesetter.build import build_panel, build_table, stored_config
+from pacesetter.build.members import export_policy
 from pacesetter.build.tasks.task import Stored
 from pacesetter.runs import Run
 from pacesetter.serving.bundle.export import export_onnx, quantise
@@ -53,7 +54,7 @@ def served_graphs(teacher: str | Path, student: str | Path, count: int = 200) ->
     shown: list[Any] = []
     for name, folder in (("teacher", teacher), ("student", student)):
         own = stored_config(folder)
-        exported = task_of(own).export(Stored(Path(folder), own, panel, table), count)
+        exported = export_policy(Stored(Path(folder), own, panel, table), count)
         graphs[name] = export_onnx(exported.module, exported.spec)
         shown = shown or _decisions(exported.real, len(exported.spec.symbols), count)
     graphs["student, int8"] = quantise(graphs["student"])

@@ -174,7 +174,7 @@ class Guard:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], limits: GuardLimits | None = None) -> Guard:
-        """The guard that `to_dict` described, here or in an earlier version, under the given limits."""
+        """The guard that `to_dict` described, under the given limits."""
         guard = cls(limits)
         guard._memory = GuardMemory.from_dict(stored, guard._limits)
         return guard

@@ -1,4 +1,4 @@
-"""What the guard remembers, and how it is stored: a restart, or an earlier version's file, gives the same guard."""
+"""What the guard remembers, and how it is stored: a restart gives the same guard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pacesetter.old_names import SCHEMA, translate_guard
+from pacesetter.runs import SCHEMA, check_schema
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import Order, State
 
@@ -95,8 +95,8 @@ class GuardMemory:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], limits: GuardLimits) -> GuardMemory:
-        """What `to_dict` described, here or in an earlier version, under the given limits."""
-        stored = translate_guard(stored)
+        """What `to_dict` described, under the given limits."""
+        check_schema(stored, "the guard's state")
         return cls(
             # Under today's limits: stored counts are kept, their windows may be of another length now.
             recent=recent_windows(limits, stored["recent"]),

@@ -31,7 +31,7 @@ WIDTH, HEIGHT, DPI = 10.0, 6.0, 110
 def leadership_of(panel: Panel, column: int, lookback: int = LOOKBACK, step: int = STEP) -> pd.Series:
     """Leader score of one symbol over windows of the panel, by the bar that ends each."""
     gauge, lookback = Gauge("ccf_peak"), min(lookback, len(panel) // 4)
-    series = read_series(panel, "log_return", gauge.minimum, gauge.estimator.spans_gaps)
+    series = read_series(panel, "log", gauge.minimum, gauge.estimator.spans_gaps)
     ends = np.arange(lookback, len(panel), step)
     blocks = rolling_answers(series, ends, lookback, gauge, Preparation())
     scores = [row_mean(matrix)[column] for block in blocks for matrix in block.leadership]

@@ -25,7 +25,6 @@ from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.market.risk import RiskOptions
-from pacesetter.old_names import RENAMED_VALUES, renamed_sentence
 from pacesetter.registry import configure
 from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
 from pacesetter.training.hydra.store import compose_groups, store_entry
@@ -48,7 +47,6 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _register_groups()
     overrides = name_source(overrides)
     # Before Hydra: an added key (+agent.NAME) under an old name would be accepted there.
-    _refuse_old_names(overrides)
     _refuse_renamed_preset(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
@@ -65,7 +63,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
             raise ConfigError(_explain(overrides, problem)) from problem
         except OmegaConfBaseException as problem:
             raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
-    resolved.pop("schema", None)  # of a stored preset, which was translated when it was found
+    resolved.pop("schema", None)
     # Hydra leaves ??? where a source needs an option, e.g. a path.
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
@@ -219,22 +217,6 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 # ---- what went wrong, in the user's words -----------------------------------------------------------------------
 
 
-def _refuse_old_names(overrides: Sequence[str]) -> None:
-    """Refuse by its new name what Hydra would take under the old one: a key that is added, or a value."""
-    for text in overrides:
-        override = parse_override(text)
-        key = override.key_or_group
-        if override.is_add() or (key in RENAMED_VALUES and not override.is_sweep_override()):
-            value = "" if override.is_sweep_override() else str(override.value())
-            if sentence := renamed_sentence(key, value, _method(overrides)):
-                raise ConfigError(sentence)
-
-
-def _method(overrides: Sequence[str]) -> str:
-    """The agent that the overrides choose; empty where they leave it to the task."""
-    return next((text.partition("=")[2] for text in overrides if text.startswith("agent=")), "")
-
-
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
         if text.startswith("preset="):
@@ -243,8 +225,7 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
         if override.is_sweep_override():
             return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
         key, value = override.key_or_group, str(override.value())
-        sentence = renamed_sentence(key, value, _method(overrides))
-        sentence = sentence or _explain_key(key, value, [o for o in overrides if o != text])
+        sentence = _explain_key(key, value, [o for o in overrides if o != text])
         if sentence:
             return sentence
     said = re.sub(r"\s+", " ", str(problem).splitlines()[0])

@@ -16,7 +16,7 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
-from pacesetter.learning.methods import find_support, load
+from pacesetter.learning.methods import TargetOptions, find_support, load
 
 __all__ = ["Explained", "explain_keys", "field_texts"]
 
@@ -138,7 +138,7 @@ def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:
         "data": [Loading, SOURCES[str(config.data["source"])]],
         "lag": [Study, ESTIMATORS[str(config.lag.get("method", Study.method))]],
         "task": [TASKS[problem].config],
-        "agent": [load(find_support(method, TASKS[problem].learned_as).options)],
+        "agent": [load(find_support(method, TASKS[problem].learned_as).options), TargetOptions],
         "train": [Train],
         "track": [Track],
         "job": [MainJob],

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -16,9 +13,8 @@ from hydra.errors import HydraException
 
 from pacesetter.data.loading import source_of
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.old_names import SCHEMA, read_schema, translate_overrides, translate_preset
 from pacesetter.registry import configure
-from pacesetter.runs import Run
+from pacesetter.runs import Run, check_schema
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -104,31 +100,7 @@ def _named(path: Path) -> list[str]:
         raise ConfigError(
             f"+preset={path}: no such file in a folder named 'preset'; give a name or …/conf/preset/<name>.yaml"
         )
-    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{_readable(path.resolve()).parents[1]}']"]
-
-
-def _readable(path: Path) -> Path:
-    """The preset itself, or a translated copy of one of an earlier schema, for Hydra reads files only."""
-    try:
-        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
-        return path  # Hydra says what is wrong with it
-    if not isinstance(stored, dict) or read_schema(stored, str(path)) == SCHEMA:
-        return path
-    translated = translate_preset(stored, str(path))
-    return path if translated == stored else _copied(path.name, yaml.safe_dump(translated, sort_keys=False))
-
-
-@lru_cache(maxsize=16)
-def _copied(name: str, text: str) -> Path:
-    """A preset of this text in a folder that lasts as long as the process."""
-    folder = TemporaryDirectory(prefix="preset-")
-    # Hydra reads the file when it composes, which may be at any later time in this process.
-    atexit.register(folder.cleanup)
-    path = Path(folder.name) / "conf" / "preset" / name
-    path.parent.mkdir(parents=True)
-    path.write_text(f"# @package _global_\n{text}", encoding="utf-8")
-    return path
+    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{path.resolve().parents[1]}']"]
 
 
 def stored_overrides(folder: str | Path) -> list[str]:
@@ -137,7 +109,8 @@ def stored_overrides(folder: str | Path) -> list[str]:
     stored = yaml.safe_load(path.read_text(encoding="utf-8"))
     if stored.get("overrides") is None:
         raise RunError(f"{folder} is not a sweep or search to resume; for a training run use `train --resume`")
-    return translate_overrides(stored["overrides"], read_schema(stored, str(path)))
+    check_schema(stored, str(path))
+    return list(stored["overrides"])
 
 
 def _parsed(overrides: Iterable[str]) -> list[Override]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +20,14 @@ from pacesetter.build import (
     build_task,
     task_of,
 )
+from pacesetter.build.members import members_of
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.evaluation.backtest.walk_forward import Each, Paths, Tell, WalkForward, combinatorial, walk_forward
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.panel import Panel
+from pacesetter.policies.ensemble import average_policies
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 from pacesetter.registry import configure
@@ -161,7 +163,7 @@ def run_walk_forward(
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
     options: dict[str, Any] = {"expanding": expanding, "refit_every": refit_every, "tell": tell, "each": each}
-    own = walk_forward(Refit(config, panel), panel, **options, **common)
+    own = walk_forward(Refit(config, panel), panel, risk=config.risk, **options, **common)
     return own, walk_forward(lambda train, fold: beside, panel, expanding=expanding, **common)
 
 
@@ -182,7 +184,7 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
             "folds, or features.names with less memory"
         )
     options: dict[str, Any] = {"purge_bars": 1, "embargo_bars": reach, "tell": tell, "each": each}
-    return combinatorial(Refit(config, panel), panel, folds=folds, **options, **common)
+    return combinatorial(Refit(config, panel), panel, folds=folds, risk=config.risk, **options, **common)
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
@@ -205,11 +207,16 @@ class Refit:
     panel: Panel
 
     def __call__(self, train: tuple[Panel, ...], fold: Fold) -> Policy:
-        task = task_of(self.config)
-        learner: Any = build_learner(self.config, task.fold_parts(self.config, self.panel, fold))
+        seeds = range(self.config.seed, self.config.seed + members_of(self.config))
+        policies = [self._fit_one(replace(self.config, seed=seed), fold) for seed in seeds]
+        return policies[0] if len(policies) == 1 else average_policies(policies)
+
+    def _fit_one(self, config: Config, fold: Fold) -> Policy:
+        task = task_of(config)
+        learner: Any = build_learner(config, task.fold_parts(config, self.panel, fold))
         # To the last step, without validation: choosing the best step on test bars would be in-sample.
-        learner.learn(self.config.train.steps, _Silent())
-        policy: Policy = task.learned_policy(learner, self.config, self.panel.index[fold.train[-1]])
+        learner.learn(config.train.steps, _Silent())
+        policy: Policy = task.learned_policy(learner, config, self.panel.index[fold.train[-1]])
         return policy
 
 

@@ -10,8 +10,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_module
 from omegaconf import OmegaConf
 
-from pacesetter.old_names import SCHEMA
-from pacesetter.runs import write_atomic
+from pacesetter.runs import SCHEMA, write_atomic
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import find_presets
 

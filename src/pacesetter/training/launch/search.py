@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
 from rich.console import Console
 
 from pacesetter.build import Config
@@ -19,8 +18,7 @@ from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.learning.cross_entropy import CrossEntropy
-from pacesetter.old_names import SCHEMA, read_schema, translate_overrides
-from pacesetter.runs import Run
+from pacesetter.runs import Run, check_schema
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
 from pacesetter.training.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
@@ -190,34 +188,9 @@ def _study(storage: str, startup: int, name: str = STUDY) -> Study:
 
 
 def _resumed_study(storage: str, startup: int, run: Run) -> Study:
-    """The study of a search; one of an earlier schema is copied once, its parameters under their names of today.
-
-    Trials that its workers left unfinished stay behind: Optuna adds finished ones only, and draws others for them.
-    """
-    study = _study(storage, startup)
-    schema = read_schema(run.manifest, str(run.folder))
-    if schema == SCHEMA:
-        return study
-    copy = _study(storage, startup, f"{STUDY}-schema-{SCHEMA}")
-    if not copy.trials:
-        overrides = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))["overrides"]
-        copy.add_trials([_renamed(trial, overrides, schema) for trial in study.trials if trial.state.is_finished()])
-    return copy
-
-
-def _renamed(trial: FrozenTrial, overrides: Sequence[str], schema: int) -> FrozenTrial:
-    """A finished trial with its parameters renamed as the overrides of its search are."""
-    from optuna.trial import create_trial
-
-    choice = [text for text in overrides if text.startswith(("agent=", "task="))]
-    names = {key: translate_overrides([*choice, f"{key}=0"], schema)[-1].partition("=")[0] for key in trial.params}
-    return create_trial(
-        state=trial.state,
-        value=trial.value,
-        params={names[key]: value for key, value in trial.params.items()},
-        distributions={names[key]: kind for key, kind in trial.distributions.items()},
-        intermediate_values=trial.intermediate_values,
-    )
+    """The study of a search that is resumed."""
+    check_schema(run.manifest, str(run.folder))
+    return _study(storage, startup)
 
 
 def _optuna() -> Any:

@@ -47,7 +47,7 @@ def _large(symbols: int, groups: int, strength: float, bars: int, shares: str) -
 
 
 _DECILES = (
-    *("data=deciles", "features.names=[return_1]", "train.shares=[0.6,0.2]", "task.window_bars=2"),
+    *("data=deciles", "features.names=[return_1,volatility_20]", "train.shares=[0.6,0.2]", "task.window_bars=2"),
     *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
 )
 _EFFECT = ("data.start=1963-01-01", "data.end=1995-12-31")  # large companies led small ones then

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_panel, parse_config, stored_config, task_of, with_lookback
+from pacesetter.build import Config, build_panel, parse_config, stored_config, task_of, with_lookback, with_utility
 from pacesetter.build.dataset import build_recording_market, dataset_manifest, differences
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
@@ -73,7 +73,7 @@ def export_episodes(
     names = _regimes(source, regimes)
     config = _config(source, overrides)
     panel = build_panel(config)
-    config = with_lookback(config, panel)
+    config = with_utility(with_lookback(config, panel), panel)
     market = build_recording_market(config, panel, config.train.envs, bars)
     teach, policy = _teacher(source, config, panel, market)
     manifest = dataset_manifest(config, panel, market, _label(source), policy, names, seed)
@@ -172,4 +172,4 @@ def stale_reasons(path: str | Path, overrides: Sequence[str] = ()) -> list[str]:
     manifest = read_manifest(path)
     config = compose(_with_task(overrides)) if overrides else parse_config(manifest["config"], f"{path}")
     panel = build_panel(config)
-    return differences(manifest, with_lookback(config, panel), panel)
+    return differences(manifest, with_utility(with_lookback(config, panel), panel), panel)

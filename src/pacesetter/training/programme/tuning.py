@@ -20,8 +20,7 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.programme.measured import LARGE_LOSS
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.old_names import SCHEMA
-from pacesetter.runs import write_atomic
+from pacesetter.runs import SCHEMA, write_atomic
 from pacesetter.training.launch.folds import changed
 from pacesetter.training.launch.search import SPACES, tune
 from pacesetter.training.pipeline.stages import Found, Job, trained

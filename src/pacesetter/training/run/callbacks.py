@@ -31,9 +31,8 @@ from pacesetter.learning.learner import Learner, StepRecord, Stop
 from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.old_names import SCHEMA, translate_callbacks
 from pacesetter.panel import Panel
-from pacesetter.runs import Run
+from pacesetter.runs import SCHEMA, Run
 from pacesetter.training.run.collapse import (
     BINS,
     Activity,
@@ -395,6 +394,6 @@ class Checkpoints(Callback[Any]):
 
     def load(self) -> None:
         """Resume from `checkpoints/last`."""
-        stored = translate_callbacks(self.session.learner.load(self.session.run.folder / "checkpoints" / "last"))
+        stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,15 +20,19 @@ from pacesetter.build import (
     check_device,
     check_unseen,
     fitted_until,
+    stored_config,
     task_of,
     with_lookback,
+    with_utility,
 )
+from pacesetter.build.members import member_config, member_folders, members_of
+from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.locks import hold
 from pacesetter.panel import Panel
-from pacesetter.runs import Run
+from pacesetter.runs import Run, write_atomic
 from pacesetter.training.run.interrupts import on_sigterm, told_when_stopped
 
 if TYPE_CHECKING:
@@ -80,11 +85,35 @@ def train(
         # Two processes that resume one run would write over each other's checkpoints.
         with hold(run.folder):
             if not run.manifest["finished"]:
-                return _train(config, run, console or Console(), report)
+                return _train_members(_train(config, run, console or Console(), report), console)
         result = _stored_result(run)
+        if len(_finished_members(run, config)) < members_of(config):
+            return _train_members(result, console)
         (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
         return result
-    return _train(config, None, console or Console(), report)
+    return _train_members(_train(config, None, console or Console(), report), console)
+
+
+def _finished_members(run: Run, config: Config) -> dict[int, Path]:
+    """Seed -> folder of the members that are trained, the run itself among them."""
+    folders = member_folders(run.folder, config)
+    return {stored_config(each).seed: each for each in folders if Run.open(each).manifest["finished"]}
+
+
+def _train_members(first: TrainingResult, console: Console | None) -> TrainingResult:
+    """Train the other seeds of `agent.members` inside the run of the first, or finish those that were begun."""
+    run = first.run
+    config = stored_config(run.folder)
+    if members_of(config) == 1 or first.stopped == "signal":
+        return first
+    for number in range(1, members_of(config)):
+        begun = {stored_config(each).seed: each for each in member_folders(run.folder, config)}
+        (console or Console()).print(f"member {number + 1} of {members_of(config)}, seed {config.seed + number}")
+        folder = begun.get(config.seed + number)
+        own = None if folder else member_config(config, run.folder, number)
+        if train(own, resume=folder, console=console).stopped == "signal":
+            break
+    return first
 
 
 def _stored_result(run: Run) -> TrainingResult:
@@ -101,7 +130,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     check_device(config.train.device)
     panel = build_panel(config)
     check_index(panel, config.evaluation.index)  # read after training only, when the time is spent
-    config = with_lookback(config, panel)
+    config = with_utility(with_lookback(config, panel), panel)
     # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
@@ -217,8 +246,25 @@ def _learn(session: Session[Any]) -> TrainingResult:
         # After a signal the process is about to be killed: what follows learning is left to the resume.
         if stopped != "signal":
             validator.finish()
+            _store_scale(session.run.folder, session.config)
             stopped = session.stop or stopped  # a signal may have come meanwhile
     return _store(session, validator, stopped)
+
+
+def _store_scale(folder: Path, config: Config) -> None:
+    """Fit the scale of the best policy's views to training and validation bars, and store it with the run.
+
+    Nothing to do where no risk is stated, its scale is given, or the account is not sized. Members of an ensemble are
+    not sized alone; what they come to is measured where it is played.
+    """
+    risk = config.risk
+    if not risk.is_on or risk.scale is not None or task_of(config).judged_as != "account" or members_of(config) > 1:
+        return
+    from pacesetter.evaluation.stored_run import StoredRun
+
+    sizing = StoredRun(folder).sizing
+    if sizing is not None and sizing.scale is not None:
+        write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 
 
 def _tell_steps(session: Session[Any]) -> None:

@@ -22,7 +22,7 @@ from pacesetter.errors import check_range
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.leadlag.answer import Gauge, Preparation, find_links
+from pacesetter.leadlag.answer import Gauge, find_links
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
@@ -90,6 +90,7 @@ class Tally:
 class SelftestResult:
     """What came out.
 
+    bars             in which the engine looked
     false_links      noise copies in which the engine named a link
     detectable       smallest strength found in four of five copies, NaN where even the strongest was not
     detected         planted links found at that strength       worth_bps   what such a relation moves a bar
@@ -97,6 +98,7 @@ class SelftestResult:
     agent_claims     noise copies on which they were
     """
 
+    bars: int
     false_links: Tally
     detectable: float
     detected: Tally
@@ -107,14 +109,19 @@ class SelftestResult:
     agent_claims: Tally | None
 
     @property
+    def setting(self) -> str:
+        """What the smallest effect holds for."""
+        return f"On bars like yours, where a quarter of the symbols each follow another over {self.bars:,} bars"
+
+    @property
     def sentences(self) -> list[str]:
         """The answer in words, the smallest detectable effect first."""
         if np.isnan(self.detectable):
-            said = ["On bars like yours, even a relation of strength 0.95 is found in fewer than four of five copies."]
+            said = [f"{self.setting}, even relations of correlation 0.95 have less than 80 % power."]
         else:
             effect = f"a relation worth {self.worth_bps:.1f} bps a bar (correlation {self.detectable:.2f})"
             chance = f"{self.detected.share:.0%}: {self.detected} links"
-            said = [f"On bars like yours, {effect} is found with probability {chance}."]
+            said = [f"{self.setting}, {effect} is found with probability {chance}."]
         calm = Tally(self.false_links.tried - self.false_links.count, self.false_links.tried)
         said.append(f"Where nothing was planted, the engine named no link in {calm} copies.")
         if self.agent_found is not None and self.agent_claims is not None:
@@ -141,7 +148,7 @@ def run_selftest(config: Config, settings: Selftest, console: Console | None = N
         agent_found, agent_claims = _agents(config, copies, settings, console)
     worth = copies.worth_bps(detectable)
     at = (settings.strength, copies.worth_bps(settings.strength))
-    result = SelftestResult(false_links, detectable, counts, worth, *at, agent_found, agent_claims)
+    result = SelftestResult(len(panel) - 1, false_links, detectable, counts, worth, *at, agent_found, agent_claims)
     _store(run, result, panel)
     return result, run
 
@@ -156,7 +163,7 @@ class _Engine:
         self.gauge, self.draws = Gauge(settings.method), settings.draws
 
     def links(self, copy: Planted) -> set[tuple[int, int]]:
-        moves = Preparation().window(np.diff(np.log(copy.panel.close), axis=0))
+        moves = np.diff(np.log(copy.panel.close), axis=0)
         links = find_links(moves, self.gauge, draws=self.draws, level=LEVEL)
         return {(int(i), int(j)) for i, j in zip(*np.nonzero(links.linked(LEVEL)), strict=True)}
 

@@ -1,0 +1,80 @@
+"""`agent.members`: runs of several seeds that act as one policy. The first is the run itself, the others lie inside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pacesetter.build.configuration import Config, build_task, task_of
+from pacesetter.build.stored import stored_config
+from pacesetter.build.tasks.task import Stored
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.runs import Run
+
+if TYPE_CHECKING:
+    from pacesetter.policies.modules import Exported
+
+__all__ = ["MEMBERS", "check_members", "export_policy", "load_policy", "member_config", "member_folders", "members_of"]
+
+MEMBERS = "members"  # folder of the other members' runs, in the run's own
+
+
+def members_of(config: Config) -> int:
+    """How many seeds make the policy of a configuration."""
+    return int(config.agent.get(MEMBERS) or 1)
+
+
+def check_members(config: Config) -> None:
+    """Refuse a number of members that is none, and actions that have no mean."""
+    asked = config.agent.get(MEMBERS, 1)
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ConfigError(f"agent.members={asked} must be a whole number from 1 on, e.g. 5 for an ensemble of five")
+    action = getattr(build_task(config), "action", None)
+    if asked > 1 and action not in ("target", "continuous"):
+        raise ConfigError(
+            f"agent.members={asked} averages positions, and task.action={action} has no mean; take task.action=target"
+        )
+
+
+def member_config(config: Config, folder: Path, number: int) -> Config:
+    """The configuration of a run's member, counted from 1: another seed, on the same data."""
+    return replace(config, seed=config.seed + number, runs=str(folder / MEMBERS), agent=config.agent | {MEMBERS: 1})
+
+
+def member_folders(folder: Path, config: Config) -> list[Path]:
+    """The runs of all members in the order of their seeds, those that were begun."""
+    others = {stored_config(path.parent).seed: path.parent for path in (folder / MEMBERS).glob("*/config.yaml")}
+    return [folder, *(others[seed] for seed in sorted(others) if config.seed < seed < config.seed + members_of(config))]
+
+
+def _stored_members(stored: Stored) -> list[Stored]:
+    """The members of a stored run; refuses one whose members are not all trained."""
+    folders = member_folders(stored.folder, stored.config)
+    missing = members_of(stored.config) - sum(bool(Run.open(each).manifest["finished"]) for each in folders[1:]) - 1
+    if missing:
+        raise RunError(
+            f"{stored.folder} lacks {missing} of its {members_of(stored.config)} members; finish them with "
+            f"pacesetter train --resume {stored.folder}"
+        )
+    return [stored, *(replace(stored, folder=each, config=stored_config(each)) for each in folders[1:])]
+
+
+def load_policy(stored: Stored) -> Any:
+    """The best policy of a run, by all of its members."""
+    policies = [task_of(each.config).policy(each) for each in _stored_members(stored)]
+    if len(policies) == 1:
+        return policies[0]
+    from pacesetter.policies.ensemble import average_policies
+
+    return average_policies(policies)
+
+
+def export_policy(stored: Stored, count: int) -> Exported:
+    """What a bundle holds of a run: one graph of all of its members."""
+    exports = [task_of(each.config).export(each, count) for each in _stored_members(stored)]
+    if len(exports) == 1:
+        return exports[0]
+    from pacesetter.policies.ensemble import average_exports
+
+    return average_exports(exports)
