@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacesetter.api import Result, backtest, evaluate, train
+    from pacesetter.api import Result, backtest, decide, evaluate, train
     from pacesetter.data import load
     from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
     from pacesetter.features import FeatureTable, feature_table
@@ -30,6 +30,7 @@ _HOMES = {
     "Result": "pacesetter.api",
     "RunError": "pacesetter.errors",
     "backtest": "pacesetter.api",
+    "decide": "pacesetter.api",
     "evaluate": "pacesetter.api",
     "feature_table": "pacesetter.features",
     "load": "pacesetter.data",
@@ -47,6 +48,7 @@ __all__ = [
     "Run",
     "RunError",
     "backtest",
+    "decide",
     "evaluate",
     "feature_table",
     "load",

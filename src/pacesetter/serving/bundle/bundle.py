@@ -185,9 +185,11 @@ class Bundle:
 
     def served_risk(self, symbols: tuple[str, ...]) -> ServedRisk | None:
         """A new risk step for an account of `symbols`; None where the run takes its targets as they are."""
-        options = self.config.risk
+        options, spec = self.config.risk, self.model.spec
         if not options.is_on or self.is_lookback:
             return None
+        if not options.has_base and spec.action != "target" and spec.trades != "targets":
+            return None  # orders that are not weights cannot be sized: the target was training's alone
         if RISK_STATE not in self.files:
             raise RunError(f"{self.name} lacks {RISK_STATE}, from which its account is sized; make it again")
         facts = self.manifest["risk"]

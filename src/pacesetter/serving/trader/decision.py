@@ -1,4 +1,4 @@
-"""A decision that a person can act on: for the next bar, what each symbol should hold, which order leads there, and why.
+"""A decision that a person can act on: what each symbol should hold at the next bar, which order leads there, and why.
 
 The account is the one that the policy would hold by now, played from its first unseen bar on behind the bundle's own
 guard, or one that the caller gives. Numbers are those of paper trading and of the API: it is the same desk.
@@ -7,7 +7,7 @@ guard, or one that the caller gives. Numbers are those of paper trading and of t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,37 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.table import Table
 
+from pacesetter.data import check
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.runs import write_atomic
-from pacesetter.serving.api.runtime import BundlePolicy, ReportedAccount, Runtime
+from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime
 from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.store import INDEX
 from pacesetter.serving.trader.desk import Desk, OrderOptions, Ticket, last_bars
 from pacesetter.serving.trader.replay import first_unseen, replay
 from pacesetter.serving.trader.sizing import MarketTracker
 from pacesetter.serving.trader.why import OrderReasons, order_words
 from pacesetter.stamps import bars_per_day
-from pacesetter.words import cell
+from pacesetter.words import cell, counted
 
-__all__ = ["DecisionTable", "Line", "decide", "read_decision"]
+__all__ = [
+    "DecisionTable",
+    "Line",
+    "check_bars",
+    "decide",
+    "decision_file",
+    "read_account",
+    "read_decision",
+    "report_account",
+]
 
 Array = NDArray[Any]
 SAME = 5e-4  # of equity: a change of what is wanted below it is not told
 HALF_LIFE_DAYS = 20.0  # of the volatilities by which risk is shared out where the run sizes nothing itself
+DECISION = "decision.json"
 COLUMNS = ("held", "wanted", "after", "order", "limit", "confidence", "risk", "why")
 
 
@@ -164,6 +176,60 @@ def decide(bundle: Bundle, panel: Panel, account: ReportedAccount | None = None)
     runtime.decide(account)
     assert runtime.ticket is not None
     return _tabulate(bundle, panel, runtime.desk, runtime.ticket)
+
+
+def read_account(path: Path) -> ReportedAccount:
+    """The account in a JSON file, as `POST /v1/decide` takes it."""
+    try:
+        return report_account(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except OSError as problem:
+        raise ConfigError(f"{path} cannot be read ({problem.strerror}); give a JSON file of the account") from problem
+    except ValueError as problem:
+        raise ConfigError(f"{path} is not JSON ({problem}); give a JSON file of the account") from problem
+
+
+def report_account(given: Any, name: str) -> ReportedAccount:
+    """An account as `POST /v1/decide` takes it: {"cash": …, "positions": [{"symbol": …, "quantity": …, …}]}."""
+    from pydantic import ValidationError
+
+    from pacesetter.serving.api.schemas import AccountIn
+
+    try:
+        account = AccountIn.model_validate(given)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        raise ConfigError(f"{name} is not an account: {'.'.join(map(str, first['loc']))}: {first['msg']}") from problem
+    holdings = {
+        each.symbol: Holding(each.quantity, each.entry_price, each.best_price, each.bars_held)
+        for each in account.positions
+    }
+    return ReportedAccount(account.cash, holdings, account.peak_equity, account.stop_outs)
+
+
+def check_bars(data: Mapping[str, Any], panel: Panel, now: pd.Timestamp) -> list[str]:
+    """What is to be known of refreshed bars before they are decided on; refuses those with an error."""
+    readiness = check(**data)
+    errors = [finding for finding in readiness.findings if finding.severity == "error"]
+    if errors:
+        more = f", and {len(errors) - 1} more errors" if len(errors) > 1 else ""
+        raise DataError(f"the bars cannot be decided on: {errors[0].what}{more}; see pacesetter data check")
+    said = [f"Newest bar {panel.index[-1]:%Y-%m-%d %H:%M} UTC, {_age(now - panel.index[-1])} old."]
+    absent = [symbol for symbol, is_there in zip(panel.symbols, panel.mask[-1], strict=True) if not is_there]
+    if absent:
+        said.append(f"Without a bar there, and left as they are: {', '.join(absent)}.")
+    if warnings := len(readiness.findings):
+        said.append(f"{counted(warnings, 'warning')} about the data: see pacesetter data check.")
+    return said
+
+
+def _age(span: pd.Timedelta) -> str:
+    hours = span / pd.Timedelta(hours=1)
+    return f"{hours:.0f} hours" if hours < 72 else f"{hours / 24:.0f} days"
+
+
+def decision_file(bundle: Path) -> Path:
+    """Where the last decision of a bundle, or of a store of them, is kept: in the store, or beside the bundle."""
+    return bundle / DECISION if (bundle / INDEX).is_file() else bundle.with_name(f"{bundle.name}.{DECISION}")
 
 
 def read_decision(path: Path) -> dict[str, Any] | None:

@@ -37,7 +37,7 @@ from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.succession import Succession, following
 from pacesetter.serving.trader.why import OrderReasons
 
-__all__ = ["PaperConfig", "load_history", "open_session"]
+__all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
 
 MOST_LETTERS = 47  # of a run's name: a client id has 128, with the bar's 17 and a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
@@ -145,7 +145,7 @@ def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> De
         return None
     if bundle is None:
         raise ConfigError(f"paper.log_episodes=true keeps the decisions of a fleet's bundle, not of '{policy}'")
-    data = _replayed(config.data, bundle) if config.feed == "replay" else {"source": config.feed, **config.data}
+    data = replayed_data(config.data, bundle) if config.feed == "replay" else {"source": config.feed, **config.data}
     return DecisionLog(config.folder, bundle, data)
 
 
@@ -205,12 +205,17 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     """All bars so far, of the policy's own symbols where it has its own; refuses others, and bars of other fields."""
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
-        panel = load(**_replayed(config.data, bundle))
-        panel = panel.select(list(own)) if own else panel
-    else:
-        panel = load(config.feed, **_network_options(config))
+        return fit_panel(load(**replayed_data(config.data, bundle)), bundle)
+    panel = load(config.feed, **_network_options(config))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
+    return fit_panel(panel, bundle)
+
+
+def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
+    """The symbols that the policy trades, its own where it has any; refuses bars of other fields."""
+    own = bundle.model.spec.symbols if bundle else ()
+    panel = panel.select(list(own)) if own else panel
     if bundle and panel.fields != bundle.features.fields:
         raise ConfigError(
             f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
@@ -219,7 +224,7 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     return panel
 
 
-def _replayed(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
+def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
     """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
     if "source" in data:
         return dict(data)
