@@ -30,10 +30,12 @@ from pacesetter.errors import ConfigError, DataError, LimitWarning, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.backtest import backtest as play
 from pacesetter.evaluation.backtest.cuts import describe_cuts
+from pacesetter.evaluation.backtest.leak import check_policy
 from pacesetter.evaluation.baselines.catalogue import BASELINES, evaluate_baselines, make_baseline
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe
 from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
+from pacesetter.features.causality import check_values
 from pacesetter.leadlag.windows import as_panel, bar_of
 from pacesetter.market.parameters import MarketParameters, configure_market
 from pacesetter.market.risk import RISK_COLUMNS, RiskColumn, RiskOptions
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
     from pacesetter.serving.trader.decision import DecisionTable
 
-__all__ = ["Result", "backtest", "decide", "evaluate", "train"]
+__all__ = ["Result", "backtest", "check_causal", "decide", "evaluate", "train"]
 
 Array = NDArray[Any]
 SHORT = 60  # letters of a value in a sentence
@@ -223,6 +225,44 @@ def _counted(result: Result) -> Result:
     return replace(result, trial=name)
 
 
+def check_causal(function: Any, bars: Panel | pd.DataFrame, t: Any = None, *, draws: int = 2) -> None:
+    """Refuse what looks ahead: bars after `t` are altered, and nothing up to `t` may change.
+
+    function   of a panel that gives a row for each of its bars (a feature, a signal, weights); of a panel that gives a
+               policy; or what `backtest` takes, e.g. a function of what is seen at a bar that gives weights
+    t          bar, by place or date; three quarters of the bars. A look one bar ahead shows at bar t alone
+
+    >>> import numpy as np, pacesetter as ps
+    >>> market = ps.load("synthetic", symbols=3, bars=400, seed=1)
+    >>> ps.check_causal(lambda panel: panel.close / 2, market)
+    >>> ps.check_causal(lambda panel: np.roll(panel.close, -1, axis=0), market)
+    Traceback (most recent call last):
+    ...
+    pacesetter.errors.DataError: <lambda> looks ahead: when bars after ... change, its value for 'S2' at ...
+    """
+    panel = as_panel(bars)
+    place = len(panel) * 3 // 4 if t is None else bar_of(panel.index, t)
+    if not 0 < place < len(panel) - 1:
+        raise ConfigError(f"t={t} leaves no bars to alter; give one before {panel.index[-2]:%Y-%m-%d %H:%M}")
+    make = _policy_maker(function, panel)
+    if make is None:
+        check_values(FunctionPolicy(function).name, function, panel, place, draws)
+    else:
+        check_policy(make, panel, place, first=min(250, place // 2), draws=draws)
+
+
+def _policy_maker(function: Any, panel: Panel) -> Callable[[Panel], Policy] | None:
+    """What makes the policy of a panel; None of a function that gives a row for each bar of one."""
+    rules = configure_market({})
+    if not callable(function) or (hasattr(function, "decide") and not isinstance(function, type)):
+        return lambda given: _as_policy(function, given, market_bank(given), rules)
+    try:
+        made = function(panel)
+    except (AttributeError, TypeError, KeyError):  # it takes what is seen at a bar, not a panel
+        return lambda given: FunctionPolicy(function)
+    return function if hasattr(made, "decide") else None
+
+
 def train(*overrides: str, **settings: Any) -> Path:
     """Train as `pacesetter train` does, from the same overrides; gives the run's folder.
 
@@ -237,9 +277,15 @@ def train(*overrides: str, **settings: Any) -> Path:
     odd = next((text for text in overrides if not isinstance(text, str)), None)
     if odd is not None:
         raise ConfigError(f"train takes overrides as texts, e.g. 'task=fleet', not {type(odd).__name__}")
-    from pacesetter.training import compose
-    from pacesetter.training.run.train import train as train_agent
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.run.train import train as train_agent
 
+    for key, value in settings.items():
+        if not isinstance(value, (str, int, float, bool, list, tuple, Path)) and value is not None:
+            raise ConfigError(
+                f"train takes {key} as a text or a number, not {type(value).__name__}; save bars to a file and give "
+                "its path, e.g. data='bars.parquet'"
+            )
     named = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
     return train_agent(compose([*overrides, *named])).run.folder
 

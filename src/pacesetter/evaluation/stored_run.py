@@ -35,9 +35,6 @@ from pacesetter.evaluation.backtest.markets import (
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.explain.reward_audit import reward_frame
-from pacesetter.evaluation.fleet.direct_page import DIRECT, LearnedRelations
-from pacesetter.evaluation.fleet.front_page import FRONT, front_section
-from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import read_record
@@ -47,6 +44,9 @@ from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
 from pacesetter.market.risk import RiskOptions
+from pacesetter.methods.direct.page import DIRECT, LearnedRelations
+from pacesetter.methods.master.page import ALLOCATIONS, allocations_section
+from pacesetter.methods.objectives.page import FRONT, front_section
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
@@ -164,8 +164,8 @@ class StoredRun:
         """What the run's classifier says of another market; None without one."""
         if self.config.features.supervised is None:
             return None
-        from pacesetter.learning.supervised.direction import Examples
-        from pacesetter.learning.supervised.forecasts import Forecasts
+        from pacesetter.methods.supervised.direction import Examples
+        from pacesetter.methods.supervised.forecasts import Forecasts
 
         model = Forecasts.load(self.config.features.supervised).model
         return Examples.of(panel, table, model.config.window_bars).predict(model, 0, len(panel))

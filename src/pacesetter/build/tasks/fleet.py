@@ -66,7 +66,7 @@ class FleetTask(Task):
     learned_as = "fleet"
     config = FleetTrading
     observers = "fleet"
-    offline = "pacesetter.build.offline:OfflineTask"
+    offline = "pacesetter.methods.offline.task:OfflineTask"
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split = feature_split(config, panel)
@@ -106,7 +106,7 @@ class FleetTask(Task):
         return build_market(config, split.learned, envs, **split.features(split.learned), episode_bars=bars)
 
     def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
-        from pacesetter.build.dataset import content_hash
+        from pacesetter.methods.offline.manifest import content_hash
 
         task, batch = build_task(config), market.batch
         return {

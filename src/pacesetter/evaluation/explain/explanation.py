@@ -84,8 +84,8 @@ def explain_agent(
     the agent of one `symbol` is explained, by what it saw and decided in the account of all. A direct policy has no
     network to read: its weights say what it looks at (`LearnedRelations`), and its targets are shown.
     """
-    from pacesetter.learning.direct.policy import DirectPolicy
     from pacesetter.learning.sb3.readout import readout
+    from pacesetter.methods.direct.policy import DirectPolicy
 
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)

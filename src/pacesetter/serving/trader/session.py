@@ -206,7 +206,7 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
         return fit_panel(load(**replayed_data(config.data, bundle)), bundle)
-    panel = load(config.feed, **_network_options(config))
+    panel = load(config.feed, **({"symbols": list(own)} if own else {}) | _network_options(config))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
     return fit_panel(panel, bundle)
