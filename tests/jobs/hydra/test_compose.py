@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -179,11 +180,10 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("shorting=true", "unknown key 'shorting'; did you mean 'task.market.limits.shorting'?"),
+        ("shorting=true", "unknown key 'shorting'; did you mean 'market.shorting' or 'task.market.limits.shorting'?"),
         ("agent.objective=x", "unknown key 'agent.objective'; only agent=direct has it"),
         ("task=lookback agent.objective=x", "unknown key 'agent.objective'; only agent=direct of task=trading has it"),
         ("leverage=2", "unknown key 'leverage'; did you mean 'task.market.limits.gross_leverage'?"),
-        ("costs=2", "unknown key 'costs'; did you mean 'task.market.costs'?"),
         ("agent.gama=1", "unknown key 'agent.gama'; did you mean 'agent.gamma'?"),
         ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'task.market.costs'?"),
     ],
@@ -201,3 +201,21 @@ def test_risk_is_a_section_that_is_off_unless_asked_for():
     assert risk == RiskOptions(0.1, {"A": 0.6, "B": 0.4}, 0.04)
     with pytest.raises(ConfigError, match=r"unknown key 'risk.bse'; did you mean 'risk.base'\?"):
         compose(["risk.bse=cash"])
+
+
+def test_the_market_has_short_keys_and_costs_are_one_number():
+    market = compose(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).task["market"]
+    assert (market["limits"]["gross_leverage"], market["limits"]["shorting"]) == (2, True)
+    assert market["limits"]["position_cap_fraction"] == 0.5
+    costs = market["costs"]
+    assert (costs["commission_bps"], costs["spread_bps"], costs["slippage_bps"]) == (2, 0, 0)
+    assert compose(["task.market.costs=3"]).task == compose(["market.costs=3"]).task
+    assert compose(["market.band=0.1"]).task["market"]["band"] == 0.1
+    for wrong, sentence in {
+        "market.levrage=2": "unknown key 'market.levrage'; did you mean 'market.leverage'?",
+        "leverage=2": "unknown key 'leverage'; did you mean 'market.leverage'?",
+        "costs=-1": "market.costs=-1 must be 0 or more",
+        "market.reserve_cash=1": "leaves nothing of gross_leverage=1 to hold",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(sentence)):
+            compose([wrong])

@@ -61,3 +61,9 @@ def test_every_key_has_a_line(overrides: list[str]) -> None:
 def test_an_unknown_key_is_refused_with_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no key 'task\.markt'; did you mean 'task\.market'"):
         explain_keys(compose([]), "task.markt")
+
+
+def test_a_short_key_is_explained_as_what_it_sets():
+    (explained,) = explain_keys(compose(["market.leverage=3"]), "market.leverage")
+    assert explained.key == "task.market.limits.gross_leverage"
+    assert explained.value == 3

@@ -17,7 +17,7 @@ from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, compose, run_job
 from pacesetter.jobs.pipeline import main_job
-from pacesetter.jobs.pipeline.main_job import PAGE, summary
+from pacesetter.jobs.pipeline.main_job import PAGE, describe_plan, summary
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import trained
 from pacesetter.jobs.run.train import TrainingResult
@@ -181,3 +181,20 @@ def panel_of_closes():
     index = pd.date_range("2020-01-01", periods=3, tz="UTC")
     panel = Panel.from_fields(index, ["A"], {"close": np.array([[1.0], [2.0], [1.0]])})
     return panel, np.full((3, 1), -1)
+
+
+def test_the_costs_of_a_job_are_those_of_its_lead_lag_stage_too(tmp_path, console):
+    words = ["data=sandbox", "data.bars=200", f"runs={tmp_path}", "lag.draws=20"]
+    job = run_job(compose([*words, "costs=3"]), console, stages="leadlag")
+    assert "net of costs of 3 bps a side" in " ".join(section.text for section in job.findings["leadlag"].sections)
+    asked = run_job(compose([*words, "costs=3", "lag.cost_bps=7"]), console, stages="leadlag")
+    assert asked.config.lag["cost_bps"] == 7
+
+
+def test_a_job_says_its_risk_limits_and_costs_in_one_sentence():
+    stated = ["risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04"]
+    assert describe_plan(compose([*stated, "market.position_cap=0.5", "costs=2"])) == (
+        "Risk: 10% volatility a year around inverse volatility, views within a tracking error of 4%; at most 50% of "
+        "equity in a symbol, leverage 1, long only, costs 2 bps a side (risk.*, market.*)."
+    )
+    assert describe_plan(compose()).startswith("Risk: none is stated, weights are held as the policy gives them; ")

@@ -22,7 +22,7 @@ from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Tra
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.jobs.hydra.overrides import find_presets, name_source, parse_override
+from pacesetter.jobs.hydra.overrides import expand_market_keys, find_presets, name_source, parse_override
 from pacesetter.jobs.hydra.store import compose_groups, store_entry
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options, find_support
@@ -40,13 +40,14 @@ PLAIN_GROUPS = {
     "evaluation": Evaluation,
     "programme": Programme,
 }
+MARKET_KEYS = [f"market.{name}" for name in SHORT_KEYS]  # that `expand_market_keys` reads
 CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
 
 
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
-    overrides = name_source(overrides)
+    overrides = expand_market_keys(name_source(overrides))
     # Before Hydra: an added key (+agent.NAME) under an old name would be accepted there.
     _refuse_renamed_preset(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
@@ -249,7 +250,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
     known = [name for name, _ in _flatten(_defaults(others))]
     if key in known or any(name.startswith(f"{key}.") for name in known):
         return None
-    return f"unknown key '{key}'{_key_hint(key, [*known, *groups], others)}"
+    return f"unknown key '{key}'{_key_hint(key, [*MARKET_KEYS, *known, *groups], others)}"
 
 
 def _key_hint(key: str, known: list[str], others: list[str]) -> str:

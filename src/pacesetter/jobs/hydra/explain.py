@@ -17,6 +17,7 @@ from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
 from pacesetter.learning.methods import TargetOptions, find_support, load
+from pacesetter.market.parameters import SHORT_KEYS
 
 __all__ = ["Explained", "explain_keys", "field_texts"]
 
@@ -97,7 +98,10 @@ class Explained(NamedTuple):
 
 
 def explain_keys(config: Config, key: str) -> list[Explained]:
-    """Every key below `key`, e.g. `task.market`, or the key itself; refuses an unknown one."""
+    """Every key below `key`, e.g. `task.market`, or the key itself, also a short one; refuses an unknown one."""
+    group, _, name = key.removeprefix("task.").partition(".")
+    if group == "market":
+        key = f"task.market.limits.{SHORT_KEYS[name]}" if name in SHORT_KEYS else f"task.{key.removeprefix('task.')}"
     values: Any = config.to_dict()
     kinds = _kinds(config)
     path: list[str] = []

@@ -13,6 +13,7 @@ from hydra.errors import HydraException
 
 from pacesetter.data.loading import source_of
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.market.parameters import SHORT_KEYS, expand_key
 from pacesetter.registry import configure
 from pacesetter.runs import Run, check_schema
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "choices",
+    "expand_market_keys",
     "find_presets",
     "name_source",
     "parse_override",
@@ -31,6 +33,7 @@ __all__ = [
 
 Options = TypeVar("Options")
 BAR_FILES = (".csv", ".parquet", ".pq")  # what may be given by its path alone
+MARKET_KEY = re.compile(rf"market\.(?P<name>.+)|task\.market\.(?P<short>{'|'.join(SHORT_KEYS)}|costs)|(?P<costs>costs)")
 PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
 
 
@@ -64,6 +67,23 @@ def choices(override: Override) -> list[str]:
         raise ConfigError(f"'{override.input_line}' has no list of values; write {override.key_or_group}=first,second")
     key = override.get_key_element()
     return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def expand_market_keys(overrides: Sequence[str]) -> list[str]:
+    """The overrides with `market.leverage=2`, `market.costs=2` or `costs=2` as the keys of `task.market` they set."""
+    expanded: list[str] = []
+    for text in overrides:
+        key, is_set, value = text.partition("=")
+        below = MARKET_KEY.fullmatch(key)
+        if below is None or not is_set:
+            expanded.append(text)
+            continue
+        name = below["name"] or below["short"] or below["costs"]
+        # A number stands for all costs; everything else is Hydra's to read.
+        given = parse_override(text).value() if name == "costs" else value
+        given = given if isinstance(given, (int, float)) else value
+        expanded += [f"task.market.{each}={part}" for each, part in expand_key(name, given).items()]
+    return expanded
 
 
 def name_source(overrides: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.jobs.pipeline.stages import Found, Job, only_run, trained
+from pacesetter.market.covariance import check_history
 from pacesetter.methods.direct.page import DIRECT, TITLE, LearnedRelations
 from pacesetter.panel import Panel
 
@@ -75,6 +76,7 @@ def check_episodes(job: Job) -> None:
         _check_room(config, job.panel, learned)
     elif hasattr(options, "check_bars"):
         options.check_bars(learned)
+    check_history(config.risk, job.panel, learned)
 
 
 def _check_room(config: Config, panel: Panel, learned: int) -> None:

@@ -14,6 +14,7 @@ __all__ = ["judge_agents"]
 def judge_agents(job: Job, folder: Path) -> Found:
     """The fleet or its master in one account, from the first bar that none of them saw."""
     from pacesetter.evaluation.explain.findings import insight_sections
+    from pacesetter.evaluation.report.risk_page import RISK, risk_section, views_sentence
     from pacesetter.evaluation.stored_run import StoredRun
 
     run = StoredRun(judged_run(job))
@@ -26,4 +27,9 @@ def judge_agents(job: Job, folder: Path) -> Found:
         f"{claim} that {run.policy.name} beats cash and every baseline; {passed} of {len(judgement.gates)} gates passed"
     )
     insights = [] if is_fast else insight_sections(run, judgement)
-    return Found(line, (*judgement_sections(judgement), *insights), {VERDICT: BRIEF})
+    shown: dict[str, tuple[str, ...]] = {VERDICT: BRIEF}
+    sized = []
+    if run.sizing is not None:
+        sized, shown = [risk_section(run, judgement.result)], shown | {RISK: ()}
+        line = f"{line}; {views_sentence(judgement.result, run.sizing)}"
+    return Found(line, (*judgement_sections(judgement), *sized, *insights), shown)

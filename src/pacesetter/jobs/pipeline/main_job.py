@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from pacesetter.jobs.pipeline.memory import check_budget, within_budget
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Found, Job, Stage, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import leave, on_sigterm, told_when_stopped
+from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import describe_risk
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import Run
@@ -126,7 +129,7 @@ def write_page(job: Job, folder: Path) -> Found:
     return Found(f"{len(sections)} sections")
 
 
-TRADED = ("data", "features", "task", "agent", "train", "job")
+TRADED = ("data", "features", "task", "agent", "risk", "train", "job")
 REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "master", "judge")
 STAGES: dict[str, Stage] = {
     stage.name: stage
@@ -165,8 +168,11 @@ def run_job(
     """
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
+    config = _with_costs(config)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
+    if any(stage.name == "judge" for stage in chosen):
+        job.console.print(describe_plan(config), soft_wrap=True, highlight=False, markup=False)
     stopped = told_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
     )
@@ -186,6 +192,25 @@ def run_job(
     _show(job)
     _warn_of_memory(job)
     return job
+
+
+def _with_costs(config: Config) -> Config:
+    """The job with one set of costs: lead–lag strategies pay what the account pays, unless `lag.cost_bps` is given."""
+    market = config.task.get("market")
+    if market is None or config.lag.get("cost_bps", COST_BPS) != COST_BPS:
+        return config
+    rules = configure(MarketParameters, dict(market), "task.market")
+    return replace(config, lag=config.lag | {"cost_bps": rules.costs.side_bps})
+
+
+def describe_plan(config: Config) -> str:
+    """How much risk the account of a job takes, within which limits and at which costs, in one sentence."""
+    rules = configure(MarketParameters, dict(config.task.get("market") or {}), "task.market")
+    limits, costs = rules.limits, rules.costs
+    held = [f"at most {limits.position_cap_fraction:.0%} of equity in a symbol"]
+    held.append(f"leverage {limits.gross_leverage:g}, {'short positions allowed' if limits.shorting else 'long only'}")
+    held.append(f"costs {costs.side_bps:g} bps a side")
+    return f"Risk: {describe_risk(config.risk)}; {', '.join(held)} (risk.*, market.*)."
 
 
 def _warn_of_memory(job: Job) -> None:

@@ -46,7 +46,7 @@ from pacesetter.runs import write_atomic
 __all__ = ["PHASES", "ProgrammeResult", "roll_back", "run_programme"]
 
 PHASES = ("data", "baselines", "prototype", "tuning", "fleet", "master", "validation", "bundle")
-TRADED = ("data", "features", "task", "agent", "train", "job", "programme")
+TRADED = ("data", "features", "task", "agent", "risk", "train", "job", "programme")
 JUDGED = (*TRADED, "evaluation")
 Bundle = Callable[[Job, Path], Found]
 

@@ -65,7 +65,7 @@ def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
 
     # The first decision needs a whole window before it.
     first = max(split.start, task.window_bars - 1)
-    validation = Stretch(split.known, bank(split.known), first, task.market, task.window_bars)
+    validation = Stretch(split.known, bank(split.known), first, task.market, task.window_bars, config.risk)
     # After the last bar that the fleet has seen its own advice is out-of-sample.
     halves = half_fleets(task.fleet, split) if task.cross_fit and task.shares is None else None
     return Parts(_market(config, task, split.learned, bank(split.learned), halves), validation)

@@ -23,6 +23,7 @@ from pacesetter.evaluation.statistics.intervals import Difference, paired_differ
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.master.agent import PROPOSALS
 from pacesetter.methods.master.policy import Advice, MasterPolicy
 from pacesetter.panel import Panel
@@ -127,13 +128,20 @@ def compare_allocations(
     last: int | None = None,
     market: MarketParameters | None = None,
     window_bars: int = 24,
+    risk: RiskOptions | None = None,
     fixed: Sequence[type[Allocation]] = FIXED,
 ) -> AllocationComparison:
-    """Play the master, its agents, and fixed allocations over their proposals; options are those of `backtest`."""
+    """Play the master, its agents, and fixed allocations over their proposals; options are those of `backtest`.
+
+    `risk` sizes those that give weights; agents with orders of their own are played as they are.
+    """
     rules = market or MarketParameters()
 
     def play(policy: Policy) -> Backtest:
-        return backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
+        options: dict[str, Any] = {"market": rules, "bank": bank, "window_bars": window_bars}
+        return backtest(
+            policy, panel, first=first, last=last, risk=risk if policy.action == "target" else None, **options
+        )
 
     fleet = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
     options = master.advice, master.fitted_until, rules.orders.hold_zone
