@@ -1,7 +1,7 @@
 """What the risk guard allows: frozen numbers, out of a strategy's reach.
 
 Two kinds. *Portfolio limits* come from the run's plan, so that training, backtest, bundle, guard, paper and API have
-the same numbers; nobody changes them afterwards. *Circuit breakers* are the guard's alone; a person sets them, and
+the same numbers; no key changes them afterwards. *Circuit breakers* are the guard's alone; a person sets them, and
 their defaults follow the volatility that the account asks for, see `GuardLimits.of`.
 """
 

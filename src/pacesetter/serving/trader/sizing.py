@@ -1,8 +1,8 @@
 """The risk step in service: what a backtest reads from tables of all bars, followed bar by bar from a stored state.
 
 Volatilities and correlations are exponential averages over all bars so far, which no server keeps. A bundle therefore
-holds their state at the last bar that its policy was fitted on (`risk.bin`): whoever adds the bars since then has the
-numbers of a table over all of them, bit for bit, and a server that begins without history begins warm.
+holds their state at the last bar that its policy was fitted on (`risk.bin`): with the bars since then they are the
+numbers of a table over all bars, bit for bit, and a server that begins without history begins warm.
 """
 
 from __future__ import annotations
