@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacesetter.api import Result, backtest, check_causal, decide, evaluate, train
+    from pacesetter.api import Result, backtest, check_causal, evaluate, train
     from pacesetter.data import load
     from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
     from pacesetter.features import FeatureTable, feature_table
@@ -31,7 +31,7 @@ _HOMES = {
     "RunError": "pacesetter.errors",
     "backtest": "pacesetter.api",
     "check_causal": "pacesetter.api",
-    "decide": "pacesetter.api",
+    "decide": "pacesetter.serving.decide",
     "evaluate": "pacesetter.api",
     "feature_table": "pacesetter.features",
     "load": "pacesetter.data",

@@ -49,9 +49,7 @@ from pacesetter.stamps import utc_index
 if TYPE_CHECKING:
     import plotly.graph_objects
 
-    from pacesetter.serving.trader.decision import DecisionTable
-
-__all__ = ["Result", "backtest", "check_causal", "decide", "evaluate", "train"]
+__all__ = ["Result", "backtest", "check_causal", "evaluate", "train"]
 
 Array = NDArray[Any]
 SHORT = 60  # letters of a value in a sentence
@@ -304,29 +302,6 @@ def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:
     if not isinstance(run, (str, Path)):
         raise ConfigError(f"evaluate takes the folder of a run, as ps.train gives it, not {type(run).__name__}")
     return StoredRun(Run.open(run).folder).judge(draws)
-
-
-def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, Any] | None = None) -> DecisionTable:
-    """What a bundle decides for the bar after the last one of `frame`, as `pacesetter decide`; see `DecisionTable`.
-
-    bundle    folder or zip of a bundle, or a store of them
-    frame     a DataFrame or Panel of bars; None reads those of the bundle's own source again
-    account   as the API takes it, {"cash": …, "positions": […]}; None is what the policy would hold by now
-
-    >>> import pacesetter as ps
-    >>> ps.decide("bundles/no-such-bundle")
-    Traceback (most recent call last):
-    ...
-    pacesetter.errors.RunError: bundles/no-such-bundle is not a bundle...
-    """
-    from pacesetter.serving.bundle.signature import SigningKey
-    from pacesetter.serving.bundle.store import find_bundle
-    from pacesetter.serving.trader import decision
-    from pacesetter.serving.trader.session import PaperConfig, fit_panel, load_history
-
-    opened = find_bundle(bundle, SigningKey.find()) if isinstance(bundle, (str, Path)) else bundle
-    panel = load_history(PaperConfig(), opened) if frame is None else fit_panel(as_panel(frame), opened)
-    return decision.decide(opened, panel, None if account is None else decision.report_account(account, "account"))
 
 
 # ---- what decides ---------------------------------------------------------------------------------------------------
