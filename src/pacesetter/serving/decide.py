@@ -16,7 +16,7 @@ __all__ = ["decide"]
 
 
 def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, Any] | None = None) -> decision.DecisionTable:
-    """What a bundle decides for the bar after the last one of `frame`, as `pacesetter decide`; see `decision.DecisionTable`.
+    """What a bundle decides for the bar after the last one of `frame`, as `pacesetter decide` does.
 
     bundle    folder or zip of a bundle, or a store of them
     frame     a DataFrame or Panel of bars; None reads those of the bundle's own source again
@@ -26,7 +26,7 @@ def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, Any] | None 
     >>> ps.decide("bundles/no-such-bundle")
     Traceback (most recent call last):
     ...
-    pacesetter.errors.RunError: bundles/no-such-bundle is not a bundle...
+    pacesetter.errors.RunError: there is no bundle bundles/no-such-bundle; make one: pacesetter bundle RUN
     """
     opened = find_bundle(bundle, SigningKey.find()) if isinstance(bundle, (str, Path)) else bundle
     panel = load_history(PaperConfig(), opened) if frame is None else fit_panel(as_panel(frame), opened)

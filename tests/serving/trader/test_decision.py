@@ -1,4 +1,7 @@
-"""`pacesetter decide` and `ps.decide`: one table, whether printed, as JSON, as CSV or in Python."""
+"""`pacesetter decide` and `ps.decide`: one table, whether printed, as JSON, as CSV or in Python.
+
+Runs `serving.decide`.
+"""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class ReportedBroker:
             row[Position.BARS_HELD] = held.bars_held
         # Dust in an empty account would make shares of equity explode.
         cash = account.cash if abs(account.cash) > LEAST_MONEY else 0.0
-        # Summed symbol by symbol as the kernel does, so that shares of equity are the backtest's to the bit.
+        # Summed symbol by symbol as the kernel does, so that shares of equity are the backtest's bit for bit.
         equity = cash + sum((self.positions[:, Position.QUANTITY] * prices).tolist())
         self.account[:] = cash, equity, max(account.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = account.stop_outs

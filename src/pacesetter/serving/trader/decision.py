@@ -34,8 +34,8 @@ from pacesetter.stamps import bars_per_day
 from pacesetter.words import cell, counted
 
 __all__ = [
+    "DecisionLine",
     "DecisionTable",
-    "Line",
     "check_bars",
     "decide",
     "decision_file",
@@ -52,7 +52,7 @@ COLUMNS = ("held", "wanted", "after", "order", "limit", "confidence", "risk", "w
 
 
 @dataclass(frozen=True)
-class Line:
+class DecisionLine:
     """One symbol; weights are shares of equity.
 
     held, after   now, and once the order is filled       wanted   before any limit
@@ -89,7 +89,7 @@ class DecisionTable:
     equity: float
     volatility: float
     state: str
-    lines: tuple[Line, ...]
+    lines: tuple[DecisionLine, ...]
     limits: tuple[str, ...] = ()
     warning: str = ""
     notes: tuple[str, ...] = field(default=())
@@ -261,7 +261,7 @@ def _tabulate(bundle: Bundle, panel: Panel, desk: Desk, ticket: Ticket, notes: t
     shares = tracker.contributions(after)
     reasons = _reasons(bundle, policy, desk, ticket)
     lines = tuple(
-        Line(
+        DecisionLine(
             symbol,
             float(held[k]),
             float(wanted[k]),

@@ -78,25 +78,25 @@ def replay(bundle: Bundle, panel: Panel, limits: Sequence[GuardLimits], first: i
     for t in range(first, len(panel)):
         if t > first:
             history.append(panel.rows(t, t + 1))
-        seen, observation = panel.rows(0, t + 1), history.observation()
-        bars, now = last_bars(seen), seen.index[-1].timestamp()
+        known, observation = panel.rows(0, t + 1), history.observation()
+        bars, now = last_bars(known), known.index[-1].timestamp()
         for account in played:
             if not account.is_over:
-                _play(account, Snapshot(seen, t, observation, None, first), bars, now)
+                _play(account, Snapshot(known, t, observation, None, first), bars, now)
     return played
 
 
-def _play(account: Replayed, seen: Snapshot, bars: Any, now: float) -> None:
+def _play(account: Replayed, snapshot: Snapshot, bars: Any, now: float) -> None:
     """One bar: its fills, then the decision at its close."""
     desk = account.desk
-    settlement = desk.settle(seen.panel, bars, now)
+    settlement = desk.settle(snapshot.panel, bars, now)
     account.equity.append(desk.equity)
     account.is_over = settlement.is_over
     if settlement.is_over:
         desk.guard.halt("the account was ruined or liquidated")
-    account.ticket = desk.decide(seen, bars, now)
+    account.ticket = desk.decide(snapshot, bars, now)
     if account.halted is None and desk.guard.state is State.HALTED:
-        account.halted = seen.panel.index[-1], desk.guard.reason
+        account.halted = snapshot.panel.index[-1], desk.guard.reason
 
 
 def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -90,8 +90,8 @@ class MarketTracker:
         """Let the first new return begin at the panel's own last close, which a source may have re-based since."""
         assert self.at is not None
         if first > 0 and panel.index[first - 1] == self.at:
-            seen = panel.mask[first - 1]
-            self.state[seen, LAST] = panel.close[first - 1][seen]
+            traded = panel.mask[first - 1]
+            self.state[traded, LAST] = panel.close[first - 1][traded]
         elif panel.index[first] - self.at > pd.Timedelta(days=MOST_DAYS_APART):
             self.state[:, LAST] = 0.0
 
