@@ -110,9 +110,9 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
     assert "| sharpe | -0.31 |" in card
     bare, odd = (
         model_card(made.config, made.bundle.features, made.bundle.manifest, results)
-        for results in (None, {"trade_win_rate": float("nan")})
+        for results in (None, {"lot_win_rate": float("nan")})
     )
-    assert "| trade_win_rate | – |" in odd
+    assert "| lot_win_rate | – |" in odd
     assert "was not evaluated on its test set" in bare
 
 
