@@ -41,7 +41,7 @@ from pacesetter.serving.bundle.packaging import bundle_policy, bundle_run
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.signature import SIGNING_KEY, SigningKey, check_secret
 from pacesetter.serving.bundle.store import Store, find_bundle
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 
 SECRET = "0f" * 32
 
@@ -56,7 +56,8 @@ def test_a_bundle_tells_how_it_was_made(made):
     bundle = made.bundle
     assert set(bundle.files) == set(NEEDED)
     assert bundle.config == replace(made.config, runs=Config.runs)
-    assert bundle.limits == RiskLimits()
+    # The portfolio's are the plan's: one position may have 15 %, all together 100 %, clusters no less than that.
+    assert bundle.limits == GuardLimits(symbol_fraction=0.15, cluster_fraction=1.0)
     assert bundle.features.names[0] == "return_1"
     assert bundle.features.memory_bars == 379
     assert bundle.manifest["training"]["weights_hash"] == made.run.manifest["weights_hash"]
