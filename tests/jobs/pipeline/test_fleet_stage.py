@@ -55,7 +55,7 @@ def asked_to_train(config: Config) -> Path:
 
 
 def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet_stage, "trained", asked_to_train)
+    monkeypatch.setattr(fleet_stage, "train_quietly", asked_to_train)
     monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
     for words, lookback in ([], 250), (["task=fleet", "agent=ppo"], None), (["job.lookback=given"], "given"):
         config = compose([*SMALL, *words])
