@@ -16,9 +16,6 @@ from pacesetter.lab.reproduce.stock_ranking import daily_ic
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 RANKING = SHARED / "ranking_nasdaq_closes_2013_2017.parquet"
 FUTURES_FILE = SHARED / "futures104_daily_1969_2015.parquet"
-    SHARED / "ranking_nasdaq_closes_2013_2017.parquet",
-    SHARED / "futures104_daily_1969_2015.parquet",
-)
 
 
 def lines_of(name: str, path: Path) -> dict[str, float]:
