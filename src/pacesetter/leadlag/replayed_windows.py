@@ -20,7 +20,7 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     from pacesetter.leadlag.study import Study
 
-__all__ = ["ReplayedWindows"]
+__all__ = ["MOST_STRATEGY_BARS", "ReplayedWindows"]
 
 Array = NDArray[Any]
 MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars

@@ -108,7 +108,8 @@ def find_leaders(job: Job, folder: Path) -> StageResult:
     flagged = f" ({count - firm} flagged)" if firm < count else ""
     line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
     details = ", ".join(filter(None, (line, str(study.cache))))
-    return StageResult(details, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
+    shown: dict[str, tuple[str, ...]] = {"Lead–lag": ("rank interval",), "Groups": (), "When it began and ended": ()}
+    return StageResult(details, tuple(leadlag_sections(study)), shown)
 
 
 def write_page(job: Job, folder: Path) -> StageResult:
