@@ -165,7 +165,7 @@ def judge_policy(
     simple, same = distinct(simple | sized)
     varied = _varied(policy, panel, rules, own, options, tell, is_fast, risk)
     # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
-    dear = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
+    higher_costs = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(
         own,
@@ -173,7 +173,7 @@ def judge_policy(
         without=without,
         index=None if index is None else (index.name, index.returns[panel.index.get_indexer(own.times)]),
         other_sharpes=other_sharpes,
-        costs=dear,
+        costs=higher_costs,
         draws=draws,
         seed=seed,
     )

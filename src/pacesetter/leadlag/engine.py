@@ -39,8 +39,9 @@ from pacesetter.tables import PANDAS, as_kind, kind_of
 if TYPE_CHECKING:
     import plotly.graph_objects
 
-    from pacesetter.leadlag.answer.gauge import Gauge
     from pacesetter.leadlag.answer.labelled import Ranking
+    from pacesetter.leadlag.answer.strength import StrengthMeasure
+    from pacesetter.leadlag.groups import GroupFinding
 
 REPR_ROWS = 8  # of a ranking in a notebook
 __all__ = ["CacheInfo", "LeadLag", "Window"]
@@ -203,7 +204,7 @@ class LeadLag:
         minimum = self.min_observations or 0
         self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
         self.scorer_: Scorer = self._scorer()
-        self.symbols_, self.index_ = panel.symbols, panel.index
+        self.panel_, self.symbols_, self.index_ = panel, panel.symbols, panel.index
         self.backend_, self.table_bytes_ = self.scorer_.backend, self.scorer_.table_bytes
         self._bars, self._symbols, self._batched = len(panel), len(panel.symbols), self.scorer_.batched
         self._cache: OrderedDict[tuple[int, int], Array] = OrderedDict()
@@ -262,6 +263,59 @@ class LeadLag:
         window = self._increments(end, lookback)
         frame = links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
         return as_kind(frame, self.kind_)
+
+    def groups(
+        self,
+        by: Any = None,
+        end: Any = None,
+        lookback: Any = None,
+        *,
+        level: float = 0.05,
+        draws: int = 200,
+        seed: int = 0,
+    ) -> GroupFinding:
+        """Do the members of one group lead those of another, pooled: `.table()`, `.earned` and `.periods`.
+
+        by   {name: [symbols]} with `*` for all others, a CSV file of symbol and group, `liquidity`, `size` or `sector`;
+             by traded value when left out
+        """
+        from pacesetter.leadlag.groups import FIELDS
+        from pacesetter.leadlag.study import Study
+
+        last, back = self._window(end, lookback)
+        study = Study(
+            self.method,
+            back,
+            increments=self.reading.increments,
+            groups="liquidity" if by is None else by,
+            level=level,
+            draws=draws,
+            seed=seed,
+            engine={name: value for name, value in self._options.items() if value is not None},
+        )
+        panel = self.panel_.rows(0, last + 1)
+        finding = study.at(panel).find_groups(panel)
+        if finding is None:
+            raise ConfigError(
+                f"{self.method} has no groups, or by={by!r} names none; use {', '.join(FIELDS)} or a dict"
+            )
+        return finding
+
+    def changes(self, leader: str, follower: str, delay: int | None = None) -> pd.DataFrame:
+        """When a lead began and ended over all bars, with intervals for the dates: see `structure.changes`.
+
+        delay   bars after which the follower answers; the strongest over all bars when left out
+        """
+        from pacesetter.leadlag.answer.answer import answer_window
+        from pacesetter.leadlag.structure.changes import lead_periods
+
+        self._require_fit()
+        i, j = self.panel_.position(leader), self.panel_.position(follower)
+        whole = self._increments(None, self._bars - 1)
+        if delay is None:
+            delay = int(np.nan_to_num(answer_window(whole, self.symbols_, self._gauge()).delays[i, j], nan=1.0))
+        check_range(1, self._bars // 2, delay=delay)
+        return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:])
 
     def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
         """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.
@@ -396,10 +450,10 @@ class LeadLag:
         window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
         return Preparation(self.reading.residual).window(self.series_.observed_window(*window))
 
-    def _gauge(self) -> Gauge:
-        from pacesetter.leadlag.answer.gauge import Gauge
+    def _gauge(self) -> StrengthMeasure:
+        from pacesetter.leadlag.answer.strength import StrengthMeasure
 
-        return Gauge(self.method, **self._options)
+        return StrengthMeasure(self.method, **self._options)
 
     def _remember(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` from the cache, or compute it and keep a copy."""

@@ -53,7 +53,10 @@ TABS = {  # tab -> titles of its sections
         *("Results by regime", "Stress", "Costs and limits", "Walk-forward", "Combinatorial paths"),
         *("Costs of switching", "Safety", "Regret", "Worth downstream"),
     ),
-    "Lead–lag": ("Lead–lag", "Links and lags", "Leadership over time", "Lookback", "Who leads", "Learned relations"),
+    "Lead–lag": (
+        *("Lead–lag", "Groups", "When it began and ended", "Links and lags", "Leadership over time", "Lookback"),
+        *("Who leads", "Learned relations"),
+    ),
     "Agents": ("Agents", "Agents out-of-sample", "Agents together", "Allocations"),
     "Data": ("Bars", "Data quality", "Features", "Regimes"),
 }

@@ -25,10 +25,10 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.pipeline.lookback_stage import check_windows
 from pacesetter.jobs.pipeline.show import section_table
-from pacesetter.jobs.pipeline.stages import trained
+from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.lab.demo.market import DemoMarket, demo_market
 from pacesetter.lab.demo.picture import DemoPicture, leadership_of
-from pacesetter.leadlag.answer import Gauge, answer_window
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.market.ledger import Column
 from pacesetter.methods.direct.page import LearnedRelations
@@ -106,7 +106,7 @@ class Demo:
 
         market = self.market
         panel = market.known.between(end=market.choose_until)
-        answer = answer_window(np.diff(np.log(panel.close), axis=0), panel.symbols, Gauge("ccf_peak"))
+        answer = answer_window(np.diff(np.log(panel.close), axis=0), panel.symbols, StrengthMeasure("ccf_peak"))
         scores = row_mean(answer.leadership)
         agreement = float(spearmanr(scores, market.order).statistic)
         order = np.argsort(-scores)
@@ -121,7 +121,7 @@ class Demo:
 
     def train(self, bps: float) -> StoredRun:
         """A direct policy that pays so much a side; learned and chosen before the test."""
-        run = StoredRun(trained(self.config(bps, str(self.run.folder / "agents"))))
+        run = StoredRun(train_quietly(self.config(bps, str(self.run.folder / "agents"))))
         if bps == VERDICT_BPS:
             learned = LearnedRelations.of(run.folder, self.market.known)
             self.sections.append(learned.section())
