@@ -55,14 +55,14 @@ def _differences(config: Config) -> Iterator[str]:
 def data_defaults(source: str) -> dict[str, Any]:
     """Options of a source that have a default, and those of any source."""
     kinds: list[Any] = [Loading, *([SOURCES[source]] if source in SOURCES else [])]
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for field in (field for kind in kinds for field in dataclasses.fields(kind)):
         if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
+            defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             made: Any = field.default_factory()
-            found[field.name] = dataclasses.asdict(made) if isinstance(made, Quality) else made
-    return found
+            defaults[field.name] = dataclasses.asdict(made) if isinstance(made, Quality) else made
+    return defaults
 
 
 def _changed(given: Mapping[str, Any], usual: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Iterator[str]:
