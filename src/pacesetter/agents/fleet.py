@@ -18,14 +18,14 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor
+from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor, silence_head
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.agents.stream.encoder import STREAM, follower_of
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError, did_you_mean
 
-WINDOW = "window"
+WINDOW, PRIOR = "window", "prior"  # an agent that sees a prior begins at it: its actions are residuals
 __all__ = ["Fleet", "FleetAgent", "FleetCard", "fleet_card"]
 
 
@@ -60,7 +60,10 @@ class Fleet(nn.Module):
         self.register_buffer("frozen", torch.zeros(len(self.symbols), dtype=torch.bool))
 
     def _new_actor(self) -> DiscreteActor | ContinuousActor:
-        return make_actor(self.config.width, self.actions, self.hidden)
+        actor = make_actor(self.config.width, self.actions, self.hidden)
+        if PRIOR in self.shapes:
+            silence_head(actor.layers)
+        return actor
 
     def _new_critic(self) -> Critic:
         return Critic(self.config.width, self.hidden)

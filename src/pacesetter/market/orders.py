@@ -24,7 +24,9 @@ __all__ = [
     "LARGEST_QUANTITY",
     "Discrete",
     "OrderKind",
+    "around_prior",
     "as_continuous",
+    "as_numbers",
     "as_targets",
     "check_actions",
     "target_range",
@@ -77,6 +79,22 @@ def as_targets(actions: Any, market: MarketParameters) -> Any:
     """
     low, high = target_range(market)
     return low + (actions + 1) * ((high - low) / 2)
+
+
+def as_numbers(targets: Any, market: MarketParameters) -> Any:
+    """The numbers in [-1, 1] that stand for targets within the range, of an array or a tensor."""
+    low, high = target_range(market)
+    return (targets - low) * (2 / (high - low)) - 1
+
+
+def around_prior(residuals: Any, prior: Any, held: Any, reach: float, market: MarketParameters) -> Any:
+    """The numbers in [-1, 1] that an agent's residuals (…,) in [-1, 1] stand for beside a prior; arrays or tensors.
+
+    A prior leaves a position between its two ends (…, 2) as it is, and moves another to the nearer end. The residual is
+    added to that, `reach` times; with residuals of 0 the agent is the prior. `held` (…,) are shares of equity.
+    """
+    base = as_numbers(held, market).clip(prior[..., 0], prior[..., 1])
+    return (base + reach * residuals).clip(-1.0, 1.0)
 
 
 def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True) -> None:

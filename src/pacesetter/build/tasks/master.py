@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts, feature_split, fitted_until
 from pacesetter.build.master import best_master, build_master_parts, with_fleet
+from pacesetter.build.prior import shown
 from pacesetter.build.sections import check_shares
-from pacesetter.build.tasks.fleet import known_table, shown
+from pacesetter.build.tasks.fleet import known_table
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
 from pacesetter.build.tasks.trading import Trading
 from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES

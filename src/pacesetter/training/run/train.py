@@ -25,6 +25,7 @@ from pacesetter.build import (
     with_utility,
 )
 from pacesetter.build.members import member_config, member_folders, members_of
+from pacesetter.build.prior import PRIOR_FOLDER, with_prior
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
@@ -128,7 +129,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     check_device(config.train.device)
     panel = build_panel(config)
     check_index(panel, config.evaluation.index)  # read after training only, when the time is spent
-    config = with_utility(with_lookback(config, panel), panel)
+    config = with_prior(with_utility(with_lookback(config, panel), panel))
     # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
@@ -136,6 +137,10 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     _transfer(config, learner, until)
     is_new = run is None
     run = run or Run.create(config.runs, config.name, config.to_dict())
+    if parts.prior is not None:
+        from pacesetter.learning.prior import save_prior
+
+        save_prior(parts.prior, run.folder / PRIOR_FOLDER)
     with hold(run.folder) if is_new else nullcontext():
         return _trained(config, run, console, report, panel, parts, learner, until)
 
