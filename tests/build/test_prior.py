@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,25 @@ def test_it_is_bundled_and_served_as_it_is_backtested(task: str, prior: str, dir
     np.testing.assert_allclose(there.equity, lab.equity, rtol=1e-6)
     assert lab.orders.max() > 0.01
     assert (folder / "prior").is_dir()
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert next(json.loads(line)["step"] for line in lines if "score" in line) == 0  # the prior is validated first
     assert stored_config(folder).agent["prior_bars"] == window_bars
+
+
+def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
+    fleet = trained(tmp_path, "fleet", "expected")
+    sizes = ("agent.network_options={width:8,heads:2,layers:1,hidden:8}", "agent.n_steps=8", "agent.batch_size=32")
+    quiet = ("track.progress=false", "track.tensorboard=off", "track.mlflow=off", "task.cross_fit=false")
+    steps = ("train.envs=8", "train.steps=256", "task.episode_bars=20", f"runs={tmp_path}")
+    config = compose(["task=master", f"task.fleet={fleet}", *sizes, *quiet, *steps])
+    folder = train(config, console=QUIET).run.folder
+    _, bundle = bundle_run(folder, tmp_path / "store", observations=60)
+    run = StoredRun(folder)
+    options = {"first": 560, "market": serving_market(bundle), "table": run.table, "window_bars": 40}
+    lab = backtest(run.policy, run.panel, **options)
+    there = backtest(BundlePolicy(bundle), run.panel, is_unseen=True, **options)
+    np.testing.assert_allclose(there.orders, lab.orders, atol=1e-5)
+    assert lab.orders.max() > 0.01
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------

@@ -36,12 +36,14 @@ class Fleet(nn.Module):
     frozen   (symbol,) true where a trainer leaves the heads as they are
     has_state_value   false where the critics did not learn: values are not to be shown or served then
     kind     "module:class" by which a stored one is made again       own   what that class takes beside, for JSON
+    around   how actions are read beside a prior that the agents see, see `Around`; None without one
     memory   entry -> shape of what its policy keeps from bar to bar: `evaluate` takes it among the observation, and the
              policy that it gives has `played.memory` after it acted; most keep nothing
     """
 
     frozen: torch.Tensor
     has_state_value: bool = True
+    around: tuple[float, float, float] | None = None
     kind: ClassVar[str] = "pacesetter.agents.fleet:Fleet"
 
     def __init__(

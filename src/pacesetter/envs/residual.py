@@ -15,7 +15,7 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.envs.vector import BatchVectorEnv
 from pacesetter.market.bars import Bar
-from pacesetter.market.orders import around_prior, as_targets
+from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.market.state import Account, Position
 
 __all__ = ["ResidualVectorEnv", "prior_state"]
@@ -28,7 +28,7 @@ class ResidualVectorEnv(VectorWrapper):
 
     def __init__(self, env: BatchVectorEnv, reach: float) -> None:
         super().__init__(env)
-        self.reach, self.batch = reach, env.batch
+        self.around, self.batch = Around.of(reach, env.batch.market), env.batch
         self.single_action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
@@ -36,7 +36,7 @@ class ResidualVectorEnv(VectorWrapper):
         """Step every environment to the prior's target with its residual added."""
         prior, held = prior_state(self.batch)
         residuals = np.asarray(actions, dtype=np.float64).reshape(-1)
-        numbers = around_prior(residuals, prior, held, self.reach, self.batch.market)
+        numbers = around_prior(residuals, prior, held, self.around)
         return self.env.step(as_targets(numbers, self.batch.market)[:, None])
 
 

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Tensors
-from pacesetter.agents.master import PROPOSALS
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError
 from pacesetter.learning.prior import Prior
-from pacesetter.market.orders import around_prior, as_targets
+from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.fleet import FleetAdvice
 from pacesetter.policies.policy import Snapshot
@@ -28,7 +27,15 @@ if TYPE_CHECKING:
 
     from pacesetter.agents.fleet import Fleet
 
-__all__ = ["BesidePrior", "PriorAdvice", "PriorPolicy", "ServedPrior", "serve_prior"]
+__all__ = [
+    "BesidePrior",
+    "PriorAdvice",
+    "PriorPolicy",
+    "ServedPrior",
+    "ServedPriorMaster",
+    "serve_prior",
+    "serve_prior_master",
+]
 
 Array = NDArray[Any]
 
@@ -61,13 +68,13 @@ class BesidePrior:
         """(symbol,) numbers in [-1, 1] for the agent's residuals (symbol,) at what it was shown."""
         held = np.asarray(shown.observation["position"])[:, PositionEntry.WEIGHT]
         ends = np.asarray(shown.observation[PRIOR])
-        added = around_prior(np.asarray(residuals), ends, held, self.reach, self.prior.market)
+        added = around_prior(np.asarray(residuals), ends, held, Around.of(self.reach, self.prior.market))
         return np.asarray(added, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class PriorAdvice:
-    """What the agents of a fleet propose around a prior, as `Advice`."""
+    """What the agents of a fleet propose around a prior, as `Advice`; they read their residuals themselves."""
 
     advice: FleetAdvice
     beside: BesidePrior
@@ -81,10 +88,7 @@ class PriorAdvice:
 
     def many(self, accounts: Sequence[Snapshot]) -> dict[str, Array]:
         """The same of several accounts, entries (account, symbol, …)."""
-        shown = [self.beside.show(snapshot) for snapshot in accounts]
-        answer = self.advice.many(shown)
-        numbers = [self.beside.numbers(*each) for each in zip(answer[PROPOSALS], shown, strict=True)]
-        return answer | {PROPOSALS: np.stack(numbers)}
+        return self.advice.many([self.beside.show(snapshot) for snapshot in accounts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +131,33 @@ class ServedPrior(nn.Module):
         window = observation[WINDOW][:, -self.window_bars :]
         residuals, *rest = self.agent({**observation, WINDOW: window, PRIOR: ends})
         held = observation["position"][:, PositionEntry.WEIGHT]
-        numbers = around_prior(residuals.flatten(), ends, held, self.reach, market)
+        numbers = around_prior(residuals.flatten(), ends, held, Around.of(self.reach, market))
         return as_targets(numbers, market)[:, None], *rest
+
+
+class ServedPriorMaster(nn.Module):
+    """A master's module with the prior of its agents in front: a market's observation (row, symbol, …)."""
+
+    def __init__(self, master: nn.Module, beside: BesidePrior) -> None:
+        super().__init__()
+        self.master, self.prior, self.window_bars = master, beside.prior, beside.window_bars
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        ends = self.prior({name: observation[name] for name in self.prior.reads})
+        window = observation[WINDOW][:, :, -self.window_bars :]
+        answer: tuple[torch.Tensor, ...] = self.master({**observation, WINDOW: window, PRIOR: ends})
+        return answer
+
+
+def serve_prior_master(
+    master: nn.Module, spec: PolicySpec, beside: BesidePrior, names: Mapping[str, Iterable[str]]
+) -> tuple[ServedPriorMaster, PolicySpec]:
+    """A master's module and its spec with the prior of its agents inside."""
+    inputs = {name: shape for name, shape in spec.inputs.items() if name != PRIOR}
+    symbols, _, features = inputs[WINDOW]
+    inputs[WINDOW] = (symbols, max(beside.prior.history_bars, beside.window_bars), features)
+    own = replace(spec, inputs=inputs, names={name: tuple(names[name]) for name in inputs})
+    return ServedPriorMaster(master, beside).eval(), own
 
 
 def serve_prior(

@@ -25,8 +25,8 @@ from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.fleet import FleetPolicy, fleet_action
-from pacesetter.policies.master import Advice, MasterPolicy
+from pacesetter.policies.fleet import FleetAdvice, FleetPolicy, FleetTargets, fleet_action
+from pacesetter.policies.master import MasterPolicy
 from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = [
@@ -52,7 +52,7 @@ class ProposedAllocation:
     """
 
     allocation: Allocation
-    advice: Advice
+    advice: FleetAdvice
     fitted_until: pd.Timestamp | None = None
     hold_zone: float = 0.1
     action: ClassVar[str] = "target"
@@ -135,7 +135,9 @@ def compare_allocations(
     def play(policy: Policy) -> Backtest:
         return backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
 
-    fleet = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
+    fleet: Policy = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
+    if master.fleet.around is not None:  # what they do is added to a prior's targets, and is no order by itself
+        fleet = FleetTargets(master.advice, rules, are_targets=True, fitted_until=master.fitted_until)
     options = master.advice, master.fitted_until, rules.orders.hold_zone
     policies = [ProposedAllocation(kind.on(bank, rules), *options) for kind in fixed]
     return AllocationComparison(play(master), play(fleet), tuple(play(policy) for policy in policies))

@@ -24,7 +24,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import Column
-from pacesetter.market.orders import around_prior, as_targets
+from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 
@@ -84,9 +84,15 @@ class FleetMarket:
     ) -> None:
         if bank.is_whole:
             raise ConfigError("a fleet trades symbols one by one; build the bank with is_whole=False")
-        own: dict[str, Any] = {"device": device, "starts": starts, "first_bar": first_bar, "members": members, "reach": reach}
+        own: dict[str, Any] = {
+            "device": device,
+            "starts": starts,
+            "first_bar": first_bar,
+            "members": members,
+            "reach": reach,
+        }
         self._made_with = own | options
-        self.members, self.reach = members, reach
+        self.members = members
         # In order of first appearance: agent k is that of symbol k everywhere.
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
         self.copies = _copies(bank)
@@ -102,7 +108,8 @@ class FleetMarket:
         self.counts = torch.tensor([len(group) for group in pool], device=self.device)[:, None]
         self.offsets = self.counts.cumsum(0) - self.counts
         self.course: Course | None = None
-        if PRIOR in bank.places:
+        self.around = Around.of(reach, self.batch.market) if PRIOR in bank.places else None
+        if self.around is not None:
             self.closes = torch.as_tensor(bank.bars[:, :, 0, Bar.CLOSE].copy(), device=self.device)
         self.tables = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, False).to(self.device)
 
@@ -243,7 +250,7 @@ class FleetMarket:
     def targets(self, actions: torch.Tensor) -> torch.Tensor:
         """The shares of equity that numbers (env,) or (env, 1) in [-1, 1] stand for where the environments are now."""
         market = self.batch.market
-        if PRIOR in self.batch.bank.places:
+        if self.around is not None:
             cursor, accounts, positions = (
                 torch.as_tensor(part) for part in (self.engine.cursor, self.engine.accounts, self.engine.positions)
             )
@@ -251,7 +258,7 @@ class FleetMarket:
             worth = positions[:, 0, Position.QUANTITY] * self.closes[place]
             held = worth / accounts[:, Account.EQUITY].clamp_min(1e-9)
             ends = self.tables.context_at(torch.stack(place, -1))[PRIOR]
-            actions = around_prior(actions.reshape(-1), ends, held.float(), self.reach, market).reshape(actions.shape)
+            actions = around_prior(actions.reshape(-1), ends, held.float(), self.around).reshape(actions.shape)
         targets: torch.Tensor = as_targets(actions, market)
         return targets
 
