@@ -1,5 +1,5 @@
 # The API or the paper trader in a container: pacesetter serve | paper. Build: docker build -t pacesetter .
-FROM python:3.11-slim AS build
+FROM python:3.11-slim@sha256:db3ff2e1800a8581e2c48a27c3995339d47bdf046da21c7627accd3d51053a93 AS build
 WORKDIR /app
 COPY locks/serve.txt locks/serve.txt
 # Without torch, which only making a bundle needs: what is served is ONNX.
@@ -8,7 +8,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /venv/bin/pip install --no-cache-dir --no-deps .
 
-FROM python:3.11-slim
+FROM python:3.11-slim@sha256:db3ff2e1800a8581e2c48a27c3995339d47bdf046da21c7627accd3d51053a93
 RUN useradd --system --uid 10001 --create-home pacesetter && install -d -o pacesetter /data
 COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=/tmp/numba

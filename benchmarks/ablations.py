@@ -15,10 +15,10 @@ from record import publish, table
 from rich.console import Console
 
 from pacesetter.build import Config, read_config
+from pacesetter.jobs.hydra.overrides import take_options
+from pacesetter.lab.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
+from pacesetter.lab.league.cell import Cell
 from pacesetter.runs import Run
-from pacesetter.training.hydra.overrides import take_options
-from pacesetter.training.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
-from pacesetter.training.league.cell import Cell
 
 # Entrants of `lookback` that differ in the network alone, whose learning curves are shown.
 NETWORKS = ("full", "LSTM", "GRU", "row sums with attention over assets", "row sums without attention")

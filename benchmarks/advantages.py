@@ -11,8 +11,8 @@ import torch
 from record import publish, table
 
 from pacesetter.build import build_learner, build_panel, build_parts
+from pacesetter.jobs.hydra.compose import compose
 from pacesetter.learning.fleet.ppo import PPO
-from pacesetter.training.hydra.compose import compose
 
 SEED, ROUNDS = 1, 40
 MARKET = (

@@ -17,15 +17,15 @@ from scipy.stats import spearmanr
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.ladder import MARKETS
+from pacesetter.lab.league.league import league
 from pacesetter.leadlag import LeadLag
 from pacesetter.leadlag.estimators.learned import read_relations
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.learning.relations import attention_relations
 from pacesetter.panel import Panel
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.league.league import league
-from pacesetter.training.run.train import train
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 FLEET = (

@@ -21,10 +21,10 @@ from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselin
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS, REAL
-from pacesetter.training.league.league import league
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, REAL
+from pacesetter.lab.league.league import league
 
 DECILES = [name for name in MARKETS if name.startswith(REAL)]
 SHORT = ["450 bars 0.4", "900 bars 0.4"]

@@ -20,9 +20,9 @@ from sklearn.linear_model import LassoCV
 
 from pacesetter.build import build_panel
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
 
 Array = NDArray[Any]
 LEARN, CHOOSE, COST, CAP, LAGS = 1_800, 2_400, 2.5e-4, 0.15, 5  # ends of the first two sets; cost of a side

@@ -30,15 +30,15 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.intervals import paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET
+from pacesetter.lab.league.ladder import MARKETS
+from pacesetter.methods.offline.distill import Student, distill
 from pacesetter.runs import Run, write_atomic
 from pacesetter.serving.api.runtime import BundlePolicy
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.student import compare_served, served_graphs
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.cell import QUIET
-from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.offline.distill import Student, distill
-from pacesetter.training.run.train import train
 
 MARKET, SYMBOLS = "planted 0.4", 143
 FULL = "transformer"  # the full encoder, 3.2 M parameters

@@ -33,26 +33,26 @@ from rich.console import Console
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import best_fleet, fitted_until
-from pacesetter.build.dataset import build_recording_market, dataset_manifest
-from pacesetter.build.offline import JudgedMarkets
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.intervals import paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET, Cell, play_cell
+from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
 from pacesetter.learning.experience.dataset import StoredEpisodes
 from pacesetter.learning.experience.recording import fleet_teacher, market_tables, record, whole_episodes
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
-from pacesetter.learning.offline.bc import Cloning, FleetBC
-from pacesetter.learning.offline.distillation import Distillation, FleetDistillation
-from pacesetter.learning.offline.rows import StoredRows
+from pacesetter.methods.offline.bc import Cloning, FleetBC
+from pacesetter.methods.offline.distillation import Distillation, FleetDistillation
+from pacesetter.methods.offline.manifest import build_recording_market, dataset_manifest
+from pacesetter.methods.offline.rows import StoredRows
+from pacesetter.methods.offline.task import JudgedMarkets
 from pacesetter.policies.fleet import fleet_policy
 from pacesetter.runs import write_atomic
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.league.cell import QUIET, Cell, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS
-from pacesetter.training.run.train import train
 
 MARKET = "planted 0.4"
 NETWORK, HEADS = "mlp_tiny", 32  # of the student

@@ -26,8 +26,8 @@ from rich.console import Console
 from pacesetter.evaluation.statistics.intervals import paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.offline.distill import distill
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.methods.offline.distill import distill
 
 Array = NDArray[Any]
 _LARGE = (f"agent.network={FULL}", "agent.heads=[128]")

@@ -42,13 +42,13 @@ from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET
+from pacesetter.lab.league.ladder import ENTRANTS
 from pacesetter.learning.experience.recording import fleet_teacher
 from pacesetter.market.ledger import Column, Fill
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.league.cell import QUIET
-from pacesetter.training.league.ladder import ENTRANTS
-from pacesetter.training.run.train import train
 
 MARKET = (
     *("features.leadlag.lookback=250", "features.leadlag.expected_lookback=1800", "task.window_bars=2"),

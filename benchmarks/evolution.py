@@ -22,14 +22,14 @@ from record import publish, table
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.learning.direct.learner import DirectLearner
-from pacesetter.learning.direct.options import Direct
-from pacesetter.learning.evolution.es import ES, FleetES
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.sac import SAC, FleetSAC
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.market.parameters import Costs, MarketParameters
+from pacesetter.methods.direct.learner import DirectLearner
+from pacesetter.methods.direct.options import Direct
+from pacesetter.methods.evolution.es import ES, FleetES
 
 LOOPED, REPEATS, ROUNDS, BARS = 32, 3, 5, 2_000  # members that the loop plays, timings, rounds of training, bars
 RULES = MarketParameters(

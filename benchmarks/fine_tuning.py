@@ -22,11 +22,11 @@ from pacesetter.build import read_config
 from pacesetter.evaluation.statistics.intervals import interval
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET, Cell, play_cell
+from pacesetter.methods.offline.fine_tuning import fine_tune
 from pacesetter.runs import Run
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.cell import QUIET, Cell, play_cell
-from pacesetter.training.offline.fine_tuning import fine_tune
-from pacesetter.training.run.train import train
 
 DECILES = (
     *("data=deciles", "features.names=[return_1]", "features.leadlag.lookback=60", "task.window_bars=2"),

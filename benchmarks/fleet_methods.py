@@ -17,9 +17,9 @@ import numpy as np
 from record import publish, table
 
 from pacesetter.build import read_config
+from pacesetter.lab.league.cell import Cell, Score, play_cell
+from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
 from pacesetter.runs import Run
-from pacesetter.training.league.cell import Cell, Score, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS
 
 MARKET, MOST = "planted 0.4", 0.8
 ABOUT = (

@@ -18,8 +18,8 @@ from pacesetter.evaluation.fleet.agents_page import fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.agents_picture import fleet_picture
 from pacesetter.evaluation.fleet.ensemble import evidence, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 GOOD_SHARPE, LEVEL = 0.2, 0.05
 QUIET = ("track.mlflow=off", "track.tensorboard=off")

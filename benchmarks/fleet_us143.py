@@ -26,8 +26,8 @@ from pacesetter.evaluation.fleet.ensemble_page import ensemble_section, evidence
 from pacesetter.evaluation.statistics.intervals import interval
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data/us143_daily_2005_2016.parquet"
 ENDS = ("2013-01-01", "2015-01-01")  # of the training and of the validation set

@@ -16,11 +16,11 @@ from record import publish, seconds, table
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.build.environments import feature_split
 from pacesetter.build.fleet import build_market
-from pacesetter.learning.experience.goals import GoalMarket
-from pacesetter.learning.experience.hindsight import HindsightReplay
-from pacesetter.learning.goals import HindsightConfig
+from pacesetter.jobs.hydra.compose import compose
 from pacesetter.learning.learner import Between
-from pacesetter.training.hydra.compose import compose
+from pacesetter.methods.goals.goals import HindsightConfig
+from pacesetter.methods.goals.hindsight import HindsightReplay
+from pacesetter.methods.goals.market import GoalMarket
 
 SYMBOLS, ENVS, CAPACITY, EPISODE = 143, 16, 2_000, 100
 SEEDS, STEPS, EVERY = (1, 2), 4_096, 2_048

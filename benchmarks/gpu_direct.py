@@ -29,9 +29,9 @@ from record import publish, table
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
-from pacesetter.learning.direct.learner import DirectLearner
-from pacesetter.learning.direct.options import Direct
 from pacesetter.market.parameters import Costs, MarketParameters
+from pacesetter.methods.direct.learner import DirectLearner
+from pacesetter.methods.direct.options import Direct
 
 MARKET = MarketParameters(costs=Costs(commission_bps=1.0, spread_bps=1.0, slippage_bps=1.0))
 SEGMENTS = 64

@@ -35,9 +35,9 @@ from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.leadlag.structure.encoding import SignatureSummary
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.methods.master.policy import Advice
 from pacesetter.policies.fleet import FleetTargets
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.master import Advice
 
 SYMBOLS, BARS, FIRST = 20, 900, 700
 ENVIRONMENTS, STEPS, ROUNDS = 4096, 1_000, 3

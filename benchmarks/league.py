@@ -15,7 +15,7 @@ import pandas as pd
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.training.league.league import league
+from pacesetter.lab.league.league import league
 
 MARKETS = "planted 0.1,planted 0.2,planted 0.4,planted 0.8"
 ENTRANTS = "oracle,oracle_returns,lasso,ridge,hold,direct"

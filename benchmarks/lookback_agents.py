@@ -33,10 +33,10 @@ from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, reward_table
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.evaluation.statistics.intervals import block_length, interval, paired_difference
+from pacesetter.jobs.pipeline.lookback_stage import ENVS, LEARNER, TASK
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, RegimeOracle, ThompsonLookback, WindowScores
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
 from pacesetter.panel import Panel
-from pacesetter.training.pipeline.lookback_stage import ENVS, LEARNER, TASK
 
 GRID = (10, 20, 40, 80, 160)
 OWN: dict[str, Any] = {name: value for name, value in LEARNER.items() if name != "algorithm"}

@@ -27,8 +27,8 @@ from rich.console import Console
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.environment import LookbackEnv
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 ENVS, STEPS = 8, 400
 WINDOWS = {"shortest": 10, "longest": 160, "grid": (10, 20, 40, 80, 160), "seen": (20, 40, 160)}

@@ -18,13 +18,13 @@ import pandas as pd
 import torch
 from record import publish, table
 
-from pacesetter.agents.master import Master
-from pacesetter.evaluation.fleet.proposals import AllocationComparison, compare_allocations, measures
-from pacesetter.evaluation.fleet.proposals_page import allocation_sentence
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.policies.master import MasterPolicy
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.methods.master.agent import Master
+from pacesetter.methods.master.page import allocation_sentence
+from pacesetter.methods.master.policy import MasterPolicy
+from pacesetter.methods.master.proposals import AllocationComparison, compare_allocations, measures
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MASTER = (

@@ -25,13 +25,13 @@ from rich.console import Console
 
 from pacesetter.build.fleet import best_fleet
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.learning.meta.bandits import BanditOptions, exact_reward, train_bandit
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.league.cell import QUIET, Cell, play_cell
-from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.meta.playing import WITH, Opponent, play_task, unseen_tasks
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET, Cell, play_cell
+from pacesetter.lab.league.ladder import MARKETS
+from pacesetter.methods.meta.bandits import BanditOptions, exact_reward, train_bandit
+from pacesetter.methods.meta.playing import WITH, Opponent, play_task, unseen_tasks
 
 FOLDER = Path("runs/meta_benchmark")
 SEEDS = (1, 2)
@@ -48,7 +48,7 @@ ENTRANTS = {
 FAMILIES = ("persistent", "mixed")
 UNSEEN_SEEDS, UNSEEN_TASKS, UNSEEN_EPISODES, DRAWN = (1, 2, 3), 8, 8, 1_000
 PLAIN, SAME_TASKS = "ppo", "ppo on the same tasks"
-# By dynamic programming, see tests/learning/meta/test_bandits.py; larger ones learn for more rounds.
+# By dynamic programming, see tests/methods/meta/test_bandits.py; larger ones learn for more rounds.
 OPTIMA = {(2, 5): 2.8889, (2, 10): 6.0218, (3, 10): 6.4096, (5, 10): 6.6600, (2, 20): 12.4313}
 ROUNDS = {(2, 5): 60, (2, 10): 60, (3, 10): 120, (5, 10): 300, (2, 20): 90}
 

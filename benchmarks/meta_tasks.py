@@ -25,12 +25,12 @@ from rich.console import Console
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import RunError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.league.cell import QUIET
-from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.meta.playing import HOLD, ORACLE, TREND, Opponent, play_alone, play_yardsticks, unseen_tasks
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET
+from pacesetter.lab.league.ladder import MARKETS
+from pacesetter.methods.meta.playing import HOLD, ORACLE, TREND, Opponent, play_alone, play_yardsticks, unseen_tasks
 
 FOLDER = Path("runs/meta_tasks")
 FAMILIES = ("persistent", "mixed")

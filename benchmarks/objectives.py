@@ -25,12 +25,12 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.features import feature_table
-from pacesetter.learning.objectives.deep_sea import STATED, WORST, chebyshev_front, weighted_front
-from pacesetter.learning.objectives.front import hypervolume
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.lab.league.cell import Cell, play_cell
+from pacesetter.lab.league.ladder import MARKETS
+from pacesetter.methods.objectives.deep_sea import STATED, WORST, chebyshev_front, weighted_front
+from pacesetter.methods.objectives.front import hypervolume
 from pacesetter.rewards import OBJECTIVES, RewardConfig
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.cell import Cell, play_cell
-from pacesetter.training.league.ladder import MARKETS
 
 POINTS, MARKET = 8, "planted 0.4"
 SMALL = (

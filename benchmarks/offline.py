@@ -19,11 +19,11 @@ from fleet_methods import YARDSTICKS
 from record import publish, table
 
 from pacesetter.build import read_config
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.lab.league.cell import Cell, Score, play_cell
+from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
+from pacesetter.methods.offline.export import export_episodes
 from pacesetter.runs import Run
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.league.cell import Cell, Score, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS
-from pacesetter.training.offline.export import export_episodes
 
 ABOUT = (
     "Markets of the league: 10 symbols, 2.5 bps a side, 1,800 bars to train, 600 to choose by, 3,000 to test. "

@@ -23,13 +23,13 @@ from record import publish, table
 from rich.console import Console
 
 from pacesetter.build import build_panel, build_table, stored_end
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.launch.comparison import mean_and_half_width
+from pacesetter.jobs.online.updater import OnlineConfig, OnlineUpdater
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import QUIET, Cell, play_cell
+from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, SEEDS
 from pacesetter.panel import Panel
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.comparison import mean_and_half_width
-from pacesetter.training.league.cell import QUIET, Cell, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, MARKETS, SEEDS
-from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
-from pacesetter.training.run.train import train
 
 CHANGE = 3_000
 CHANGING, SENTIMENT, REVERSING = "changing 0.4", "sentiment 0.4", "reversing 0.4"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from record import publish, table
 
-from pacesetter.training.league.cell import Cell, play_cell
+from pacesetter.lab.league.cell import Cell, play_cell
 
 MARKET = (
     *("+preset=planted", "data.symbols=6", "data.bars=1800", "features.leadlag.expected_lookback=800"),

@@ -30,13 +30,13 @@ from pacesetter.build import build_fold, build_panel, build_parts, build_table, 
 from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.learning.supervised.direction import Direction
-from pacesetter.learning.supervised.forecasts import fit_supervised
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.league.cell import Cell, play_cell
-from pacesetter.training.league.ladder import MARKETS
-from pacesetter.training.offline.export import export_episodes
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.lab.league.cell import Cell, play_cell
+from pacesetter.lab.league.ladder import MARKETS
+from pacesetter.methods.offline.export import export_episodes
+from pacesetter.methods.supervised.direction import Direction
+from pacesetter.methods.supervised.forecasts import fit_supervised
 
 MARKET = [
     *("+preset=[planted,recovery]", *MARKETS["planted 0.4"][1:], "task=fleet"),

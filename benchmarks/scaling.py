@@ -21,8 +21,8 @@ import pandas as pd
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.training.launch.workers import Launcher
-from pacesetter.training.scan.scan import ScanPlan, scan
+from pacesetter.jobs.launch.workers import Launcher
+from pacesetter.lab.scan import ScanPlan, scan
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 QUIET = Console(file=io.StringIO())

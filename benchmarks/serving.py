@@ -40,6 +40,8 @@ from pacesetter.build.tasks.task import Stored
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import ServedAgent, serve_agent
 from pacesetter.policies.spec import PolicySpec
@@ -58,8 +60,6 @@ from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.shortcuts import shortened
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
 FLEET = "fleet_"  # before the network's name: an agent for each symbol on one shared encoder, not one for all

@@ -22,9 +22,9 @@ from torch import nn
 
 from pacesetter.agents.stream import encoder as stream_encoder
 from pacesetter.agents.stream.encoder import Stream, StreamEncoder
+from pacesetter.lab.league.cell import Cell, play_cell
+from pacesetter.lab.league.ladder import MARKETS, seeds_of
 from pacesetter.learning.fleet import ppo
-from pacesetter.training.league.cell import Cell, play_cell
-from pacesetter.training.league.ladder import MARKETS, seeds_of
 
 Patch = tuple[Any, str, Any]  # owner, attribute, value while an intervention is in force
 

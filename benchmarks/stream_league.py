@@ -16,9 +16,9 @@ import pandas as pd
 from league import HEADER, rows
 from record import publish, table
 
-from pacesetter.training.league.cell import Cell, play_cell
-from pacesetter.training.league.ladder import MARKETS, seeds_of
-from pacesetter.training.league.league import league_table
+from pacesetter.lab.league.cell import Cell, play_cell
+from pacesetter.lab.league.ladder import MARKETS, seeds_of
+from pacesetter.lab.league.league import league_table
 
 PLAYED = ("planted 0.8", "planted 0.4")
 YARDSTICKS = ("oracle", "lasso", "ridge", "hold")

@@ -20,8 +20,8 @@ from record import publish, seconds, table
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from pacesetter.build import Config, build_learner, build_panel, build_parts, build_table
+from pacesetter.jobs import compose
 from pacesetter.learning.sb3.algorithms import learn, make_algorithm
-from pacesetter.training import compose
 
 ROLLOUT, BATCH, EPOCHS, ROUNDS = 8_192, 2_048, 4, 5  # a rollout's steps are those of all environments together
 WIDTH, HEAD, EPISODE_BARS, FEES = 64, 64, 500, 0.001
@@ -120,7 +120,7 @@ def main() -> None:
     header = ["environments", "ours, steps/s", "in environments", "gym-trading-env", "in environments", "ratio"]
     starts = [
         ["`import pacesetter`", start_up("-c", "import pacesetter")],
-        ["`import pacesetter.training.run.train`", start_up("-c", "import pacesetter.training.run.train")],
+        ["`import pacesetter.jobs.run.train`", start_up("-c", "import pacesetter.jobs.run.train")],
         ["`pacesetter train --help`", start_up("-m", "pacesetter.cli", "train", "--help")],
         ["`pacesetter config agent=sac`", start_up("-m", "pacesetter.cli", "config", "agent=sac")],
     ]

@@ -21,7 +21,7 @@ from record import publish, table
 
 from pacesetter.learning.experience.dataset import DatasetTables, DatasetWriter, StoredEpisodes, read_dataset
 from pacesetter.learning.experience.gather import Tables
-from pacesetter.training.offline.minari_format import write_minari
+from pacesetter.methods.offline.minari_format import write_minari
 
 SYMBOLS, BARS, WINDOW, FEATURES, STEPS = 10, 1_800, 2, 4, 100
 MANIFEST = {

@@ -25,10 +25,10 @@ from pacesetter.build import Config, build_panel, build_task, task_of
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.envs.lookback.oracle import lookback_oracle
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.leadlag.lookback.policy import ConstantLookback
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 GRID = (10, 20, 40, 80, 160)
 COMMON = [

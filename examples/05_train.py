@@ -3,8 +3,8 @@
 import os
 import signal
 
-from pacesetter.training import compose, train
-from pacesetter.training.run.verify import verify
+from pacesetter.jobs import compose, train
+from pacesetter.jobs.run.verify import verify
 
 # 1. A config: Hydra overrides, checked before anything runs.
 small = ["data=sandbox", "agent.network=mlp", "agent.network_options={width:32,layers:1}", "track.mlflow=off"]

@@ -4,9 +4,9 @@ from pacesetter.agents.fleet import fleet_card
 from pacesetter.build import build_panel, load_fleet_agent
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.fleet.ensemble import Ensemble, unseen_returns
-from pacesetter.evaluation.fleet.proposals_page import read_allocations
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training import compose, train
+from pacesetter.jobs import compose, train
+from pacesetter.methods.master.page import read_allocations
 
 # 1. A market where leaders predict followers, and a fleet of ten agents on it; steps are those of each agent.
 few = ["data.symbols=10", "data.groups=2", "data.bars=2000", "train.steps=4096", "train.validate_every=2048"]

@@ -25,8 +25,8 @@ from rich.console import Console
 from pacesetter.evaluation.explain.findings import anomaly_section, explanation_sections, reward_section
 from pacesetter.evaluation.report.judgement_page import equity_picture
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs import compose
+from pacesetter.jobs.run.train import train
 
 runs = tempfile.mkdtemp()
 

@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "pacesetter"
 PICTURES = ROOT / "docs" / "pictures"
 FOUNDATION = "foundation"  # the modules directly in pacesetter/, drawn as one box
-RUN = "training.run"
+METHODS = "methods"  # its families have modules of many layers, so that no arrow has one direction
+RUN = "jobs.run"
 
 Graph = dict[str, set[str]]  # importer → imported
 
@@ -234,6 +235,7 @@ def packages_picture() -> str:
     """Data through the packages: an arrow leads from a package to one that imports it."""
     rows = layers()
     drawn = {name for row in rows for name in row}
+    rows.append([METHODS])
 
     def group(module: str) -> str | None:
         top = module.partition(".")[0]
@@ -247,12 +249,13 @@ def packages_picture() -> str:
     }
     modules = ", ".join(path.stem for path in sorted(SOURCE.glob("[a-z]*.py")))
     texts[FOUNDATION] = box_lines(f"Modules that every package uses: {modules}")
+    texts[METHODS] = box_lines(summary(METHODS))
     arrows = [(below, above) for above, direct in reduced(graph).items() for below in direct]
     return picture("Data through the packages: an arrow leads from a package to one that uses it", rows, texts, arrows)
 
 
 def run_picture() -> str:
-    """A training run: the modules of training.run, and the packages whose parts they call."""
+    """A training run: the modules of jobs.run, and the packages whose parts they call."""
     parts = sorted(path for path in SOURCE.rglob("*") if path.is_dir() and (path / "__init__.py").exists())
     packages = {module_of(path / "__init__.py") for path in parts}
 

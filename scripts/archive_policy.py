@@ -19,9 +19,9 @@ from rich.console import Console
 from pacesetter.evaluation.lookback.stored import LookbackRun
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.runs import Run
-from pacesetter.training import compose
-from pacesetter.training.run.train import train
 
 ARCHIVE = Path(__file__).resolve().parents[1] / "tests" / "evaluation" / "archive"
 OVERRIDES = [

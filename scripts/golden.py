@@ -32,13 +32,13 @@ from safetensors.numpy import load_file
 
 from pacesetter.api import backtest, evaluate
 from pacesetter.data.loading import load
+from pacesetter.jobs import compose, run_job
+from pacesetter.jobs.run.train import train
 from pacesetter.learning.methods import METHODS, default_options, find_support
+from pacesetter.methods.offline.export import export_episodes
 from pacesetter.runs import provenance
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.trader.session import PaperConfig, open_session
-from pacesetter.training import compose, run_job
-from pacesetter.training.offline.export import export_episodes
-from pacesetter.training.run.train import train
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MARKET = (
@@ -114,7 +114,8 @@ def hash_file(path: Path) -> tuple[str, list[str]]:
     """What a file holds, e.g. weights, and one hash for each array or number in it; ("", []) for other files."""
     match path.suffix:
         case ".safetensors":
-            return "weights", [_hash_array(array) for array in load_file(path).values()]
+            # A market's cursor has entries that were never written.
+            return "weights", [_hash_array(array) for name, array in load_file(path).items() if "cursor" not in name]
         case ".parquet":
             return "tables", list(_hash_columns(pd.read_parquet(path)))
         case ".csv":

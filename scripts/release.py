@@ -27,6 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SEMANTIC = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
+PYTHONS = ("3.11", "3.13")  # that the README's lines are tried on; the workflow tries the others
 STAYS_TO_DO = (
     "push the commit and the tag",
     "attach the files of this folder to the release page",
@@ -153,9 +154,8 @@ def build(release: Release) -> None:
     quiet = "{'--global-option': '-q'}"
     make_sdist = f"import setuptools.build_meta, sys; setuptools.build_meta.build_sdist(sys.argv[1], {quiet})"
     release.run(sys.executable, "-c", make_sdist, release.folder)
-    sdist = release.folder / f"pacesetter-{release.version}.tar.gz"
     flags = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir")
-    release.run(sys.executable, "-m", "pip", "wheel", *flags, release.folder, sdist)
+    release.run(sys.executable, "-m", "pip", "wheel", *flags, release.folder, _sdist(release))
 
 
 def install(release: Release) -> None:
@@ -171,6 +171,23 @@ def install(release: Release) -> None:
     small = ("data=synthetic", "data.symbols=3", "data.bars=300")
     release.run(command, "data", "check", *small, cwd=release.environment)
     release.done("the wheel was installed into a fresh environment and run")
+
+
+def fresh(release: Release) -> None:
+    """the README's Python lines in fresh environments with the core alone, on the oldest and a newer Python"""
+    release.run(sys.executable, "scripts/fresh.py", "--locked", "--python", *PYTHONS)
+    release.done(f"the README's lines ran with the core alone on Python {' and '.join(PYTHONS)}")
+
+
+def metadata(release: Release) -> None:
+    """metadata of wheel and sdist, by twine in an environment of its own"""
+    tools = release.folder / "tools"
+    release.run(sys.executable, "-m", "venv", tools)
+    release.run(tools / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "twine")
+    release.run(tools / "bin" / "twine", "check", "--strict", _wheel(release), _sdist(release))
+    if not release.is_dry:
+        shutil.rmtree(tools)
+    release.done("twine found no fault in the metadata of wheel and sdist")
 
 
 def site(release: Release) -> None:
@@ -244,7 +261,7 @@ def tag(release: Release) -> None:
 
 
 STEPS: tuple[Callable[[Release], None], ...] = (
-    *(check_version, check_tree, check_changelog, test, changelog, build, install),
+    *(check_version, check_tree, check_changelog, test, changelog, build, metadata, install, fresh),
     *(site, sbom, licences, audit, image, checklist, tag),
 )
 
@@ -311,6 +328,10 @@ def _tool(name: str) -> str | None:
 
 def _wheel(release: Release) -> Path:
     return release.folder / f"pacesetter-{release.version}-py3-none-any.whl"
+
+
+def _sdist(release: Release) -> Path:
+    return release.folder / f"pacesetter-{release.version}.tar.gz"
 
 
 def _installed(release: Release) -> list[Distribution]:

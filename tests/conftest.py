@@ -149,7 +149,7 @@ class Small:
         self.overrides = [*AGENTS["ppo"], *self.common]
 
     def __call__(self, agent: str = "ppo", *more: str) -> Any:
-        from pacesetter.training.hydra.compose import compose
+        from pacesetter.jobs.hydra.compose import compose
 
         return compose([*AGENTS[agent], *self.common, *more])
 
@@ -169,7 +169,7 @@ def make_small() -> type[Small]:
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of `Small`, trained once; whoever writes into it takes a copy."""
-    from pacesetter.training.run.train import train
+    from pacesetter.jobs.run.train import train
 
     config = Small(tmp_path_factory.mktemp("runs"))("ppo")
     return Path(train(config, console=Console(quiet=True)).run.folder)
@@ -196,8 +196,8 @@ def option_words() -> list[str]:
 @pytest.fixture(scope="session")
 def option_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of written options by one agent of all symbols, trained once."""
-    from pacesetter.training.hydra.compose import compose
-    from pacesetter.training.run.train import train
+    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.run.train import train
 
     runs = tmp_path_factory.mktemp("options")
     config = compose([*SMALL, *OPTIONS, "agent.rules.min_confidence=0", f"runs={runs}"])
@@ -222,8 +222,8 @@ def meta_words() -> list[str]:
 @pytest.fixture(scope="session")
 def meta_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of such a run, trained once; whoever writes into it takes a copy."""
-    from pacesetter.training.hydra.compose import compose
-    from pacesetter.training.run.train import train
+    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.run.train import train
 
     config = compose([*META, f"runs={tmp_path_factory.mktemp('meta')}"])
     return Path(train(config, console=Console(quiet=True)).run.folder)

@@ -132,6 +132,12 @@ def test_weights_that_stay_are_a_dict_a_series_or_a_list(market: ps.Panel) -> No
     [
         (lambda market: ps.LeadLag(5), "estimator is given by its name, not as int"),
         (lambda market: ps.LeadLag(["ccf_peak"]), "estimator is given by its name, not as list"),
+        (lambda market: ps.LeadLag().ranking(lookback=9), "this LeadLag is not fitted; call fit"),
+        (lambda market: ps.LeadLag().links(lookback=9), "this LeadLag is not fitted; call fit"),
+        (
+            lambda market: ps.train(data=market.to_frame()),
+            "train takes data as a text or a number, not DataFrame; save bars to a file and give its path",
+        ),
         (lambda market: ps.train(5), "train takes overrides as texts, e.g. 'task=fleet', not int"),
         (lambda market: ps.evaluate(5), "evaluate takes the folder of a run, as ps.train gives it, not int"),
         (lambda market: ps.backtest("hold", market, first="2050-01-01"), "first=2050-01-01 leaves no bar to trade"),

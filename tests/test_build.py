@@ -33,13 +33,13 @@ from pacesetter.build.configuration import PLAIN_NETWORKS
 from pacesetter.build.sections import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
+from pacesetter.jobs import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import expected_returns, leadlag_features
-from pacesetter.learning.supervised.direction import Direction
-from pacesetter.learning.supervised.forecasts import fit_supervised
+from pacesetter.methods.supervised.direction import Direction
+from pacesetter.methods.supervised.forecasts import fit_supervised
 from pacesetter.runs import Run, config_hash
-from pacesetter.training import compose
-from pacesetter.training.run.train import train
 
 WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"
 LEADLAG = ("leadlag_leader_score", "leadlag_follow_through", "leadlag_instability", "leadlag_expected")

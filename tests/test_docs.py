@@ -13,8 +13,8 @@ import pytest
 from typer.main import get_command
 
 from pacesetter.cli import app
-from pacesetter.training import compose
-from pacesetter.training.hydra.overrides import choices, split_varied
+from pacesetter.jobs import compose
+from pacesetter.jobs.hydra.overrides import choices, split_varied
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

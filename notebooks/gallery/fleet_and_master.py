@@ -17,8 +17,8 @@
 import logging
 
 from pacesetter.evaluation.fleet.agents_page import read_agents
-from pacesetter.evaluation.fleet.proposals_page import read_allocations
-from pacesetter.training import compose, train
+from pacesetter.jobs import compose, train
+from pacesetter.methods.master.page import read_allocations
 
 logging.disable(logging.WARNING)
 quiet = ["track.mlflow=off", "track.progress=false", "train.steps=4096", "train.validate_every=2048"]

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacesetter.api import Result, backtest, evaluate, train
+    from pacesetter.api import Result, backtest, check_causal, evaluate, train
     from pacesetter.data import load
     from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
     from pacesetter.features import FeatureTable, feature_table
@@ -30,12 +30,13 @@ _HOMES = {
     "Result": "pacesetter.api",
     "RunError": "pacesetter.errors",
     "backtest": "pacesetter.api",
+    "check_causal": "pacesetter.api",
     "evaluate": "pacesetter.api",
     "feature_table": "pacesetter.features",
     "load": "pacesetter.data",
     "train": "pacesetter.api",
 }
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ConfigError",
     "DataError",
@@ -47,6 +48,7 @@ __all__ = [
     "Run",
     "RunError",
     "backtest",
+    "check_causal",
     "evaluate",
     "feature_table",
     "load",

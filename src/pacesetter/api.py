@@ -30,10 +30,12 @@ from pacesetter.errors import ConfigError, DataError, LimitWarning, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.backtest import backtest as play
 from pacesetter.evaluation.backtest.cuts import describe_cuts
+from pacesetter.evaluation.backtest.leak import check_policy
 from pacesetter.evaluation.baselines.catalogue import BASELINES, evaluate_baselines, make_baseline
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe
 from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
+from pacesetter.features.causality import check_values
 from pacesetter.leadlag.windows import as_panel, bar_of
 from pacesetter.market.parameters import MarketParameters, configure_market
 from pacesetter.market.risk import RISK_COLUMNS, RiskColumn, RiskOptions
@@ -47,7 +49,7 @@ from pacesetter.stamps import utc_index
 if TYPE_CHECKING:
     import plotly.graph_objects
 
-__all__ = ["Result", "backtest", "evaluate", "train"]
+__all__ = ["Result", "backtest", "check_causal", "evaluate", "train"]
 
 Array = NDArray[Any]
 SHORT = 60  # letters of a value in a sentence
@@ -179,7 +181,8 @@ def backtest(
              a symbol that stays; a function of `Snapshot` that gives weights; a Stable-Baselines3 model of Trading-v0;
              a policy; or the folder of a run
     first    bar of the first decision, by place or date; a run's own first test bar, or bar 250 or a quarter of them
-    risk     size the weights to a stated risk, e.g. `{"target_volatility": 0.1, "base": "inverse_volatility"}`
+    risk     size the weights to a stated risk, e.g. `{"target_volatility": 0.1, "base": "inverse_volatility"}`; a run's
+             own where it is left out
     market   options of the market, e.g. `leverage=2, shorting=True, position_cap=0.5, costs=2` (bps a side, all in), or
              by group, `costs={"commission_bps": 1}`; a run's own otherwise
 
@@ -202,7 +205,7 @@ def backtest(
     """
     panel = as_panel(bars)
     if _is_run(policy):
-        return _warn_of_cuts(_backtest_run(Path(policy), panel, first, market, _risk_options(risk)))
+        return _warn_of_cuts(_backtest_run(Path(policy), panel, first, market, risk))
     rules = configure_market(market)
     bank = market_bank(panel)
     start = min(250, len(panel) // 4) if first is None else _first_bar(panel, first)
@@ -220,6 +223,44 @@ def _counted(result: Result) -> Result:
     return replace(result, trial=name)
 
 
+def check_causal(function: Any, bars: Panel | pd.DataFrame, t: Any = None, *, draws: int = 2) -> None:
+    """Refuse what looks ahead: bars after `t` are altered, and nothing up to `t` may change.
+
+    function   of a panel that gives a row for each of its bars (a feature, a signal, weights); of a panel that gives a
+               policy; or what `backtest` takes, e.g. a function of what is seen at a bar that gives weights
+    t          bar, by place or date; three quarters of the bars. A look one bar ahead shows at bar t alone
+
+    >>> import numpy as np, pacesetter as ps
+    >>> market = ps.load("synthetic", symbols=3, bars=400, seed=1)
+    >>> ps.check_causal(lambda panel: panel.close / 2, market)
+    >>> ps.check_causal(lambda panel: np.roll(panel.close, -1, axis=0), market)
+    Traceback (most recent call last):
+    ...
+    pacesetter.errors.DataError: <lambda> looks ahead: when bars after ... change, its value for 'S2' at ...
+    """
+    panel = as_panel(bars)
+    place = len(panel) * 3 // 4 if t is None else bar_of(panel.index, t)
+    if not 0 < place < len(panel) - 1:
+        raise ConfigError(f"t={t} leaves no bars to alter; give one before {panel.index[-2]:%Y-%m-%d %H:%M}")
+    make = _policy_maker(function, panel)
+    if make is None:
+        check_values(FunctionPolicy(function).name, function, panel, place, draws)
+    else:
+        check_policy(make, panel, place, first=min(250, place // 2), draws=draws)
+
+
+def _policy_maker(function: Any, panel: Panel) -> Callable[[Panel], Policy] | None:
+    """What makes the policy of a panel; None of a function that gives a row for each bar of one."""
+    rules = configure_market({})
+    if not callable(function) or (hasattr(function, "decide") and not isinstance(function, type)):
+        return lambda given: _as_policy(function, given, market_bank(given), rules)
+    try:
+        made = function(panel)
+    except (AttributeError, TypeError, KeyError):  # it takes what is seen at a bar, not a panel
+        return lambda given: FunctionPolicy(function)
+    return function if hasattr(made, "decide") else None
+
+
 def train(*overrides: str, **settings: Any) -> Path:
     """Train as `pacesetter train` does, from the same overrides; gives the run's folder.
 
@@ -234,9 +275,15 @@ def train(*overrides: str, **settings: Any) -> Path:
     odd = next((text for text in overrides if not isinstance(text, str)), None)
     if odd is not None:
         raise ConfigError(f"train takes overrides as texts, e.g. 'task=fleet', not {type(odd).__name__}")
-    from pacesetter.training import compose
-    from pacesetter.training.run.train import train as train_agent
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.run.train import train as train_agent
 
+    for key, value in settings.items():
+        if not isinstance(value, (str, int, float, bool, list, tuple, Path)) and value is not None:
+            raise ConfigError(
+                f"train takes {key} as a text or a number, not {type(value).__name__}; save bars to a file and give "
+                "its path, e.g. data='bars.parquet'"
+            )
     named = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
     return train_agent(compose([*overrides, *named])).run.folder
 
@@ -402,7 +449,9 @@ def _model_policy(model: Any) -> Policy:
     return AgentPolicy(AlgorithmAgent(model), type(model).__name__, action)
 
 
-def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, Any], risk: RiskOptions) -> Result:
+def _backtest_run(
+    folder: Path, panel: Panel, first: Any, market: Mapping[str, Any], risk: Mapping[str, Any] | RiskOptions | None
+) -> Result:
     from pacesetter.evaluation.stored_run import StoredRun
 
     if not folder.is_dir():
@@ -417,7 +466,7 @@ def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, A
         "market": configure_market(market) if market else stored.task.market,
         "bank": stored.bank(stored.panel if own else panel),
         "window_bars": stored.task.window_bars,
-        "risk": risk,
+        "risk": stored.sizing if risk is None else _risk_options(risk),
     }
     result = Result(play(stored.policy, panel, **options), panel, options)
     return _counted(replace(result, trial=folder.resolve().name, ledger=stored.trial_sharpes) if own else result)

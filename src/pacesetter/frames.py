@@ -273,7 +273,7 @@ class _Table:
             row = int(bad.argmax())
             symbol = owner if isinstance(owner, str) else owner(row)
             what = f"{field} is '{text.iloc[row][:40]}', not a number"
-            self.report("wrong_type", what, np.flatnonzero(bad), "correct the file", symbol)
+            self.report("wrong_type", what, np.flatnonzero(bad), "write it like 1234.5", symbol)
         out = np.full(len(text), np.nan)
         out[number] = text[number].to_numpy(dtype=object).astype(np.float64)  # float() itself: no digit is lost
         return out
@@ -296,12 +296,28 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
         return frame, frame.index.to_series()
     named = [place for place, name in enumerate(frame.columns) if _is_stamp(name)]
     if named:
-        rest = [place for place in range(frame.shape[1]) if place != named[0]]
-        return frame.iloc[:, rest], frame.iloc[:, named[0]]
+        opens = [place for place in named if recognises_open(frame.columns[place])]
+        closes = [place for place in named if place not in opens]
+        # Exchanges write both; which bar is known when is what the close says.
+        stamp, unused = (closes[0], set(opens)) if len(closes) == 1 else (named[0], set())
+        rest = [place for place in range(frame.shape[1]) if place != stamp and place not in unused]
+        rest = [place for place in rest if not _is_counter(frame.columns[place], frame.iloc[:, place])]
+        return frame.iloc[:, rest], frame.iloc[:, stamp]
     if _is_stamp(frame.index.name):
         return frame, frame.index.to_series()
     has = ", ".join(str(name) or "a column without a name" for name in frame.columns[:6])
     raise DataError(f"{table} has no timestamps: name a column timestamp or date (it has {has})")
+
+
+def _is_counter(name: Any, values: pd.Series[Any]) -> bool:
+    """Whether a column without a name counts the rows, as pandas writes an index that was not asked for."""
+    if not _is_nameless(name):
+        return False
+    return values.astype("str").tolist() == [str(row) for row in range(len(values))]
+
+
+def _is_nameless(name: Any) -> bool:
+    return not str(name).strip() or str(name).startswith("Unnamed: ")
 
 
 def _is_stamp(name: Any) -> bool:
@@ -316,7 +332,7 @@ def _is_stamp(name: Any) -> bool:
 def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, symbol: str) -> Bars:
     """Bars from the value columns of any layout."""
     names = list(frame.columns)
-    blank = [place for place, name in enumerate(names) if not str(name).strip() or str(name).startswith("Unnamed: ")]
+    blank = [place for place, name in enumerate(names) if _is_nameless(name)]
     if blank:
         raise DataError(
             f"{table} has a column without a name (number {blank[0] + 1} after the time); name or delete it"

@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,15 +16,10 @@ from pathlib import Path
 
 from pacesetter.errors import RunError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+__all__ = ["LOCK", "NOTE", "hold"]
 
-__all__ = ["LOCK", "hold"]
-
-HAS_LOCKS = fcntl is not None
 LOCK = ".lock"  # in the folder; it is there while somebody writes, and after a holder that was killed
+NOTE = ".holder"  # ends the name of the file beside it that says who holds it: a locked file cannot be read on Windows
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # e.g. a network drive
 log = logging.getLogger(__name__)
 
@@ -34,74 +30,55 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
 
     A lock that a killed process left is taken over, and said.
     """
-    if not HAS_LOCKS:
-        yield
-        return
-    path = folder / name
-    descriptor = _locked(path)
+    with warnings.catch_warnings():  # where the system has no locks, filelock says that the file alone is one
+        warnings.simplefilter("ignore")
+        from filelock import FileLock, Timeout  # 40 ms that commands without a lock need not pay
+    path, note = folder / name, folder / f"{name}{NOTE}"
+    lock = FileLock(path, timeout=0)
     try:
-        _tell_stale(path, descriptor)
-        _sign(descriptor)
-        yield
-    finally:
-        with suppress(OSError):  # while it is still ours, so that no other process's file is removed
-            path.unlink()
-        os.close(descriptor)
-
-
-def _locked(path: Path) -> int:
-    """An open lock file that is ours; one that its holder removed meanwhile is created again."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            _lock(descriptor, path)
-            if _is_there(path, descriptor):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as problem:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lock.acquire()
+    except Timeout:
         raise RunError(
-            f"{path.parent} is in use by {_holder(descriptor) or 'another process'}; wait for it to end, or end it"
-        ) from problem
+            f"{folder} is in use by {_holder(note) or 'another process'}; wait for it to end, or end it"
+        ) from None
     except OSError as problem:
         if problem.errno not in WITHOUT_LOCKS:
             raise
         log.warning("%s cannot be locked here (%s); see to it that only one process writes", path, problem.strerror)
-
-
-def _is_there(path: Path, descriptor: int) -> bool:
     try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+        _tell_stale(path, note)
+        _sign(note)
+        yield
+    finally:
+        for file in (note, path):
+            with suppress(OSError):  # while it is still ours, so that no other process's file is removed
+                file.unlink()
+        lock.release()
+        if os.name == "nt":  # where a file that is open stays
+            with suppress(OSError):
+                path.unlink()
 
 
-def _tell_stale(path: Path, descriptor: int) -> None:
-    holder = _holder(descriptor)
+def _tell_stale(path: Path, note: Path) -> None:
+    holder = _holder(note)
     if holder:
         log.warning("%s was left by %s, which did not end by itself; it is taken over", path, holder)
 
 
-def _sign(descriptor: int) -> None:
+def _sign(note: Path) -> None:
     words = " ".join((Path(sys.argv[0]).name, *sys.argv[1:]))[:200]
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    note = {"process": os.getpid(), "host": platform.node(), "since": now, "command": words}
+    content = {"process": os.getpid(), "host": platform.node(), "since": now, "command": words}
     with suppress(OSError):  # a full disk: the lock holds without its note
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(note).encode(), 0)
+        note.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _holder(descriptor: int) -> str:
+def _holder(note: Path) -> str:
     """Who signed the lock; empty if unsigned."""
     try:
-        note = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {note['process']} on {note['host']} since {note['since']}"
+        content = json.loads(note.read_text(encoding="utf-8"))
+        return f"process {content['process']} on {content['host']} since {content['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return ""

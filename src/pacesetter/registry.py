@@ -27,15 +27,16 @@ Config = TypeVar("Config")
 class Registry(Generic[Member]):
     """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look.
 
-    members   package whose modules file the members; they are imported at the first look, so that a new file suffices
+    members   packages whose modules file the members, and single modules that do; they are imported at the first look,
+              so that a new file in a package suffices
     declared  gives members that are declared elsewhere, e.g. in files; it is asked at the first look
     """
 
     def __init__(
-        self, kind: str, members: str | None = None, declared: Callable[[], Mapping[str, Member]] | None = None
+        self, kind: str, members: tuple[str, ...] = (), declared: Callable[[], Mapping[str, Member]] | None = None
     ) -> None:
         self.kind = kind
-        self._package, self._declared = members, declared
+        self._modules, self._declared = members, declared
         self._members: dict[str, Member] = {}
         self._plugins_read = False
 
@@ -78,8 +79,8 @@ class Registry(Generic[Member]):
         if self._plugins_read:
             return
         self._plugins_read = True  # before loading: a plugin may look into the registry while it is imported
-        if self._package is not None:
-            for module in iter_modules(import_module(self._package).__path__, f"{self._package}."):
+        for name in self._modules:
+            for module in iter_modules(getattr(import_module(name), "__path__", ()), f"{name}."):
                 import_module(module.name)
         for name, declared in self._declared().items() if self._declared is not None else ():
             self.add(name, declared)

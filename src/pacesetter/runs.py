@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.errors import RunError
-from pacesetter.locks import LOCK
+from pacesetter.locks import LOCK, NOTE
 
 __all__ = [
     "DECISION",
@@ -155,10 +155,10 @@ class Run:
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Complete the manifest with `facts` and the SHA-256 of every artefact in the folder."""
         artefacts = {
-            str(path.relative_to(self.folder)): sha256(path)
+            path.relative_to(self.folder).as_posix(): sha256(path)
             for path in sorted(self.folder.rglob("*"))
             # The manifest cannot hold its own hash, and the lock belongs to the process.
-            if path.is_file() and path.name not in ("manifest.json", LOCK, TAGS)
+            if path.is_file() and path.name not in ("manifest.json", LOCK, LOCK + NOTE, TAGS)
         }
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
         self.write_json("manifest.json", manifest)
@@ -273,7 +273,7 @@ def _instructions() -> str:
 def _cpu_info(name: str) -> str | None:
     """What Linux says of the first processor; None elsewhere."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((line.split(":", 1)[1].strip() for line in lines if line.partition(":")[0].strip() == name), None)

@@ -16,7 +16,7 @@ from pacesetter.agents.stream.encoder import STREAM, Stream, StreamEncoder
 from pacesetter.agents.stream.following import Following
 from pacesetter.build import build_task
 from pacesetter.errors import ConfigError
-from pacesetter.training import compose
+from pacesetter.jobs import compose
 
 
 def make_encoder(layers: int = 4, span: int = 24, seed: int = 0) -> StreamEncoder:

@@ -16,12 +16,12 @@ from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.policies.ensemble import EnsemblePolicy, MeanAdvice
 from pacesetter.policies.fleet import FleetTargets
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.packaging import bundle_run
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 SMALL = (
     *(

@@ -18,11 +18,11 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.learning.prior import wanted
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.methods.prior.prior import wanted
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.packaging import bundle_run
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 QUIET = Console(quiet=True)
 MARKET = (

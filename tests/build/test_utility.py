@@ -8,7 +8,7 @@ import pytest
 
 from pacesetter.build import build_panel, build_task, with_utility
 from pacesetter.errors import ConfigError
-from pacesetter.training.hydra.compose import compose
+from pacesetter.jobs.hydra.compose import compose
 
 MARKET = ("+preset=planted", "data.bars=400", "data.symbols=4")
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pacesetter.cli import app
 from pacesetter.errors import PacesetterError
-from pacesetter.training.launch.workers import Launcher
+from pacesetter.jobs.launch.workers import Launcher
 
 
 def refused(*words: str) -> PacesetterError:
@@ -36,7 +36,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(
     assert runs["steps"][0] == 256
 
     # What is left fails again; no new worker has to start for that.
-    monkeypatch.setattr("pacesetter.training.launch.cluster._launcher", lambda launcher, config: Launcher())
+    monkeypatch.setattr("pacesetter.jobs.launch.cluster._launcher", lambda launcher, config: Launcher())
     again = CliRunner().invoke(app, words)
     assert "1 of 2 runs to train" in again.output
     assert str(again.exception) == str(first.exception)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pacesetter.cli import app, main
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.learning.supervised.forecasts import Forecasts
+from pacesetter.methods.supervised.forecasts import Forecasts
 
 MARKET = ["data=synthetic", "data.symbols=2", "data.bars=420", "features.names=[return_1]"]
 

@@ -3,7 +3,7 @@
 Only the `Learner` protocol is used, so that a method that joins METHODS is tested as it is.
 
 Runs `learning.experience.transitions`, `learning.extras.extra`, `learning.fleet.making`, `learning.fleet.method`,
-`learning.fleet.resume`, `learning.fleet_config`, `learning.options.making`, `learning.sb3.making`,
+`learning.fleet.resume`, `learning.fleet_config`, `methods.options.making`, `learning.sb3.making`,
 `learning.sb3.options`.
 """
 
@@ -30,11 +30,11 @@ from pacesetter.build import Config, build_learner, build_panel, build_parts
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.errors import RunError
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.learning.learner import Between, Learner, StepRecord
 from pacesetter.learning.methods import METHODS, default_options, find_support
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.offline.export import export_episodes
-from pacesetter.training.run.train import train
+from pacesetter.methods.offline.export import export_episodes
 from tests.faults.deaths import END, outlive_apart
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.steps=2048")
@@ -222,7 +222,7 @@ def learn_and_stop(config: Config, stop_at: int, folder: Path, stop: Callable[[]
 def processes() -> Any:
     """Makes processes from one that has imported all and run nothing: OpenMP forbids to fork this one."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pacesetter.build", "pacesetter.training.run.train"])
+    context.set_forkserver_preload(["pacesetter.build", "pacesetter.jobs.run.train"])
     return context
 
 

@@ -13,9 +13,10 @@ from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.evaluation.backtest.leak import altered_after, check_causal
+from pacesetter.evaluation.backtest.leak import check_policy
 from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
 from pacesetter.features import Normaliser, ZScore, feature_table
+from pacesetter.features.causality import altered_after
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
@@ -49,7 +50,7 @@ def test_the_future_changes_no_order_of_a_baseline(name: str) -> None:
     def make(panel: Panel) -> Policy:
         return make_baseline(name, bank_with_odds(panel))
 
-    check_causal(make, market(), NOW, first=FIRST, bank_of=bank_with_odds, draws=1)
+    check_policy(make, market(), NOW, first=FIRST, bank_of=bank_with_odds, draws=1)
     played = backtest(make(market()), market(), first=FIRST, last=NOW + 1, bank=bank_with_odds(market()))
     decided = np.isfinite(played.orders)
     if name in FORECASTS:  # these act only where a forecast is high enough
@@ -77,7 +78,7 @@ class Peeks:
 def test_a_policy_that_peeks_is_caught(ahead: int, symbols: int) -> None:
     panel = load("synthetic", symbols=symbols, bars=300, seed=0)
     with pytest.raises(DataError, match=r"policy 'peeks' looks ahead: when bars after .* change, its order for 'S"):
-        check_causal(lambda given: Peeks(given, ahead), panel, 280, first=250)
+        check_policy(lambda given: Peeks(given, ahead), panel, 280, first=250)
 
 
 def test_features_that_peek_are_caught_through_the_observation() -> None:
@@ -93,9 +94,9 @@ def test_features_that_peek_are_caught_through_the_observation() -> None:
         return market_bank(panel, supervised=np.stack([1 - up, up], axis=2))
 
     panel = load("synthetic", symbols=3, bars=300, seed=0)
-    check_causal(lambda given: Follows(), panel, 280, first=250, bank_of=bank_with_odds)
+    check_policy(lambda given: Follows(), panel, 280, first=250, bank_of=bank_with_odds)
     with pytest.raises(DataError, match="policy 'follows' looks ahead"):
-        check_causal(lambda given: Follows(), panel, 280, first=250, bank_of=leaking_bank)
+        check_policy(lambda given: Follows(), panel, 280, first=250, bank_of=leaking_bank)
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Over every registered task: parts of tiny data, observers, a few steps, its policy, its export or why not.
 
-Runs `build.tasks.fleet`, `build.tasks.lookback`, `build.tasks.master`, `build.tasks.portfolio`,
+Runs `build.tasks.fleet`, `build.tasks.lookback`, `methods.master.task`, `build.tasks.portfolio`,
 `build.tasks.two_level`.
 """
 
@@ -34,11 +34,11 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
+from pacesetter.jobs.hydra.compose import compose, task_defaults
+from pacesetter.jobs.run.observers import OBSERVERS
+from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.training.hydra.compose import compose, task_defaults
-from pacesetter.training.run.observers import OBSERVERS
-from pacesetter.training.run.train import train
 
 ABILITIES = {"evaluate", "baseline", "folds", "bundle", "cluster", "job", "lookback"}
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")

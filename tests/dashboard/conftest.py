@@ -19,13 +19,13 @@ from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.fleet.agents_page import AGENTS, STRUGGLER
-from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS
 from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.programme.status import PhaseStatus, ProgrammeStatus, write_status
 from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.methods.master.page import ALLOCATIONS
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import Run

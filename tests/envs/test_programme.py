@@ -16,9 +16,9 @@ from pacesetter.envs.difficulty import altered
 from pacesetter.envs.programme import AdaptiveCourse, Difficulty, copies_of, make_course, programme_stages
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
+from pacesetter.jobs.hydra.compose import compose
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import Slot
-from pacesetter.training.hydra.compose import compose
 
 SYMBOLS = 2
 

@@ -19,11 +19,11 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.evaluation.stored_run import MARKETS, StoredRun
-from pacesetter.learning.supervised.direction import Direction
-from pacesetter.learning.supervised.forecasts import fit_supervised
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
+from pacesetter.methods.supervised.direction import Direction
+from pacesetter.methods.supervised.forecasts import fit_supervised
 from pacesetter.runs import Run
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 ARCHIVE = Path(__file__).parent / "archive"
 BRIEF = ("train.steps=64", "train.validate_every=0")  # where any run will do

@@ -16,8 +16,8 @@ from pathlib import Path
 from failing import FAULTS, arm, changes_of, chosen_changes, in_child, sentence
 from rich.console import Console
 
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 SMALL = [
     *("data=synthetic", "data.symbols=3", "data.bars=400", "task.window_bars=6", "task.episode_bars=20", "agent=ppo"),

@@ -22,8 +22,8 @@ METHOD = """
 import sys
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 small = ["data=synthetic", "data.symbols=2", "data.bars=200", "features.names=[return_1]", "task.window_bars=4"]
 small += ["task.episode_bars=20", "task.retrain_share=0", "train.envs=4", "train.steps=128", "train.validate_every=64"]
 small += ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"runs={sys.argv[1]}"]

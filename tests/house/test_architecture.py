@@ -45,7 +45,7 @@ def test_every_package_is_a_box_and_every_picture_is_xml(script, pictures):
     drawn = {path.name: ElementTree.fromstring(text) for path, text in pictures.items()}
     names = {node.text for node in drawn["packages.svg"].iter() if node.get("class") == "name"}
     assert packages <= names
-    modules = {f"training.run.{path.stem}" for path in (script.SOURCE / "training" / "run").glob("[a-z]*.py")}
+    modules = {f"jobs.run.{path.stem}" for path in (script.SOURCE / "jobs" / "run").glob("[a-z]*.py")}
     assert modules <= {node.text for node in drawn["training_run.svg"].iter() if node.get("class") == "name"}
 
 

@@ -9,7 +9,7 @@ from pacesetter.build import build_learner, build_panel
 from pacesetter.build.environments import build_parts
 from pacesetter.errors import ConfigError
 from pacesetter.features import NORMALISERS
-from pacesetter.training import compose
+from pacesetter.jobs import compose
 
 SMALL = (
     *("data=synthetic", "data.symbols=2", "data.bars=200", "task=fleet", "features.names=[return_1,volatility_10]"),

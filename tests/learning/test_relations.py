@@ -14,11 +14,11 @@ from rich.console import Console
 import pacesetter as ps
 from pacesetter.build import build_learner, build_panel, build_parts, build_table
 from pacesetter.errors import ConfigError
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.estimators.learned import RELATIONS
 from pacesetter.learning.relations import attention_relations
 from pacesetter.serving.bundle.packaging import bundle_run
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 CROSS = [
     *("task=fleet", "agent=ppo", "agent.network=cross_small", "+preset=planted", "task.action=target"),

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from pacesetter.errors import DataError
-from pacesetter.market.covariance import JOIN_DAYS, SHRINKAGE, make_tables
+from pacesetter.market.covariance import JOIN_DAYS, SHRINKAGE, check_history, make_tables
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 
 
@@ -103,3 +104,11 @@ def test_bases_sum_to_one_and_name_their_symbols() -> None:
     assert inverse.base[-1] * inverse.volatilities[-1] == pytest.approx([1 / (1 / inverse.volatilities[-1]).sum()] * 3)
     with pytest.raises(DataError, match=r"risk\.base names 'S9', which the bars do not have"):
         make_tables(panel, {"S9": 1})
+
+
+def test_a_stated_risk_needs_twenty_days_of_history():
+    panel = panel_of(walk(100))
+    with pytest.raises(DataError, match=r"needs 20 days of returns before .*, and these bars have 14; "):
+        check_history(RiskOptions(0.1), panel, 15)
+    check_history(RiskOptions(0.1), panel, 21)
+    check_history(RiskOptions(), panel, 1)

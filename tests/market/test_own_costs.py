@@ -22,6 +22,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.sensitivity import scaled_costs
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.features import feature_table
+from pacesetter.jobs import compose
 from pacesetter.market import Accounts, Column, Costs, Fill, Limits, MarketBars, MarketParameters, OrderKind
 from pacesetter.market.bars import Bar
 from pacesetter.market.fill import impact
@@ -29,7 +30,6 @@ from pacesetter.market.parameters import StartingHolding, SymbolCost
 from pacesetter.market.state import Account, Position
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import QUANTITIES
-from pacesetter.training import compose
 
 FREE = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0)
 DEAR = replace(FREE, by_symbol=(SymbolCost("B", 50.0),))

@@ -13,9 +13,9 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.run.train import train
 from pacesetter.market.ledger import Column
 from pacesetter.policies.policy import Snapshot
-from pacesetter.training.run.train import train
 
 BARS, FIRST = 500, 400
 MARKET = load("synthetic", symbols=3, bars=BARS, seed=2)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from rich.console import Console
 
 from pacesetter.build import Config, build_panel, stored_config
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 TRAINING = [

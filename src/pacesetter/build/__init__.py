@@ -19,7 +19,6 @@ from pacesetter.build.environments import (
 )
 from pacesetter.build.fleet import best_fleet, load_fleet_agent
 from pacesetter.build.learner import build_learner, check_device
-from pacesetter.build.master import best_master, with_fleet
 from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
 from pacesetter.build.utility import with_utility
 
@@ -27,7 +26,6 @@ __all__ = [
     "Config",
     "Parts",
     "best_fleet",
-    "best_master",
     "build_environment",
     "build_fold",
     "build_learner",
@@ -50,7 +48,6 @@ __all__ = [
     "stored_config",
     "stored_end",
     "task_of",
-    "with_fleet",
     "with_lookback",
     "with_utility",
 ]

@@ -199,7 +199,7 @@ def task_of(config: Config) -> Task:
     problem = _problem(config)
     # The method decides before the task's name: such an agent has one account whatever problem was configured.
     if any(support.one_account for support in _supports(config)):
-        from pacesetter.build.direct import DirectTask
+        from pacesetter.methods.direct.task import DirectTask
 
         return DirectTask(TASKS[problem])
     if any(support.from_dataset and problem in support.tasks for support in _supports(config)):

@@ -16,17 +16,21 @@ from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.features import Feature, FeatureTable, feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.market.holdings import check_named_symbols
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 
 __all__ = [
     "FeatureSplit",
     "Parts",
     "Split",
+    "Stretch",
     "build_environment",
     "build_fold",
     "build_panel",
@@ -158,7 +162,7 @@ def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
     """(symbol, time, class) what the stored classifier said of the panel's bars, out-of-fold; None without one."""
     if config.features.supervised is None:
         return None
-    from pacesetter.learning.supervised.forecasts import Forecasts
+    from pacesetter.methods.supervised.forecasts import Forecasts
 
     return Forecasts.load(config.features.supervised).on(panel)
 
@@ -249,6 +253,17 @@ class Parts(NamedTuple):
     train: Any
     validation: Any
     prior: Any = None
+
+
+class Stretch(NamedTuple):
+    """Bars over which a portfolio is played once, from bar `first` to the last: the options of `backtest`."""
+
+    panel: Panel
+    bank: Bank
+    first: int
+    market: MarketParameters
+    window_bars: int
+    risk: RiskOptions | None = None
 
 
 def build_parts(config: Config, panel: Panel) -> Parts:

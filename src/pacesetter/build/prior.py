@@ -21,8 +21,8 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     import torch
 
-    from pacesetter.learning.prior import Prior
-    from pacesetter.policies.prior import BesidePrior
+    from pacesetter.methods.prior.policy import BesidePrior
+    from pacesetter.methods.prior.prior import Prior
 
 __all__ = [
     "PRIOR_FOLDER",
@@ -79,7 +79,7 @@ def _direct_run(folder: str) -> Config:
 
 def _direct_options(config: Config) -> Any:
     """The options of the direct policy that is the prior."""
-    from pacesetter.learning.direct.options import Direct
+    from pacesetter.methods.direct.options import Direct
     from pacesetter.registry import configure
 
     asked = str(config.agent["prior"])
@@ -91,7 +91,7 @@ def with_prior(config: Config) -> Config:
     """The configuration with the bars that its prior reads, as it is stored with a run: the prior itself lies there."""
     if not has_prior(config):
         return config
-    from pacesetter.learning.prior import ExpectedPrior
+    from pacesetter.methods.prior.prior import ExpectedPrior
 
     is_expected = config.agent["prior"] == "expected"
     bars = ExpectedPrior.history_bars if is_expected else _direct_options(config).history_bars
@@ -103,7 +103,7 @@ def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
 
     Refuses a run that was fitted on test bars, or that trades other symbols or within another cap.
     """
-    from pacesetter.learning.prior import fit_direct, fit_expected, wanted
+    from pacesetter.methods.prior.prior import fit_direct, fit_expected, wanted
 
     task, asked = build_task(config), str(config.agent["prior"])
     market = replace(task.market, bars_per_year=split.known.bars_per_year)
@@ -130,8 +130,8 @@ def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
 
 def _of_run(config: Config, learned: Bank, market: Any) -> tuple[Prior, Any]:
     """The prior of a stored run; on the bars learned from in the shape it has, by weights that did not see the bar."""
-    from pacesetter.learning.direct.learner import DirectLearner, load_direct
-    from pacesetter.learning.prior import DirectPrior, out_of_fold
+    from pacesetter.methods.direct.learner import DirectLearner, load_direct
+    from pacesetter.methods.prior.prior import DirectPrior, out_of_fold
 
     folder = Path(str(config.agent["prior"]))
     policy = load_direct(best_checkpoint(folder))
@@ -150,7 +150,7 @@ def _of_run(config: Config, learned: Bank, market: Any) -> tuple[Prior, Any]:
 
 def _stored_prior(folder: Path, config: Config) -> Prior:
     """The prior that lies in a run's folder; refuses a run without it."""
-    from pacesetter.learning.prior import load_prior
+    from pacesetter.methods.prior.prior import load_prior
 
     if not (folder / PRIOR_FOLDER).is_dir():
         raise RunError(f"{folder} has no prior, which its agent was trained with; the run is damaged, train it again")
@@ -159,7 +159,7 @@ def _stored_prior(folder: Path, config: Config) -> Prior:
 
 def beside_prior(stored: Stored) -> BesidePrior:
     """The prior of a stored run, and how its agents' residuals are read beside it."""
-    from pacesetter.policies.prior import BesidePrior
+    from pacesetter.methods.prior.policy import BesidePrior
 
     config = stored.config
     prior = _stored_prior(stored.folder, config)

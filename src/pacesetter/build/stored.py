@@ -116,7 +116,7 @@ def _classifier_facts(folder: Path) -> dict[str, Any]:
     if not (folder / "state.json").is_file():
         return {}
     from pacesetter.learning.state import read_header
-    from pacesetter.learning.supervised.forecasts import KIND
+    from pacesetter.methods.supervised.forecasts import KIND
 
     header = read_header(folder)
     return header if header.get("kind") == KIND else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import sys
@@ -102,6 +103,9 @@ def main() -> None:
     if not sys.stdout.isatty():
         # Before the first table: without a terminal, Rich takes its width from COLUMNS, or else breaks lines at 80.
         os.environ.setdefault("COLUMNS", UNBROKEN)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console of Windows has no letter for ≥ or →: it shows ? instead
+            stream.reconfigure(errors="replace")
     # Before numpy is imported. Its matrices are small: two threads take several times as long where cores are busy, and
     # the numbers do not depend on how many cores a machine has.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

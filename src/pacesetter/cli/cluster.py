@@ -33,11 +33,11 @@ def cluster(
     from rich.console import Console
 
     from pacesetter.errors import RunError
-    from pacesetter.training import compose
-    from pacesetter.training.hydra.overrides import take_options
-    from pacesetter.training.launch.cluster import ClusterPlan, run_cluster
-    from pacesetter.training.launch.workers import Launcher
-    from pacesetter.training.pipeline.show import section_table
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.hydra.overrides import take_options
+    from pacesetter.jobs.launch.cluster import ClusterPlan, run_cluster
+    from pacesetter.jobs.launch.workers import Launcher
+    from pacesetter.jobs.pipeline.show import section_table
 
     launcher, own = take_options(overrides or (), "launcher", Launcher)
     plan = ClusterPlan.from_config(compose(own), groups, _numbers(seeds), folds)
@@ -66,10 +66,10 @@ def scan(
     Rows are kept by configuration and bars: run again, the command adds what is missing. If a worker dies, its study
     goes to another.
     """
-    from pacesetter.training.hydra.overrides import take_options
-    from pacesetter.training.launch.workers import Launcher
-    from pacesetter.training.scan.scan import ScanPlan
-    from pacesetter.training.scan.scan import scan as run_scan
+    from pacesetter.jobs.hydra.overrides import take_options
+    from pacesetter.jobs.launch.workers import Launcher
+    from pacesetter.lab.scan import ScanPlan
+    from pacesetter.lab.scan import scan as run_scan
 
     launcher, own = take_options(overrides or (), "launcher", Launcher)
     plan = ScanPlan(tuple(methods.split(",")), tuple(_numbers(lookbacks, "--lookbacks")), universes, folds)

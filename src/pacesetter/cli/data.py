@@ -38,7 +38,7 @@ def data_list() -> None:
     from rich.table import Table
 
     from pacesetter.data import SOURCES
-    from pacesetter.training.hydra.compose import source_defaults
+    from pacesetter.jobs.hydra.compose import source_defaults
 
     table = Table("source", "what it is", "options")
     for name in SOURCES:
@@ -62,7 +62,7 @@ def data_check(
     With --memory, files of any size are checked, e.g. data=FOLDER --memory 4GB launcher.workers=2.
     """
     from pacesetter.build import build_readiness
-    from pacesetter.training import compose
+    from pacesetter.jobs import compose
 
     if memory is None:
         readiness = build_readiness(compose(overrides or ()))
@@ -81,10 +81,10 @@ def data_check(
 
 def _large(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
     """The files to be read in parts, by the launcher that the overrides name."""
-    from pacesetter.training import compose
-    from pacesetter.training.hydra.overrides import take_options
-    from pacesetter.training.large import LargeFiles
-    from pacesetter.training.launch.workers import Launcher
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.hydra.overrides import take_options
+    from pacesetter.jobs.large import LargeFiles
+    from pacesetter.jobs.launch.workers import Launcher
 
     launcher, own = take_options(overrides or (), "launcher", Launcher)
     return LargeFiles(compose(own), launcher, memory, at_once)
@@ -117,7 +117,7 @@ def data_fetch(
 ) -> None:
     """Load a source, checked, and store it as one Parquet panel with a manifest of hashes."""
     from pacesetter.build import build_panel
-    from pacesetter.training import compose
+    from pacesetter.jobs import compose
 
     panel = build_panel(compose(overrides or ()))
     _store(panel, out)

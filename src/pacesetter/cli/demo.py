@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pacesetter.training.demo.demo import Demo
+    from pacesetter.lab.demo.demo import Demo
 
 __all__ = ["register"]
 
@@ -22,9 +22,9 @@ def demo(runs: Annotated[Path, typer.Option(help="Folder that the run goes to.")
     """Run the demo on ten portfolios by size: who leads, an agent that learns it, the verdict, a served decision."""
     import logging
 
-    from pacesetter.training.demo.demo import Demo
+    from pacesetter.lab.demo.demo import Demo
 
-    training = logging.getLogger("pacesetter.training")
+    training = logging.getLogger("pacesetter.jobs")
     level = training.level
     training.setLevel(logging.ERROR)  # what its gates say is in the verdict
     try:

@@ -32,8 +32,8 @@ def report(
     from pacesetter.evaluation.fleet.ensemble_page import ensemble_section, evidence_section
     from pacesetter.evaluation.report.page import write_report
     from pacesetter.evaluation.stored_run import StoredRun
+    from pacesetter.jobs.pipeline.show import section_table
     from pacesetter.runs import Run
-    from pacesetter.training.pipeline.show import section_table
 
     opened = Run.open(stage_run(run, "agents"))
     stored = StoredRun(opened.folder)

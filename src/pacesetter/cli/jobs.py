@@ -11,7 +11,7 @@ import typer
 from pacesetter.cli.overrides import Overrides
 
 if TYPE_CHECKING:
-    from pacesetter.training.pipeline.stages import Job
+    from pacesetter.jobs.pipeline.stages import Job
 
 __all__ = ["register"]
 
@@ -27,8 +27,8 @@ def run(
     fast: Annotated[bool, typer.Option(help="Leave out stressed markets, other limits and explanations.")] = False,
 ) -> None:
     """Run the main job: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
-    from pacesetter.training import compose, run_job
-    from pacesetter.training.pipeline.fleet_stage import job_overrides
+    from pacesetter.jobs import compose, run_job
+    from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
     own = [text for text in overrides or () if not text.startswith("stage=")]
@@ -44,14 +44,14 @@ def _bundled(job: Job) -> str:
         from pacesetter.serving.trader.demo import bundle_and_ask
     except ModuleNotFoundError as problem:
         return f"not created, {problem.name} is missing: pip install 'pacesetter[serve]'"
-    from pacesetter.training.pipeline.master_stage import judged_run
+    from pacesetter.jobs.pipeline.master_stage import judged_run
 
     return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles", job.folder("judge"))
 
 
 def leadlag(overrides: Overrides = None) -> None:
     """Estimate which assets lead: ranking with intervals, links, lags and a timeline, e.g. lag.method=levy_path."""
-    from pacesetter.training import compose, run_job
+    from pacesetter.jobs import compose, run_job
 
     run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
 
@@ -62,12 +62,12 @@ def train(
 ) -> None:
     """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
     from pacesetter.errors import ConfigError
-    from pacesetter.training import compose
-    from pacesetter.training.hydra.overrides import take_options
-    from pacesetter.training.launch.seeds import train_seeds
-    from pacesetter.training.launch.workers import Launcher
-    from pacesetter.training.run.interrupts import leave
-    from pacesetter.training.run.train import train as train_agent
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.hydra.overrides import take_options
+    from pacesetter.jobs.launch.seeds import train_seeds
+    from pacesetter.jobs.launch.workers import Launcher
+    from pacesetter.jobs.run.interrupts import leave
+    from pacesetter.jobs.run.train import train as train_agent
 
     overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
     _, own = take_options(overrides, "launcher", Launcher)
@@ -90,7 +90,7 @@ def migrate(
     The checkpoint is backed up, the new agent is fine-tuned for a tenth of the steps (train.steps=…), and checks are
     printed. Exit 1 if one fails.
     """
-    from pacesetter.training.launch.migrate import migrate_run
+    from pacesetter.jobs.launch.migrate import migrate_run
 
     if not migrate_run(run, overrides or []).passed:
         raise typer.Exit(1)
@@ -98,7 +98,7 @@ def migrate(
 
 def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:
     """Train a run again from its config and compare hashes. Exit 0 equal, 1 different."""
-    from pacesetter.training.run.verify import verify as verify_run
+    from pacesetter.jobs.run.verify import verify as verify_run
 
     if not verify_run(run):
         raise typer.Exit(1)
@@ -117,8 +117,8 @@ def tag(
 
 def agents(overrides: Overrides = None) -> None:
     """Parameters, latency and memory of each network on the observations of a task, e.g. task=lookback."""
-    from pacesetter.training import compose
-    from pacesetter.training.networks import show_networks
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.networks import show_networks
 
     show_networks(compose(overrides or ()))
 
@@ -131,7 +131,7 @@ def tune(
     resume: Annotated[Path | None, typer.Option(help="Resume the search in this folder.")] = None,
 ) -> None:
     """Search hyperparameters, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best is a preset."""
-    from pacesetter.training.launch.search import tune as search
+    from pacesetter.jobs.launch.search import tune as search
 
     search(overrides or (), resume=resume)
 
@@ -141,7 +141,7 @@ def sweep(
     resume: Annotated[Path | None, typer.Option(help="Resume the sweep in this folder.")] = None,
 ) -> None:
     """Train and compare variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one at a time."""
-    from pacesetter.training.launch.sweep import sweep as train_variants
+    from pacesetter.jobs.launch.sweep import sweep as train_variants
 
     train_variants(overrides or (), resume=resume)
 
@@ -149,7 +149,7 @@ def sweep(
 def league(overrides: Overrides = None) -> None:
     """Compare methods with oracle, lasso, ridge and hold on markets with a known truth; `league quick` for a laptop."""
     from pacesetter.errors import ConfigError, did_you_mean
-    from pacesetter.training.league.league import league as play
+    from pacesetter.lab.league.league import league as play
 
     sizes = ("quick", "full")
     for text in overrides or ():
@@ -160,7 +160,7 @@ def league(overrides: Overrides = None) -> None:
 
 def ablate(overrides: Overrides = None) -> None:
     """Switch one part of a method off at a time on the league's markets, e.g. `ablate features`; paired differences."""
-    from pacesetter.training.league.ablation import ablate as play
+    from pacesetter.lab.league.ablation import ablate as play
 
     given = list(overrides or ())
     play([f"ablate={text}" if place == 0 and "=" not in text else text for place, text in enumerate(given)])
@@ -168,7 +168,7 @@ def ablate(overrides: Overrides = None) -> None:
 
 def profile(overrides: Overrides = None) -> None:
     """Profile a short training run: a flame graph, and microseconds per step and component."""
-    from pacesetter.training.profile import profile as profile_training
+    from pacesetter.lab.profile import profile as profile_training
 
     profile_training(overrides or ())
 
@@ -182,12 +182,12 @@ def config(
     """Print the resolved configuration and its hash, without running anything; --explain says what keys mean."""
     import yaml
 
+    from pacesetter.jobs import compose
     from pacesetter.runs import config_hash
-    from pacesetter.training import compose
 
     composed = compose(overrides or ())
     if explain is not None:
-        from pacesetter.training.hydra.explain import explain_keys
+        from pacesetter.jobs.hydra.explain import explain_keys
 
         for row in explain_keys(composed, explain):
             typer.echo(f"{row.key}={json.dumps(row.value)}" + (f"  # {row.about}" if row.about else ""))

@@ -34,7 +34,7 @@ def export(
     minari: Annotated[bool, typer.Option("--minari", help="Also write Minari's format beside it, as NAME-v0.")] = False,
 ) -> None:
     """Store episodes of the training set as an HDF5 dataset for agent=bc, cql and iql."""
-    from pacesetter.training.offline.export import export_episodes
+    from pacesetter.methods.offline.export import export_episodes
 
     names = [name for name in regimes.split(",") if name]
     options = {"out": out, "episodes": episodes, "regimes": names, "bars": bars, "seed": seed, "minari": minari}
@@ -55,8 +55,8 @@ def distill(
     store: Annotated[Path | None, typer.Option("--bundle", help="Also bundle the student into this store.")] = None,
 ) -> None:
     """Train a small student of a run's fleet by KL over visited states; sizes, latency and agreement side by side."""
-    from pacesetter.training.offline.distill import Student
-    from pacesetter.training.offline.distill import distill as train_student
+    from pacesetter.methods.offline.distill import Student
+    from pacesetter.methods.offline.distill import distill as train_student
 
     asked = Student(network=network, heads=heads, steps=steps, episodes=episodes, temperature=temperature)
     student = train_student(run, asked, seed, device=device)
@@ -86,7 +86,7 @@ def finetune(
     overrides: Overrides = None,
 ) -> None:
     """Let a fleet learn on in another market; reports gain there and forgetting on its own validation set."""
-    from pacesetter.training.offline.fine_tuning import fine_tune
+    from pacesetter.methods.offline.fine_tuning import fine_tune
 
     typer.echo(f"→ {fine_tune(run, overrides or ()).folder}")
 
@@ -102,7 +102,7 @@ def adapt(
     seed: Annotated[int, typer.Option(help="Of markets and starts; another one than training's.", min=0)] = 1_000,
 ) -> None:
     """Play a run with a context on unseen markets: score against bars seen, with and without context, by regime."""
-    from pacesetter.training.meta.adaptation import adapt_run
+    from pacesetter.methods.meta.adaptation import adapt_run
 
     names = tuple(name for name in families.split(",") if name)
     typer.echo(f"Report: {adapt_run(run, tuple(against or ()), names, tasks, episodes, seed)}")
@@ -125,7 +125,7 @@ def online(
 ) -> None:
     """Update a fleet on new bars beside `pacesetter paper STORE follow=true`: shadow, drift alarms, swap or keep."""
     from pacesetter.cli.paper import nested
-    from pacesetter.training.online.session import update_online
+    from pacesetter.jobs.online.session import update_online
 
     def keep(updated: Run) -> None:
         if store is not None:
@@ -153,7 +153,7 @@ def _check_store(store: Path) -> None:
 
 def _roll_back(folder: Path, store: Path | None) -> None:
     """Undo the latest swap in force; or complete the roll-back before, where a kill kept it from the store."""
-    from pacesetter.training.online.updater import OnlineUpdater
+    from pacesetter.jobs.online.updater import OnlineUpdater
 
     updater, run = OnlineUpdater(folder), Run.open(folder)
     swaps = updater.swaps()
@@ -208,7 +208,7 @@ def data_fresh(
     overrides: Overrides = None,
 ) -> None:
     """Whether a dataset still fits its data, configuration and schema. Exit 0 fresh, 1 stale, 2 not readable."""
-    from pacesetter.training.offline.export import stale_reasons
+    from pacesetter.methods.offline.export import stale_reasons
 
     reasons = stale_reasons(dataset, overrides or ())
     for reason in reasons:

@@ -37,10 +37,10 @@ def paper(
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
+    from pacesetter.jobs.run.interrupts import leave, on_sigterm
     from pacesetter.registry import configure
     from pacesetter.serving.trader.display import PaperDisplay
     from pacesetter.serving.trader.session import PaperConfig, open_session
-    from pacesetter.training.run.interrupts import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
     trader = open_session(policy, config, BASELINES)
@@ -75,7 +75,7 @@ def _with_data(options: list[str]) -> dict[str, Any]:
     """The options nested; `data=NAME` and its options as every command reads them."""
     if not any(text.startswith("data=") for text in options):
         return nested(options)
-    from pacesetter.training import compose
+    from pacesetter.jobs import compose
 
     chosen = [text for text in options if text.startswith("data")]
     data = {key: value for key, value in compose(chosen).data.items() if value is not None}

@@ -10,7 +10,7 @@ import typer
 from pacesetter.cli.overrides import Overrides
 
 if TYPE_CHECKING:
-    from pacesetter.training.pipeline.stages import Found, Job
+    from pacesetter.jobs.pipeline.stages import Found, Job
 
 __all__ = ["register"]
 
@@ -34,8 +34,8 @@ def programme(
     The same command resumes after the last finished phase. Start with +preset=prototype or +preset=prototype_offline.
     Exit 1 where a gate says NO-GO.
     """
-    from pacesetter.training import compose
-    from pacesetter.training.programme.programme import run_programme
+    from pacesetter.jobs import compose
+    from pacesetter.lab.programme.programme import run_programme
 
     config = compose(_own_overrides(overrides or []))
     if status:
@@ -63,9 +63,9 @@ def _own_overrides(given: list[str]) -> list[str]:
 
 def _bundle(job: Job, despite_no_go: bool) -> Found:
     """The judged policy as a bundle in the store beside the runs, with the decision of the last gates in it."""
+    from pacesetter.jobs.pipeline.stages import Found, only_run
     from pacesetter.runs import EVALUATION
     from pacesetter.serving.trader.demo import bundle_and_ask
-    from pacesetter.training.pipeline.stages import Found, only_run
 
     run = only_run(job.folder("validation"))
     return Found(bundle_and_ask(run, _store(job.config.runs), run / EVALUATION, despite_no_go=despite_no_go))
@@ -80,7 +80,7 @@ def _show_status(runs: Path) -> None:
 
     from pacesetter.errors import RunError
     from pacesetter.evaluation.programme.status import latest_status, read_status
-    from pacesetter.training.pipeline.show import section_table
+    from pacesetter.jobs.pipeline.show import section_table
 
     folder = latest_status(runs)
     if folder is None:
@@ -95,7 +95,7 @@ def _show_status(runs: Path) -> None:
 def _roll_back(runs: Path) -> None:
     """Forget what came after the last good phase; where the bundle was among it, the one before serves again."""
     from pacesetter.evaluation.programme.status import latest_status, read_status
-    from pacesetter.training.programme.programme import roll_back
+    from pacesetter.lab.programme.programme import roll_back
 
     programme_folder = latest_status(runs)
     # Read before rolling back, which clears the phase's line.

@@ -30,7 +30,7 @@ def reproduce(
     from rich.console import Console
     from rich.table import Table
 
-    from pacesetter.evaluation.reproduce import reproduce as run
+    from pacesetter.lab.reproduce import reproduce as run
 
     path = None
     for text in options or ():
@@ -56,9 +56,9 @@ def selftest(overrides: Overrides = None) -> None:
     """
     from rich.console import Console
 
-    from pacesetter.training import compose
-    from pacesetter.training.hydra.overrides import take_options
-    from pacesetter.training.selftest.selftest import Selftest, run_selftest
+    from pacesetter.jobs import compose
+    from pacesetter.jobs.hydra.overrides import take_options
+    from pacesetter.lab.selftest.selftest import Selftest, run_selftest
 
     settings, rest = take_options(overrides or [], "selftest", Selftest)
     console = Console()

@@ -156,7 +156,7 @@ def _judge(
 
 def _track(stored: Any, result: dict[str, Any]) -> None:
     """Give the figures to the tracker of the training; what goes wrong there is said, and the evaluation stands."""
-    from pacesetter.training.run.tracking import log_evaluation
+    from pacesetter.jobs.run.tracking import log_evaluation
 
     try:
         log_evaluation(stored.config, stored.folder, result)
@@ -178,9 +178,9 @@ def _evaluate_folds(
 ) -> None:
     """Refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
-    from pacesetter.training.hydra.overrides import take_options
-    from pacesetter.training.launch.folds import BRIEF, changed, fold_report
-    from pacesetter.training.launch.workers import Launcher
+    from pacesetter.jobs.hydra.overrides import take_options
+    from pacesetter.jobs.launch.folds import BRIEF, changed, fold_report
+    from pacesetter.jobs.launch.workers import Launcher
 
     launcher, own = take_options(overrides, "launcher", Launcher)
     with launcher.session() as crew:
@@ -204,7 +204,7 @@ def _evaluate_folds(
 def _agents_of(folder: Path) -> Path:
     """The run itself, or inside one of the main job that of the fleet or of its master, whichever was judged."""
     from pacesetter.build import stage_run
-    from pacesetter.evaluation.fleet.proposals_page import better_run
+    from pacesetter.methods.master.page import better_run
 
     fleet, master = (stage_run(folder, stage) for stage in ("agents", "master"))
     return fleet if folder in (fleet, master) else better_run(fleet, master)
@@ -230,8 +230,8 @@ def _evaluate_at_risk(stored: Any, overrides: list[str]) -> None:
     from pacesetter.evaluation.backtest.cuts import describe_cuts, describe_limits
     from pacesetter.evaluation.statistics.metrics import metrics
     from pacesetter.evaluation.stored_run import StoredRun
+    from pacesetter.jobs.hydra.overrides import take_options
     from pacesetter.market.risk import RiskOptions
-    from pacesetter.training.hydra.overrides import take_options
 
     risk, rest = take_options(overrides, "risk", RiskOptions)
     if rest:
@@ -261,7 +261,7 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     from pacesetter.evaluation.backtest.markets import universe_gap
     from pacesetter.evaluation.backtest.scenarios import spread
     from pacesetter.evaluation.stored_run import MARKETS
-    from pacesetter.training import compose
+    from pacesetter.jobs import compose
 
     name = next((text.removeprefix("data=") for text in overrides if text.startswith("data=")), "")
     if not name:
@@ -296,11 +296,11 @@ def compare(
 ) -> None:
     """Compare evaluated runs: table, equity curves or cumulated rewards, Markdown."""
     from pacesetter.errors import ConfigError
-    from pacesetter.evaluation.fleet.offline_section import offline_section
     from pacesetter.evaluation.report.compare import BRIEF, RunFilter, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
     from pacesetter.evaluation.report.page import write_pdf, write_report
+    from pacesetter.methods.offline.page import offline_section
 
     if not runs and not mlflow:
         raise ConfigError("name the runs to compare: their folders, a folder of runs, or --mlflow STORE")
@@ -330,7 +330,7 @@ def baseline(
     `sl transformer_small` trains that network in its own width, so that an agent of it can take the whole encoder.
     """
     from pacesetter.build import build_fold, build_panel, build_table, build_task, task_of
-    from pacesetter.training import compose
+    from pacesetter.jobs import compose
 
     names = [word for word in words or () if "=" not in word]
     config = compose([word for word in words or () if "=" in word])
@@ -346,7 +346,7 @@ def baseline(
 def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path, networks: list[str]) -> None:
     """The supervised baselines: trained, judged, timed and stored; networks that are named have their own width."""
     from pacesetter.agents.encoders import NETWORKS as OWN
-    from pacesetter.evaluation.baselines.supervised import HIDDEN, NETWORKS, run_supervised
+    from pacesetter.methods.supervised.judgement import HIDDEN, NETWORKS, run_supervised
 
     options: dict[str, Any] = {"window_bars": task.window_bars}
     if networks:
@@ -402,7 +402,7 @@ def _show(sections: Iterable[Section], hidden: Sequence[str] = (), most: int = 2
     """Tables, of which the `most` first rows, and texts; the `hidden` columns are left out on a narrow console."""
     from rich.console import Console
 
-    from pacesetter.training.pipeline.show import section_table
+    from pacesetter.jobs.pipeline.show import section_table
 
     console = Console()
     for section in sections:

@@ -33,7 +33,7 @@ def write_manifest(artefacts: str | Path | Iterable[str | Path], target: str | P
     # Sorted, so that the same files give the same manifest.
     names = _files(path) if whole else sorted(_below(path.parent, file) for file in given)
     content = {"whole_folder": whole, "files": {name: _describe(path.parent / name) for name in names}}
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path
 
 
@@ -90,7 +90,7 @@ def _stored_fingerprint(file: Path) -> str | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         files = {
             name: {key: about[key] for key in ("sha256", "bytes")} | about for name, about in content["files"].items()
         }

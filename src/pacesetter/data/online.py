@@ -236,13 +236,13 @@ def _write_cached(file: Path, bars: pd.DataFrame, request: dict[str, Any], asked
     bars.to_parquet(file)
     content = {"request": request, "downloaded": asked_at.isoformat(), "rows": len(bars), "sha256": sha256(file)}
     # Last, because a manifest that exists says that its bars are complete.
-    about.write_text(json.dumps(content, indent=1) + "\n")
+    about.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_cached(file: Path) -> pd.DataFrame:
     remedy = "delete it or download again with data.refresh=true"
     try:
-        sound = sha256(file) == json.loads(file.with_suffix(".json").read_text())["sha256"]
+        sound = sha256(file) == json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise DataError(f"{file} or its manifest cannot be read ({type(problem).__name__}); {remedy}") from problem
     if not sound:

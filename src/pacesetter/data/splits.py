@@ -97,14 +97,14 @@ class Splits:
         """Write the folds as JSON, each part as [start, stop) runs, with their hash."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self._content() | {"hash": self.hash}, indent=1) + "\n")
+        path.write_text(json.dumps(self._content() | {"hash": self.hash}, indent=1) + "\n", encoding="utf-8")
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> Splits:
         """Read what `save` wrote; refuses a file whose content no longer has its hash."""
         try:
-            content = json.loads(Path(path).read_text())
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
             folds = tuple(Fold(**{part: _positions(fold[part]) for part in PARTS}) for fold in content["folds"])
             splits = cls(content["kind"], content["bars"], content["fingerprint"], folds)
             stored = content["hash"]

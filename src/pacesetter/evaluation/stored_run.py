@@ -25,7 +25,7 @@ from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, applied_risk, backtest, fit_views
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
@@ -35,9 +35,6 @@ from pacesetter.evaluation.backtest.markets import (
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.explain.reward_audit import reward_frame
-from pacesetter.evaluation.fleet.direct_page import DIRECT, LearnedRelations
-from pacesetter.evaluation.fleet.front_page import FRONT, front_section
-from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import read_record
@@ -47,6 +44,9 @@ from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
 from pacesetter.market.risk import RiskOptions
+from pacesetter.methods.direct.page import DIRECT, LearnedRelations
+from pacesetter.methods.master.page import ALLOCATIONS, allocations_section
+from pacesetter.methods.objectives.page import FRONT, front_section
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
@@ -86,6 +86,18 @@ class StoredRun:
     def risk(self) -> RiskOptions:
         """How much risk its account takes, with the scale of its views once training has fitted and stored it."""
         return stored_risk(self.folder, self.config)
+
+    @cached_property
+    def sizing(self) -> RiskOptions | None:
+        """The risk that its weights are sized to, with the scale of its views; None where its account is not sized.
+
+        A scale that training did not store is fitted to the bars before the test set.
+        """
+        risk = applied_risk(self.policy, self.risk)
+        if risk is None or risk.scale is not None or risk.views_volatility is None:
+            return risk
+        options: dict[str, Any] = {"bank": self.bank(self.panel), "window_bars": self.task.window_bars}
+        return replace(risk, scale=fit_views(risk, self.policy, self.panel, self.first, **options))
 
     @cached_property
     def task(self) -> Any:
@@ -152,8 +164,8 @@ class StoredRun:
         """What the run's classifier says of another market; None without one."""
         if self.config.features.supervised is None:
             return None
-        from pacesetter.learning.supervised.direction import Examples
-        from pacesetter.learning.supervised.forecasts import Forecasts
+        from pacesetter.methods.supervised.direction import Examples
+        from pacesetter.methods.supervised.forecasts import Forecasts
 
         model = Forecasts.load(self.config.features.supervised).model
         return Examples.of(panel, table, model.config.window_bars).predict(model, 0, len(panel))
@@ -199,9 +211,8 @@ class StoredRun:
 
     def play(self) -> Backtest:
         """The policy alone on the test bars."""
-        market, window_bars = self.task.market, self.task.window_bars
-        bank = self.bank(self.panel)
-        return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
+        options: dict[str, Any] = {"market": self.task.market, "bank": self.bank(self.panel), "risk": self.sizing}
+        return backtest(self.policy, self.panel, first=self.first, window_bars=self.task.window_bars, **options)
 
     def at_risk(self, risk: RiskOptions) -> dict[str, Backtest]:
         """The policy, its base alone (cash) and simple baselines on the test bars, each through the same risk step."""
@@ -285,10 +296,12 @@ class StoredRun:
         return self.over([Scenario(name, panel, start, market=self.task.market, is_unseen=True)])
 
     def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
-        """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once."""
-        return evaluate_scenarios(
-            [self.policy, *BESIDE], map(self._fitting, scenarios), bank_of=self.bank, window_bars=self.task.window_bars
-        )
+        """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once.
+
+        The policy is sized as the run is; the baselines are whole portfolios and are not.
+        """
+        options: dict[str, Any] = {"bank_of": self.bank, "window_bars": self.task.window_bars, "risk": self.sizing}
+        return evaluate_scenarios([self.policy, *BESIDE], map(self._fitting, scenarios), **options)
 
     def _fitting(self, scenario: Scenario) -> Scenario:
         symbols = self.panel.symbols, scenario.label, scenario.panel.symbols

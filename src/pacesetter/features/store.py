@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from pacesetter.data.files.stream import RunGroups, SymbolStream, groups, one_by_one
 from pacesetter.errors import ConfigError, DataError, check_range
+from pacesetter.features.causality import check_plugins
 from pacesetter.features.feature import FEATURES, Feature
 from pacesetter.features.table import FeatureTable, choose_features, feature_column
 from pacesetter.panel import Panel
@@ -127,6 +128,7 @@ def _store_symbols(plan: _Plan, symbols: tuple[str, ...]) -> list[str]:
     """Compute and write the features of some symbols; gives the hash of each one's values."""
     panel, first = plan.stream.panel(symbols), plan.stream.symbols.index(symbols[0])
     known = dict(zip(plan.wide, _opened(plan, plan.wide, first, len(symbols)), strict=True))
+    check_plugins(panel, [FEATURES[name] for name in plan.names if name not in known])
     columns = [known[name] if name in known else feature_column(panel, FEATURES[name]) for name in plan.names]
     digests = []
     for place in range(len(symbols)):

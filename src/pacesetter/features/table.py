@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.features.causality import check_plugins
 from pacesetter.features.feature import FEATURES, Feature, default_names
 from pacesetter.panel import Panel
 
@@ -206,6 +207,7 @@ def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Featu
 @lru_cache(maxsize=_CACHED_TABLES)
 def _computed(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
     """The table of features that the panel can give; panels are equal when their content is."""
+    check_plugins(panel, features)
     columns = np.stack([feature_column(panel, feature).T for feature in features])
     values = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # one transposition beats a strided write per feature
     memory = {feature.name: feature.memory_bars for feature in features}

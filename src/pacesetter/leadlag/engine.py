@@ -386,8 +386,8 @@ class LeadLag:
 
     def _increments(self, end: Any, lookback: Any) -> Array:
         """(time, symbol) increments of a window, as the answer of a study reads them."""
-        raw = self.series_.observed_window(*self._window(end, lookback))
-        return Preparation(self.reading.residual).window(raw)
+        window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
+        return Preparation(self.reading.residual).window(self.series_.observed_window(*window))
 
     def _gauge(self) -> Gauge:
         from pacesetter.leadlag.answer.gauge import Gauge

@@ -1,8 +1,10 @@
-"""How much memory is free, so that work that cannot fit is refused in one sentence before it starts."""
+"""How much memory was used and is free, so that work that cannot fit is refused in one sentence before it starts."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 from pathlib import Path
 
 from pacesetter.errors import DataError
@@ -14,7 +16,7 @@ try:
 except ImportError:  # Windows has none
     HAS_LIMITS = False
 
-__all__ = ["check_memory", "free_bytes"]
+__all__ = ["check_memory", "free_bytes", "peak_bytes"]
 
 MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")  # of a container
@@ -28,6 +30,14 @@ def free_bytes() -> float:
     return min(_machine(), _container(), _own_limit())
 
 
+def peak_bytes() -> float:
+    """The most memory that this process ever held."""
+    if not HAS_LIMITS:
+        return float(importlib.import_module("psutil").Process().memory_info().peak_wset)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(most if sys.platform == "darwin" else most * 1024)  # in bytes there, in KiB elsewhere
+
+
 def check_memory(needed: float, what: str, instead: str) -> None:
     """Refuse `what` where it needs more bytes than are free; `instead` says what to do."""
     free = free_bytes()
@@ -39,7 +49,7 @@ def check_memory(needed: float, what: str, instead: str) -> None:
 
 def _machine() -> float:
     try:
-        fields = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+        fields = dict(line.split(":", 1) for line in MEMINFO.read_text(encoding="utf-8").splitlines())
         return float(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return math.inf
@@ -47,7 +57,7 @@ def _machine() -> float:
 
 def _container() -> float:
     try:
-        most, used = ((GROUP / name).read_text() for name in ("memory.max", "memory.current"))
+        most, used = ((GROUP / name).read_text(encoding="utf-8") for name in ("memory.max", "memory.current"))
         return float(most) - float(used)  # "max" where there is no limit
     except (OSError, ValueError):
         return math.inf
@@ -60,6 +70,8 @@ def _own_limit() -> float:
     if most == resource.RLIM_INFINITY:
         return math.inf
     try:
-        return float(most - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
+        return float(
+            most - int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+        )
     except (OSError, ValueError):
         return float(most)

@@ -17,7 +17,7 @@ __all__ = ["Conditions", "conditions_of"]
 class Conditions(Protocol):
     """The entries that a method adds to observations, and who fills them.
 
-    observers   key of `training.run.observers.OBSERVERS`, where a run is to be metered in another way; None: as before
+    observers   key of `jobs.run.observers.OBSERVERS`, where a run is to be metered in another way; None: as before
     """
 
     observers: str | None

@@ -1,7 +1,7 @@
 """Where a function can run: in this process, in one beside it, or in a Ray actor that holds cores of any machine.
 
-All kinds take a function and give a future, so that one coordinator serves them: the crew of `training.launch`, and
-the line of rollouts of `learning.impala`.
+All kinds take a function and give a future, so that one coordinator serves them: the crew of `jobs.launch`, and
+the line of rollouts of `methods.impala`.
 """
 
 from __future__ import annotations

@@ -21,9 +21,10 @@ from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable
 from pacesetter.stamps import bars_per_day, day_of
 
 if TYPE_CHECKING:
+    from pacesetter.market.risk import RiskOptions
     from pacesetter.panel import Panel
 
-__all__ = ["JOIN_DAYS", "RiskTables", "covary", "make_tables", "variance"]
+__all__ = ["JOIN_DAYS", "RiskTables", "check_history", "covary", "make_tables", "variance"]
 
 Array = NDArray[Any]
 JOIN_DAYS = 20  # of own returns, before a symbol is held
@@ -68,6 +69,16 @@ class RiskTables:
         full[np.tril_indices(count, -1)] = self.correlations[self.days[t]]
         full = np.tril(full) + np.tril(full, -1).T
         return full * np.outer(self.volatilities[t], self.volatilities[t])
+
+
+def check_history(risk: RiskOptions, panel: Panel, bars: int) -> None:
+    """Refuse a stated risk where the first `bars` bars of a panel are too few days to know a volatility by."""
+    each = bars_per_day(panel.index)
+    if risk.is_on and bars < (JOIN_DAYS + 1) * each:
+        raise DataError(
+            f"a stated risk needs {JOIN_DAYS} days of returns before the first decision, and these bars have "
+            f"{max(bars // each - 1, 0)}; give more history, or risk.target_volatility=null risk.base=cash"
+        )
 
 
 def make_tables(

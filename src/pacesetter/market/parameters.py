@@ -18,6 +18,7 @@ from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.registry import configure
 
 __all__ = [
+    "SHORT_KEYS",
     "Costs",
     "Exits",
     "Limits",
@@ -27,6 +28,7 @@ __all__ = [
     "StartingHolding",
     "SymbolCost",
     "configure_market",
+    "expand_key",
 ]
 
 BPS = 1e-4
@@ -153,6 +155,11 @@ class Costs:
             )
 
     @property
+    def side_bps(self) -> float:
+        """What a side costs all in, without impact and a symbol's own."""
+        return self.commission_bps + self.spread_bps / 2 + self.slippage_bps
+
+    @property
     def adverse_fraction(self) -> float:
         """The most that a fill's price can be moved against the trader, as a fraction of it."""
         dearest = max((each.extra_bps for each in self.by_symbol), default=0.0)
@@ -193,6 +200,11 @@ class Limits:
         check_range(0, 1, owner="limits", reserve_cash_fraction=self.reserve_cash_fraction)
         check_range(0, 1, owner="limits", ruin_fraction=self.ruin_fraction)
         check_range(1, owner="limits", gross_leverage=self.gross_leverage)
+        if self.reserve_cash_fraction >= self.gross_leverage:
+            raise ConfigError(
+                f"limits.reserve_cash_fraction={self.reserve_cash_fraction:g} leaves nothing of "
+                f"gross_leverage={self.gross_leverage:g} to hold; keep less in cash"
+            )
         if not isinstance(self.shorting, bool):
             raise ConfigError(f"limits.shorting={self.shorting!r} must be True or False")
         _check_shares(
@@ -314,6 +326,25 @@ class MarketParameters:
             Slot.PERMANENT_IMPACT: costs.permanent_bps * BPS,
         }
         return np.array([values[slot] for slot in Slot])
+
+
+def expand_key(key: str, value: Any, where: str = "market") -> dict[str, Any]:
+    """The keys below `market` that a key, short or not, sets, with their values; refuses an unknown one.
+
+    >>> expand_key("costs", 2)
+    {'costs.commission_bps': 2, 'costs.spread_bps': 0.0, 'costs.slippage_bps': 0.0}
+    """
+    known = [*MarketParameters.__dataclass_fields__, *SHORT_KEYS]
+    if key.partition(".")[0] not in known:
+        raise ConfigError(f"unknown key '{where}.{key}'{did_you_mean(f'{where}.{key}', _below(where, known))}")
+    if key == "costs" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        check_range(0, owner=where, costs=value)
+        return {"costs.commission_bps": value, "costs.spread_bps": 0.0, "costs.slippage_bps": 0.0}
+    return {f"limits.{SHORT_KEYS[key]}" if key in SHORT_KEYS else key: value}
+
+
+def _below(where: str, names: Sequence[str]) -> list[str]:
+    return [f"{where}.{name}" for name in names]
 
 
 def configure_market(options: Mapping[str, Any], where: str = "market") -> MarketParameters:

@@ -35,6 +35,7 @@ __all__ = [
     "RiskOptions",
     "RiskSizer",
     "RiskSlot",
+    "describe_risk",
     "fit_scale",
     "size_positions",
     "size_row",
@@ -146,6 +147,19 @@ class RiskOptions:
         target = math.inf if self.target_volatility is None else self.target_volatility
         error = math.inf if self.tracking_error is None else self.tracking_error
         return np.array([target, error if self.has_base else PEAK * target, scale, self.band])
+
+
+def describe_risk(risk: RiskOptions) -> str:
+    """A stated risk in words, e.g. `10% volatility a year around inverse volatility, …`."""
+    base = risk.base.replace("_", " ") if isinstance(risk.base, str) else "the given weights"
+    target, error = risk.target_volatility, risk.tracking_error
+    if not risk.is_on:
+        return "none is stated, weights are held as the policy gives them"
+    if not risk.has_base:
+        return f"views sized to {target:.0%} volatility a year, the rest in cash"
+    around = "the whole of" if target is None else f"{target:.0%} volatility a year around"
+    views = "views as they are given" if error is None else f"views within a tracking error of {error:.0%}"
+    return f"{around} {base}, {views}"
 
 
 # ---- the step -------------------------------------------------------------------------------------------------------

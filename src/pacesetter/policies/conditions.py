@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.envs.batch.account_entries import PortfolioEntry
+from pacesetter.methods.goals.reward import ACHIEVED, DESIRED
 from pacesetter.policies.policy import Policy, Snapshot
-from pacesetter.rewards.goals import ACHIEVED, DESIRED
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
 
 __all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "asked_entries"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Tensors
-from pacesetter.agents.master import CONFIDENCE, PROPOSALS
 from pacesetter.errors import ConfigError
+from pacesetter.methods.master.agent import CONFIDENCE, PROPOSALS
 from pacesetter.policies.fleet import FleetAdvice, FleetTargets
 from pacesetter.policies.modules import Exported
 from pacesetter.policies.policy import Policy, Snapshot

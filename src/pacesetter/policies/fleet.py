@@ -23,7 +23,7 @@ __all__ = ["FleetAdvice", "FleetPolicy", "FleetTargets", "fleet_action", "fleet_
 
 
 class FleetAdvice(Protocol):
-    """What the agents of a fleet propose for a market; `policies.master.Advice` is one."""
+    """What the agents of a fleet propose for a market; `methods.master.policy.Advice` is one."""
 
     @property
     def fleet(self) -> Fleet: ...
@@ -44,7 +44,7 @@ def fleet_action(fleet: Fleet) -> str:
 
 def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = None) -> Policy:
     """The fleet of a `FleetTrading` task in one account: by target weights, or by the orders of its agents."""
-    from pacesetter.policies.master import Advice
+    from pacesetter.methods.master.policy import Advice
 
     # Targets by default: in a shared account an agent's own order is a share of what cash is left to it.
     if task.trades == "targets":
@@ -75,13 +75,13 @@ class FleetTargets:
         return self.advice.fleet
 
     def decide(self, snapshot: Snapshot) -> NDArray[Any]:
-        from pacesetter.agents.master import PROPOSALS
+        from pacesetter.methods.master.agent import PROPOSALS
 
         return self._targets(snapshot, self.advice(snapshot)[PROPOSALS])
 
     def decide_many(self, accounts: Sequence[Snapshot]) -> list[NDArray[Any]]:
         """Orders of each account, by one pass through the networks."""
-        from pacesetter.agents.master import PROPOSALS
+        from pacesetter.methods.master.agent import PROPOSALS
 
         return [self._targets(*each) for each in zip(accounts, self.advice.many(accounts)[PROPOSALS], strict=True)]
 

@@ -21,15 +21,15 @@ from pacesetter.agents.encoders import Encoder
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Tensors, with_entries
-from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
 from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
-from pacesetter.learning.direct.policy import DirectPolicy
-from pacesetter.learning.experience.master_market import Advisers
-from pacesetter.learning.meta.agents import ContextFleet
-from pacesetter.learning.meta.memory import CONTEXT
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.methods.direct.policy import DirectPolicy
+from pacesetter.methods.master.agent import CONFIDENCE, PORTFOLIO, Master, shares
+from pacesetter.methods.master.market import Advisers
+from pacesetter.methods.meta.agents import ContextFleet
+from pacesetter.methods.meta.memory import CONTEXT
 from pacesetter.policies.spec import PolicySpec
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Five objectives of a trader as reward components, and a sixth that is optional. NumPy, torch and numba alike.
 
 Each is a formula over ledger columns, so that a reward vector comes from the same ledger as a reward. Values are about
-1 at most in size but those of `risk`, which grows with a drawdown. Weights are first ones: see `learning.objectives`.
+1 at most in size but those of `risk`, which grows with a drawdown. Weights are first ones: see `methods.objectives`.
 """
 
 from __future__ import annotations

@@ -289,8 +289,8 @@ BAD_TEXT = [
     ("date,open,high,low,volume\n2020-01-02,1,1,1,1\n", "bars.csv has no close [missing_column]"),
     ("date,symbol,price\n2020-01-02,A,1\n", "bars.csv has no close [missing_column]; it has price"),
     ("when,close\n2020-01-02,1\n", "bars.csv has no timestamps: name a column timestamp or date (it has when, close)"),
-    (",date,close\n0,2020-01-02,1\n", "bars.csv has a column without a name"),
-    ("open_time,close,close_time\n2020-01-02,1,2020-01-02\n", "more than one time column"),
+    (",date,close\n7,2020-01-02,1\n", "bars.csv has a column without a name"),
+    ("date,close,close_time\n2020-01-02,1,2020-01-02\n", "more than one time column"),
     ("date,close\n2020-01-02,1\n02/01/2020,1\n", "bars.csv row 3: '02/01/2020' is not an ISO timestamp"),
     ("date,close\n2020-01-02,1\n2020-01,1\n", "bars.csv row 3: '2020-01' is not an ISO timestamp"),
     ("date,close\n2020-01-02,1\n2020-02-30,1\n", "bars.csv row 3: '2020-02-30' is not an ISO timestamp"),
@@ -686,3 +686,71 @@ def test_a_damaged_panel_of_the_cache_is_read_again(write: Write, tmp_path: Path
     assert read(path, cache=str(cache)) == first
     with pytest.raises(ConfigError, match="leave it out"):
         load("synthetic", cache=str(cache))
+
+
+def _listed(line: str, bars: int = 40, first: str = "2024-01-02") -> str:
+    """A line of a file for each of so many days, with a date `t` and a price `p`."""
+    days = pd.bdate_range(first, periods=bars)
+    return "".join(line.format(t=day, p=100 + row, row=row) + "\n" for row, day in enumerate(days))
+
+
+NEWCOMERS = {
+    "german Excel": ("Date;Close\n" + _listed("{t:%Y-%m-%d};{p},50"), {}, "close is '100,50', not a number"),
+    "American dates": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {}, "data.date_format, e.g."),
+    "American dates, told": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {"date_format": "%m/%d/%Y"}, None),
+    "Yahoo": (
+        "Date,Open,High,Low,Close,Adj Close,Volume\n" + _listed("{t:%Y-%m-%d},{p},{p},{p},{p},{row},9"),
+        {"close": "close"},
+        None,
+    ),
+    "currency": ("Date,Close\n" + _listed("{t:%Y-%m-%d},${p}"), {}, "close is '$100', not a number"),
+    "thousands": ("Date,Close,Volume\n" + _listed('{t:%Y-%m-%d},{p},"1,234"'), {}, "volume is '1,234', not a number"),
+    "opens and closes": (
+        "open_time,close,close_time\n" + _listed("{t:%Y-%m-%dT00:00Z},{p},{t:%Y-%m-%dT23:59Z}"),
+        {},
+        None,
+    ),
+    "counted rows": (",Date,Close\n" + _listed("{row},{t:%Y-%m-%d},{p}"), {}, None),
+    "Excel's Unicode text": (("Date\tClose\n" + _listed("{t:%Y-%m-%d}\t{p}")).encode("utf-16"), {}, None),
+    "a byte order mark": ("\ufeffDate,Close\n" + _listed("{t:%Y-%m-%d},{p}"), {}, None),
+    "newest first": (
+        "Date,Close\n" + "\n".join(_listed("{t:%Y-%m-%d},{p}").split()[::-1]) + "\n",
+        {},
+        "data.allow=order",
+    ),
+    "newest first, allowed": (
+        "Date,Close\n" + "\n".join(_listed("{t:%Y-%m-%d},{p}").split()[::-1]) + "\n",
+        {"allow": ("order",)},
+        None,
+    ),
+    "a sum below": (
+        "Date,Close\n" + _listed("{t:%Y-%m-%d},{p}") + "Total,4000\n",
+        {},
+        "'Total' is not an ISO timestamp",
+    ),
+    "a title above": ("My bars\nDate,Close\n" + _listed("{t:%Y-%m-%d},{p}"), {}, "the first line must name at least"),
+    "MetaTrader": ("<DATE>\t<CLOSE>\n" + _listed("{t:%Y.%m.%d}\t{p}"), {}, "name a column timestamp or date"),
+    "names with blanks": (
+        "Date,Ticker,Close\n" + _listed("{t:%Y-%m-%d},BRK B,{p}\n{t:%Y-%m-%d},Müller AG,{p}"),
+        {},
+        None,
+    ),
+    "Latin-1": ("Date,Müller\n".encode("latin-1") + _listed("{t:%Y-%m-%d},{p}").encode(), {}, "save it as UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", NEWCOMERS)
+def test_a_newcomers_file_loads_or_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    content, options, said = NEWCOMERS[name]
+    path = tmp_path / "bars.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if said is None:
+        panel = load(path, **options)
+        assert len(panel) == 40
+        assert panel.close[[0, -1], 0].tolist() == [100, 139]
+        return
+    with pytest.raises(DataError) as refused:
+        load(path, **options)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 260

@@ -11,8 +11,8 @@ import pytest
 from pacesetter.data import load
 from pacesetter.data.markets import AS_OF, exchange_of
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.jobs import compose
 from pacesetter.leadlag.study import Study
-from pacesetter.training import compose
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "us_japan_sectors_daily_2019_2025.parquet"
 

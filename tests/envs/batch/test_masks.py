@@ -12,8 +12,8 @@ from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.rows import Cursor, Setting
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
+from pacesetter.jobs.hydra.compose import compose
 from pacesetter.market.orders import Discrete
-from pacesetter.training.hydra.compose import compose
 
 ENVS, LIMIT = 4, 3
 

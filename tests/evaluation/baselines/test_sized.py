@@ -27,9 +27,9 @@ from pacesetter.evaluation.baselines.sized import (
 )
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features import feature_table
-from pacesetter.learning.direct.learner import _first_price
-from pacesetter.learning.direct.policy import DirectPolicy, market_price
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
+from pacesetter.methods.direct.learner import _first_price
+from pacesetter.methods.direct.policy import DirectPolicy, market_price
 from pacesetter.policies.market_rows import market_bank
 
 CHEAP = MarketParameters(costs=Costs(commission_bps=1, spread_bps=1, slippage_bps=1))

@@ -23,7 +23,7 @@ from pacesetter.evaluation.explain.behaviour import (
 )
 from pacesetter.evaluation.report.page import write_report
 from pacesetter.leadlag.structure.anomaly import AlertLevels
-from pacesetter.learning.supervised.direction import Classifier, Direction
+from pacesetter.methods.supervised.direction import Classifier, Direction
 
 NAMES = {"window": ("return", "sentiment"), "position": ("weight", "unrealised_return")}
 SHAPES = {"window": (5, 2), "position": (2,)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 
 def test_a_run_tells_how_well_its_heads_predict(small, console):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run.train import train
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 
 TINY = (
     *("task=lookback", "agent=full_information", "data=synthetic", "data.symbols=4", "data.bars=500", "seed=1"),

@@ -1,7 +1,7 @@
 """A lookback run judged, explained, replayed, refitted and compared by the commands that traders have.
 
 Runs `evaluation.lookback.insight`, `evaluation.lookback.judgement`, `evaluation.lookback.page`,
-`evaluation.lookback.replay`, `evaluation.lookback.worth`, `evaluation.opened`, `training.launch.lookback_folds`.
+`evaluation.lookback.replay`, `evaluation.lookback.worth`, `evaluation.opened`, `jobs.launch.lookback_folds`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from pacesetter.evaluation.opened import open_run
 from pacesetter.evaluation.report.compare import RunFilter, compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
+from pacesetter.jobs.launch.folds import changed, fold_report
 from pacesetter.leadlag.lookback.baselines import WindowScores
 from pacesetter.leadlag.lookback.policy import StoredLookback
 from pacesetter.leadlag.study import Study
 from pacesetter.runs import write_tags
-from pacesetter.training.launch.folds import changed, fold_report
 
 
 @pytest.fixture(scope="module")

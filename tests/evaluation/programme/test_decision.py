@@ -12,9 +12,9 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.programme.decision import decide, store_decision
 from pacesetter.evaluation.programme.gate_sets import gate_set_names, parse_gate_set, read_gate_set
 from pacesetter.evaluation.programme.measured import METRICS
+from pacesetter.jobs import compose
 from pacesetter.runs import DECISION, EVALUATION, Run
 from pacesetter.serving.bundle.packaging import read_decision
-from pacesetter.training import compose
 
 FIGURES = {
     "sharpe": 1.2,

@@ -9,9 +9,9 @@ import pytest
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.agents_page import AGENTS, read_agents
-from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, read_allocations
 from pacesetter.evaluation.report.compare import find_judged
 from pacesetter.evaluation.report.tables import read_table
+from pacesetter.methods.master.page import ALLOCATIONS, read_allocations
 
 TABLE = pd.DataFrame({"a": [1.5, 2.0]})
 

@@ -12,9 +12,9 @@ import torch
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import gae
 from pacesetter.learning.fleet.expected import ExpectedPPO
-from pacesetter.learning.fleet.master import MasterPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
+from pacesetter.methods.master.learner import MasterPPO
 
 Make = Callable[..., Any]
 

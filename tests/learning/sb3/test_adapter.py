@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pacesetter.build import build_learner, build_panel, build_parts
+from pacesetter.jobs.hydra.compose import compose
 from pacesetter.policies.modules import serve_algorithm
-from pacesetter.training.hydra.compose import compose
 
 SMALL = (
     "data=synthetic",

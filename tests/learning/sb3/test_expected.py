@@ -13,10 +13,10 @@ from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.data import load
 from pacesetter.envs import TradingVectorEnv
 from pacesetter.errors import ConfigError
+from pacesetter.jobs.hydra.compose import compose
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.learner import Between
 from pacesetter.learning.sb3.algorithms import learn, make_algorithm
-from pacesetter.training.hydra.compose import compose
 
 PANEL = load("synthetic", symbols=3, bars=240, seed=1)
 SMALL = (

@@ -16,7 +16,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import ALGORITHMS, AlgorithmAgent, fit_normaliser, make_algorithm
 from pacesetter.learning.sb3.readout import readout
-from pacesetter.learning.supervised.direction import Classifier, Direction
+from pacesetter.methods.supervised.direction import Classifier, Direction
 
 SHAPES = {"window": (4, 3), "position": (2,)}
 TINY = {"width": 8, "layers": 1, "heads": 2}

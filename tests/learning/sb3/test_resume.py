@@ -76,9 +76,7 @@ class StopAt:
 AT_ONCE = [("ppo", 0), ("recurrent_ppo", 0), ("sac", 0)]  # stopped before the first step
 
 
-@pytest.mark.parametrize(
-    ("name", "at"), [*((name, STOP_AT) for name in OPTIONS), *AT_ONCE]
-)  # offline: training/offline
+@pytest.mark.parametrize(("name", "at"), [*((name, STOP_AT) for name in OPTIONS), *AT_ONCE])  # offline: jobs/offline
 def test_a_resumed_learner_ends_as_one_that_was_never_stopped(name: str, at: int, tmp_path: Path) -> None:
     whole = make_learner(name)
     whole.learn(STEPS, StopAt(whole))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -475,3 +476,9 @@ def test_100_mb_in_chunks_are_refused_with_flat_memory(server):
     assert token not in log.read_text()
     assert lines[-1]["run"]
     assert lines[-1]["request"]
+
+
+def test_an_empty_request_says_what_is_missing(made, tmp_path):
+    empty = Served(made, tmp_path, until=5).call("/v1/decide", "trade", json={})
+    assert empty.status_code == 409
+    assert re.fullmatch(r"history is too short: \d+ more bars are needed; send them as bars", empty.json()["error"])

@@ -1,6 +1,6 @@
 """What a request may ask a policy for: a goal, or weights of its objectives; and the same policy in a backtest.
 
-Runs `policies.conditions`, `evaluation.fleet.front_page`, `training.objectives.validator`.
+Runs `policies.conditions`, `methods.objectives.page`, `methods.objectives.validator`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pacesetter.build.environments import build_table
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.evaluation.fleet.front_page import choose_point, front_section, read_front
+from pacesetter.methods.objectives.page import choose_point, front_section, read_front
 from pacesetter.policies.conditions import asked_entries
 from pacesetter.policies.market_rows import market_bank
 

@@ -64,6 +64,15 @@ def test_no_service_keeps_capabilities_that_it_does_not_name() -> None:
         assert name in ("journal", "proxy") or "cap_add" not in service, name
 
 
+def test_images_and_actions_are_named_by_their_content() -> None:
+    images = [service["image"] for service in COMPOSE["services"].values() if "image" in service]
+    bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.M)
+    actions = re.findall(r"uses: (\S+)", (ROOT / ".github/workflows/ci.yml").read_text())
+    assert len(images) + len(bases) == 5
+    assert all(re.fullmatch(r"\S+:\S+@sha256:[0-9a-f]{64}", image) for image in [*images, *bases])
+    assert all(re.fullmatch(r"\S+@[0-9a-f]{40}", action) for action in actions)
+
+
 def test_the_proxy_limits_all_but_a_halt_and_is_the_one_that_the_api_believes() -> None:
     content = COMPOSE["configs"]["proxy"]["content"]
     words = COMPOSE["services"]["api"]["command"]

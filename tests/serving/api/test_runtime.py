@@ -1,6 +1,6 @@
 """The runtime: bar by bar it sees what a backtest sees, and decides what a backtest decides.
 
-Runs `serving.bundle.supervised_export`, `serving.trader.probabilities`, `serving.trader.why`.
+Runs `methods.supervised.export`, `serving.trader.probabilities`, `serving.trader.why`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback
-from pacesetter.learning.supervised.direction import Direction
-from pacesetter.learning.supervised.forecasts import fit_supervised
 from pacesetter.market.ledger import Fill
 from pacesetter.market.state import Account, Position
+from pacesetter.methods.supervised.direction import Direction
+from pacesetter.methods.supervised.forecasts import fit_supervised
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime, serving_market

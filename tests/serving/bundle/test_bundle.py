@@ -124,10 +124,13 @@ def test_damaged_test_results_are_refused(made, tmp_path, text):
 
 def test_a_run_without_a_policy_is_refused(made, tmp_path):
     cut = Run.create(tmp_path, "cut", made.config.to_dict())
-    with pytest.raises(RunError, match="not a finished training run"):
+    with pytest.raises(RunError, match="holds no agent to bundle; give the run of a pacesetter train"):
+        bundle_run(cut.folder, tmp_path / "bundles")
+    (cut.folder / "checkpoints").mkdir()
+    with pytest.raises(RunError, match=r"not a finished training run; run pacesetter train --resume"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
-    with pytest.raises(RunError, match="not a finished training run"):
+    with pytest.raises(RunError, match="holds no agent to bundle"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from bundles import FLEET, TRAINING, make
 
-from pacesetter.build import best_master, build_table
+from pacesetter.build import build_table
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.methods.master.build import best_master
+from pacesetter.methods.master.policy import Advice, MasterPolicy
 from pacesetter.policies.fleet import FleetTargets
-from pacesetter.policies.master import Advice, MasterPolicy
 from pacesetter.policies.policy import Policy
 from pacesetter.serving.api.runtime import BundlePolicy, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.bundle import lookback_export

@@ -1,6 +1,6 @@
 """A paper trader keeps what a fleet decided; it becomes a dataset that an offline agent learns from.
 
-Runs `serving.trader.decision_log`, `training.offline.paper_episodes`.
+Runs `serving.trader.decision_log`, `methods.offline.paper_episodes`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rich.console import Console
 from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.baselines.catalogue import BASELINES
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.dataset import read_dataset
+from pacesetter.methods.offline.export import export_episodes
 from pacesetter.serving.trader.decision_log import DECISIONS, DecisionLog
 from pacesetter.serving.trader.session import PaperConfig, open_session
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.offline.export import export_episodes
-from pacesetter.training.run.train import train
 
 BARS = 13
 

@@ -9,12 +9,12 @@ import pytest
 
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.run.train import train
 from pacesetter.serving.api.runtime import BundlePolicy
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.desk import GuardedPolicy
-from pacesetter.training.run.train import train
 
 OPEN = RiskLimits(order_fraction=1, symbol_fraction=1, gross_fraction=1, drawdown_fraction=1, cluster_correlation=1)
 

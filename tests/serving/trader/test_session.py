@@ -28,7 +28,7 @@ from pacesetter.serving.risk.order import Decision
 from pacesetter.serving.trader import session
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, GuardedPolicy, Ticket
 from pacesetter.serving.trader.paper import PaperTrader
-from pacesetter.serving.trader.session import PaperConfig, open_session
+from pacesetter.serving.trader.session import PaperConfig, _history, open_session
 
 DATA = ["data.source=synthetic", "data.symbols=8", "data.bars=260", "first=220"]
 
@@ -257,3 +257,18 @@ def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:
     with pytest.raises(ConfigError, match="feed=replay plays stored bars, which broker=alpaca cannot fill"):
         configure(PaperConfig, {"broker": "alpaca"}, "paper")
+
+
+def test_a_network_feed_is_asked_for_the_policys_own_symbols(
+    fleet: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def load(source: str, **options: Any) -> Any:
+        asked.append({"source": source, **options})
+        return fleet.panel
+
+    monkeypatch.setattr("pacesetter.serving.trader.session.load", load)
+    config = PaperConfig(feed="ccxt", data={"start": "2024-01-01"})
+    assert _history(config, fleet.bundle) is fleet.panel
+    assert asked == [{"source": "ccxt", "symbols": list(fleet.panel.symbols), "start": "2024-01-01"}]

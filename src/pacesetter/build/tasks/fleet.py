@@ -71,7 +71,7 @@ class FleetTask(Task):
     learned_as = "fleet"
     config = FleetTrading
     observers = "fleet"
-    offline = "pacesetter.build.offline:OfflineTask"
+    offline = "pacesetter.methods.offline.task:OfflineTask"
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split, prior = feature_split(config, panel), None
@@ -115,7 +115,7 @@ class FleetTask(Task):
         return build_market(config, split.learned, envs, **split.features(split.learned), episode_bars=bars)
 
     def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
-        from pacesetter.build.dataset import content_hash
+        from pacesetter.methods.offline.manifest import content_hash
 
         task, batch = build_task(config), market.batch
         return {
@@ -136,8 +136,8 @@ class FleetTask(Task):
     def policy(self, stored: Stored) -> Policy:
         policy = self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
         if has_prior(stored.config):
+            from pacesetter.methods.prior.policy import PriorAdvice
             from pacesetter.policies.fleet import FleetTargets
-            from pacesetter.policies.prior import PriorAdvice
 
             assert isinstance(policy, FleetTargets)  # agents that set targets trade by them
             return replace(policy, advice=PriorAdvice(policy.advice, beside_prior(stored)))
@@ -177,8 +177,8 @@ class FleetTask(Task):
         names = self.entry_names(bank.names)
         fleet = load_fleet(stored.checkpoint)
         if has_prior(stored.config):
+            from pacesetter.methods.prior.policy import serve_prior
             from pacesetter.policies.modules import serve_agent
-            from pacesetter.policies.prior import serve_prior
 
             # Its actions are residuals, which are no targets by themselves.
             inner, spec = serve_agent(fleet, {**names, PRIOR: ("lowest", "highest")}, None, task.trades)

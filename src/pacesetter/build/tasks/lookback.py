@@ -39,7 +39,7 @@ class LookbackTask(Task):
     learned_as = "lookback"
     config = LookbackConfig
     judged_as = "windows"
-    offline = "pacesetter.build.offline:OfflineWindowsTask"
+    offline = "pacesetter.methods.offline.task:OfflineWindowsTask"
     refusals: ClassVar[Mapping[str, str]] = {
         "baseline": "the baselines of task={task} do not trade; `pacesetter evaluate RUN` shows them beside an agent",
         "cluster": (
@@ -93,7 +93,7 @@ class LookbackTask(Task):
         return WindowMarket(LookbackVectorEnv(learned, envs, replace(task, episodes=replace(task.episodes, bars=bars))))
 
     def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
-        from pacesetter.build.dataset import content_hash
+        from pacesetter.methods.offline.manifest import content_hash
 
         task: LookbackConfig = build_task(config)
         return {

@@ -63,7 +63,7 @@ class Task(ABC):
     name        as in `task=<name>`
     config      dataclass of its options
     learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
-    observers   key of `training.run.observers.OBSERVERS`: what meters and validates a run of it
+    observers   key of `jobs.run.observers.OBSERVERS`: what meters and validates a run of it
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
@@ -169,4 +169,4 @@ class Task(ABC):
         return None
 
 
-TASKS: Registry[Task] = Registry("task", members="pacesetter.build.tasks")
+TASKS: Registry[Task] = Registry("task", members=("pacesetter.build.tasks", "pacesetter.methods.master.task"))

@@ -208,7 +208,7 @@ class SingleAgentTask(Task):
         agent = load_agent(stored.folder, self.environment(config, panel, **known))
         policy = self._policy(agent, config, fitted_until(config, panel))
         if has_prior(config):
-            from pacesetter.policies.prior import PriorPolicy
+            from pacesetter.methods.prior.policy import PriorPolicy
 
             return PriorPolicy(policy, beside_prior(stored))
         return self.asked(policy, config, stored.folder)  # type: ignore[no-any-return]
@@ -237,7 +237,7 @@ class SingleAgentTask(Task):
         names = self.entry_names(bank.names)
         module, spec = serve_algorithm(algorithm, names, build_task(config).action, bank.symbols[0])
         if has_prior(config):
-            from pacesetter.policies.prior import serve_prior
+            from pacesetter.methods.prior.policy import serve_prior
 
             served = serve_prior(module, spec, beside_prior(stored), names, "orders")
             whole = Bank.from_panels(stored.panel, stored.table, symbols=build_task(config).symbols or None)

@@ -24,9 +24,9 @@ from pacesetter.evaluation.fleet.agents_page import (
     read_agents,
     validation_curves,
 )
-from pacesetter.evaluation.fleet.front_page import FRONT, choose_point, front_figure, read_front
-from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section, read_allocations
-from pacesetter.evaluation.report.options_page import options_figure
+from pacesetter.methods.master.page import ALLOCATIONS, allocations_section, read_allocations
+from pacesetter.methods.objectives.page import FRONT, choose_point, front_figure, read_front
+from pacesetter.methods.options.page import options_figure
 
 __all__ = ["show_agent"]
 

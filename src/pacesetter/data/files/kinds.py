@@ -19,5 +19,5 @@ def file_source(path: str) -> str:
     counts = {kind: sum(name.lower().endswith(endings) for name in names) for kind, endings in kinds.items()}
     if not any(counts.values()):
         known = ", ".join(ending for endings in kinds.values() for ending in endings)
-        raise DataError(f"{path} is not a file or folder of bars by its ending ({known})")
+        raise DataError(f"{path} is not a file or folder of bars by its ending ({known}); save it as one of these")
     return max(counts, key=counts.__getitem__)

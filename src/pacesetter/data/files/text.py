@@ -25,6 +25,7 @@ from pacesetter.frames import check_columns, recognise
 __all__ = ["CsvFiles"]
 
 Array = NDArray[Any]
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # first bytes of Excel's "Unicode text"
 SHORTEST_ROW = 16  # bytes: a date and a price
 
 
@@ -82,10 +83,10 @@ class CsvFiles(Files):
                 stream.seek(0)
                 # One byte beyond the limit is enough to refuse; a small archive may unpack to anything.
                 raw = gzip.GzipFile(fileobj=stream).read(most + 1) if packed else stream.read()
-            text = raw.decode("utf-8-sig")
+            text = raw.decode("utf-16" if raw[:2] in UTF_16 else "utf-8-sig")
         except (UnicodeDecodeError, EOFError, zlib.error, OSError) as problem:
             raise DataError(
-                f"{path.name} is not UTF-8 text ({problem}); it is damaged or has another format"
+                f"{path.name} is not UTF-8 text ({problem}); save it as UTF-8; it is damaged or has another format"
             ) from problem
         self._check_size(len(raw), path)
         # Only Windows line ends are normal; a lone \r is a sign of damage and is refused below.

@@ -43,7 +43,16 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.episode import Episode
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["Backtest", "PlayedMarket", "backtest", "backtest_many", "risk_tables"]
+__all__ = [
+    "Backtest",
+    "PlayedMarket",
+    "applied_risk",
+    "backtest",
+    "backtest_many",
+    "fit_views",
+    "make_sizer",
+    "risk_tables",
+]
 
 Array = NDArray[Any]
 READ_AS = {"hybrid": "continuous", QUANTITIES: "target"}  # what the batch is told that a policy's actions are
@@ -390,11 +399,7 @@ def make_sizer(
     window_bars: int,
 ) -> RiskSizer:
     """The risk step of an account; plays the policy over earlier bars where the scale of its views is to be fitted."""
-    if policy.action != "target":
-        raise ConfigError(
-            f"risk sizes weights, but policy '{policy.name}' gives {policy.action} orders; give weights, or leave risk "
-            "out"
-        )
+    _check_weights(policy)
     tables = risk_tables(panel, risk)
     if tables.first is None or tables.first > first:
         where = "never" if tables.first is None else f"from bar {tables.first} on"
@@ -406,20 +411,49 @@ def make_sizer(
     if scale is None and risk.views_volatility is None:
         scale = 1.0
     if scale is None:
-        start = max(tables.first, window_bars - 1)
-        if start >= first:
-            raise DataError(
-                f"there are no bars before bar {first} from which the scale of {policy.name} can be measured; start "
-                "later, or give risk.scale"
-            )
-        options: dict[str, Any] = {"bank": bank, "window_bars": window_bars, "is_unseen": True, "market": FREE}
-        # A small free account holds the views in proportion, whatever their size and sign.
-        small = RiskOptions(SMALL_VOLATILITY, half_life_days=risk.half_life_days, scale=1e12)
-        earlier = backtest(policy, panel, first=start, last=first, risk=small, **options)
-        # What is left as it is stays what it was.
-        views = pd.DataFrame(earlier.orders).ffill().to_numpy()
-        scale = fit_scale(views, tables, risk, start)
+        scale = fit_views(risk, policy, panel, first, bank=bank, window_bars=window_bars)
     return RiskSizer(tables, risk, scale)
+
+
+def fit_views(
+    risk: RiskOptions, policy: Policy, panel: Panel, until: int, *, bank: Bank, window_bars: int, start: int = 0
+) -> float:
+    """k̄ of a policy from what it wants over the bars from `start`, or the first possible, to the close of `until`."""
+    tables = risk_tables(panel, risk)
+    start = max(tables.first or 0, window_bars - 1, start)
+    if start >= until:
+        raise DataError(
+            f"there are no bars before bar {until} from which the scale of {policy.name} can be measured; start "
+            "later, or give risk.scale"
+        )
+    options: dict[str, Any] = {"bank": bank, "window_bars": window_bars, "is_unseen": True, "market": FREE}
+    # A small free account holds the views in proportion, whatever their size and sign.
+    small = RiskOptions(SMALL_VOLATILITY, half_life_days=risk.half_life_days, scale=1e12)
+    earlier = backtest(policy, panel, first=start, last=until, risk=small, **options)
+    # What is left as it is stays what it was.
+    views = pd.DataFrame(earlier.orders).ffill().to_numpy()
+    return fit_scale(views, tables, risk, start)
+
+
+def applied_risk(policy: Policy, risk: RiskOptions | None) -> RiskOptions | None:
+    """The risk that a policy's account is sized to; None where it is off, or where only training reads a target.
+
+    Refuses a base for a policy whose orders are not weights.
+    """
+    if risk is None or not risk.is_on:
+        return None
+    if policy.action != "target" and not risk.has_base:
+        return None
+    _check_weights(policy)
+    return risk
+
+
+def _check_weights(policy: Policy) -> None:
+    if policy.action != "target":
+        raise ConfigError(
+            f"risk sizes weights, but policy '{policy.name}' gives {policy.action} orders; give weights, or leave risk "
+            "out"
+        )
 
 
 def risk_tables(panel: Panel, risk: RiskOptions) -> RiskTables:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,37 +11,18 @@ from numpy.typing import NDArray
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.features.causality import SIDES, altered_after
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
-__all__ = ["altered_after", "check_causal"]
+__all__ = ["check_policy"]
 
 Array = NDArray[Any]
-MOVE = 0.1  # standard deviation of the altered bars' log prices
-UNSEEN_SHARE = 0.2  # of the altered bars
 
 
-def altered_after(panel: Panel, t: int, seed: int = 0, side: float = 1.0) -> Panel:
-    """The panel with other prices and volumes after bar t, and with some of these bars not observed.
-
-    All prices of a bar move by one factor; with `side` −1 by its inverse, so that of two such panels one shows a rise
-    where the other shows a fall.
-    """
-    generator = np.random.default_rng(seed)
-    blocks, mask = panel.blocks.copy(), panel.mask.copy()
-    rest = mask[t + 1 :]
-    # One factor for all prices of a bar keeps low ≤ open, close ≤ high; volume moves too.
-    blocks[:, t + 1 :] *= np.exp(side * MOVE * generator.standard_normal(rest.shape))
-    # A policy may look ahead at whether a bar exists, too.
-    rest &= generator.random(rest.shape) > UNSEEN_SHARE
-    # As a panel has it: prices of an unobserved bar are unknown, not stale.
-    blocks[:, ~mask] = np.nan
-    return replace(panel, blocks=blocks, mask=mask, truth=None)
-
-
-def check_causal(
+def check_policy(
     make: Callable[[Panel], Policy],
     panel: Panel,
     t: int,
@@ -65,8 +45,7 @@ def check_causal(
         return policy.name, backtest(policy, market_panel, first=first, last=t + 1, market=market, bank=bank).orders
 
     name, orders = orders_on(panel)
-    # Both directions: a threshold on a future return may be crossed by only one of them.
-    for side in (1.0, -1.0):
+    for side in SIDES:
         for draw in range(draws):
             _, others = orders_on(altered_after(panel, t, seed + draw, side))
             _check_same(name, orders, others, panel, t, first)

@@ -17,6 +17,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
@@ -46,11 +47,12 @@ def evaluate_scenarios(
     *,
     bank_of: Callable[[Panel], Bank] = market_bank,
     window_bars: int = 24,
+    risk: RiskOptions | None = None,
 ) -> pd.DataFrame:
     """A row of `metrics` for each (scenario, policy); a string names a baseline, made for each scenario's market.
 
     `bank_of` gives the features that the policies read. A bank is computed once for scenarios in a row that share
-    their panel.
+    their panel. `risk` sizes the weights of policies; baselines by name are played as they are.
     """
     rows: dict[tuple[str, str], dict[str, float]] = {}
     panel, bank = None, None
@@ -63,7 +65,8 @@ def evaluate_scenarios(
             # The second would silently replace the first in the table.
             if (scenario.label, policy.name) in rows:
                 raise ConfigError(f"policy '{policy.name}' appears twice in '{scenario.label}'; give each its own name")
-            played = backtest(policy, bank=bank, window_bars=window_bars, **_options(scenario))
+            sizing = None if isinstance(given, str) else risk
+            played = backtest(policy, bank=bank, window_bars=window_bars, risk=sizing, **_options(scenario))
             rows[scenario.label, policy.name] = metrics(played)
     if not rows:
         raise ConfigError("nothing to evaluate; give at least one policy and one scenario")

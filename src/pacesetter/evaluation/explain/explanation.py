@@ -22,6 +22,7 @@ from pacesetter.evaluation.explain.behaviour import (
 )
 from pacesetter.market.orders import as_continuous
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.market_rows import market_bank
@@ -75,6 +76,7 @@ def explain_agent(
     window_bars: int = 24,
     most: int = 64,
     symbol: str | None = None,
+    risk: RiskOptions | None = None,
 ) -> list[BehaviourFinding]:
     """Attributions, actions, actions by the two strongest features, values and attention, where the agent has them.
 
@@ -82,12 +84,13 @@ def explain_agent(
     the agent of one `symbol` is explained, by what it saw and decided in the account of all. A direct policy has no
     network to read: its weights say what it looks at (`LearnedRelations`), and its targets are shown.
     """
-    from pacesetter.learning.direct.policy import DirectPolicy
     from pacesetter.learning.sb3.readout import readout
+    from pacesetter.methods.direct.policy import DirectPolicy
 
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)
-    played = backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
+    options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
+    played = backtest(watched, panel, first=first, last=last, **options)
     # An account that ended early was not asked again: its last orders are NaN.
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
     if isinstance(policy.agent, DirectPolicy):

@@ -44,6 +44,7 @@ def explanation_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
         market=run.task.market,
         bank=run.bank(run.panel),
         window_bars=run.task.window_bars,
+        risk=run.sizing,
     )
     return [_titled(finding, "" if isinstance(run.policy, AgentPolicy) else symbol) for finding in findings]
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.build.sections import Gates
-from pacesetter.evaluation.recovery.options import OPTION_RANGES
 from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, Sense, hold
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features.regime import REGIMES
+from pacesetter.methods.options.gates import OPTION_RANGES
 
 __all__ = [
     "ABOVE_CONSTANT",

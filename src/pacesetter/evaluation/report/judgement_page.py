@@ -17,7 +17,6 @@ from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.account_page import monthly_section, trades_section, weights_section
 from pacesetter.evaluation.report.memo import memo
-from pacesetter.evaluation.report.options_page import options_section
 from pacesetter.evaluation.report.page import Section, number, plain
 from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled, thinned
 from pacesetter.evaluation.report.reasons import verdict_reasons
@@ -25,6 +24,7 @@ from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
+from pacesetter.methods.options.page import options_section
 from pacesetter.runs import write_atomic
 from pacesetter.words import for_markdown
 

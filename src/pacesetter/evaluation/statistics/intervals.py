@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.errors import ConfigError, DataError, needs
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.statistics.metrics import checked, sharpe
 
 __all__ = ["Difference", "Interval", "Statistic", "block_length", "interval", "paired_difference"]
@@ -117,8 +117,8 @@ def _rows(bars: int, block_bars: int, draws: int, seed: int) -> Iterator[Array]:
 
 def _arch() -> Any:
     """The bootstraps of arch, looked up late, as they take seconds to import."""
-    with needs("an interval", "evaluate"):
-        import arch.bootstrap
+    import arch.bootstrap
+
     return arch.bootstrap
 
 

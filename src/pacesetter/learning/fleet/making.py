@@ -11,13 +11,15 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.method import Method
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.registry import configure
 
-__all__ = ["hidden_width", "make_fleet", "make_learner", "own_options"]
+__all__ = ["hidden_width", "make_fleet", "make_learner", "own_options", "return_place"]
 
+RETURN = "return_1"
 NETWORK = ("network", "network_options", "heads")
 
 
@@ -52,3 +54,11 @@ def hidden_width(heads: Any) -> int:
         case int(width) | [int(width)] if width > 0:
             return width
     raise ConfigError(f"agent.heads={heads}: heads of a fleet have one hidden layer; give its width, e.g. [64]")
+
+
+def return_place(market: FleetMarket, agent: str = "options") -> int:
+    """Which feature of the window is the return of a bar; refuses a table without it."""
+    names = market.batch.bank.names["window"]
+    if RETURN not in names:
+        raise ConfigError(f"agent={agent} reads the feature {RETURN}; add it to features.names={list(names)}")
+    return names.index(RETURN)

@@ -22,7 +22,6 @@ from pacesetter.agents.heads import Critic
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import soft_update
-from pacesetter.learning.experience.hindsight import make_replay
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
@@ -31,8 +30,9 @@ from pacesetter.learning.extras.extra import rewards_of_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
-from pacesetter.learning.goals import read_hindsight
 from pacesetter.learning.methods import Setup
+from pacesetter.methods.goals.goals import read_hindsight
+from pacesetter.methods.goals.hindsight import make_replay
 
 __all__ = ["SAC", "FleetSAC", "make_sac"]
 

@@ -330,8 +330,8 @@ class FleetTrainer:
 
     def _take_classifier(self, folder: str | Path) -> int:
         # these know Stable-Baselines3, which a fleet does without
-        from pacesetter.learning.supervised.forecasts import KIND, Forecasts
-        from pacesetter.learning.supervised.transfer import fit_encoder
+        from pacesetter.methods.supervised.forecasts import KIND, Forecasts
+        from pacesetter.methods.supervised.transfer import fit_encoder
 
         if read_header(folder).get("kind") != KIND:
             raise RunError(

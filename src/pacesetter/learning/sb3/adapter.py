@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from pacesetter.envs.batch.counterfactual import Counterfactual
-from pacesetter.envs.goals import GoalVectorEnv
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
 from pacesetter.errors import ConfigError
+from pacesetter.methods.goals.environment import GoalVectorEnv
 
 __all__ = ["VectorAdapter"]
 

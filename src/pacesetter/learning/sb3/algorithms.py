@@ -40,16 +40,16 @@ from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
-from pacesetter.learning.goals import read_hindsight
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.gru import GruPPO
-from pacesetter.learning.sb3.hindsight import goal_options
-from pacesetter.learning.sb3.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
 from pacesetter.learning.sb3.windows.full_information import FullInformation
 from pacesetter.learning.sb3.windows.thompson import ThompsonSampling
 from pacesetter.learning.state import read_header, read_state, write_state
+from pacesetter.methods.goals.goals import read_hindsight
+from pacesetter.methods.goals.sb3_hindsight import goal_options
+from pacesetter.methods.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
 from pacesetter.registry import Registry, configure
 
 __all__ = [

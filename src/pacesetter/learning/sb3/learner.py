@@ -21,8 +21,8 @@ from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
 from pacesetter.learning.sb3.resume import capture, check_resumable, restore
 from pacesetter.learning.state import read_header, read_state, tensors_hash
-from pacesetter.learning.supervised.forecasts import KIND, Forecasts
-from pacesetter.learning.supervised.transfer import transfer_encoder
+from pacesetter.methods.supervised.forecasts import KIND, Forecasts
+from pacesetter.methods.supervised.transfer import transfer_encoder
 
 __all__ = ["SB3Learner"]
 

@@ -19,7 +19,7 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
-from pacesetter.learning.supervised.direction import CLASSES, Classifier
+from pacesetter.methods.supervised.direction import CLASSES, Classifier
 
 __all__ = ["Readout", "readout"]
 

@@ -34,7 +34,7 @@ from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.logs import REQUEST
 from pacesetter.serving.api.metrics import Metrics
-from pacesetter.serving.api.runtime import Holding, ReportedAccount, Runtime, RuntimeAnswer
+from pacesetter.serving.api.runtime import Holding, ReportedAccount, Runtime, RuntimeAnswer, ShortHistoryError
 from pacesetter.serving.api.schemas import (
     ACCOUNT_ENTRIES,
     AccountIn,
@@ -173,6 +173,8 @@ class Service:
             return await asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, work, *arguments)
         except PacesetterError as problem:
             log.warning("refused: %s", problem)
+            if isinstance(problem, ShortHistoryError):
+                raise ShortHistoryRefusal(status, str(problem)) from problem
             raise HTTPException(status) from problem
 
     def look(self) -> None:
@@ -414,16 +416,24 @@ WORDS = {
 }
 
 
+class ShortHistoryRefusal(HTTPException):
+    """What is missing, in the server's own words: nothing of the caller's is in its sentence."""
+
+
 async def refuse_http(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, HTTPException)
-    return JSONResponse({"error": WORDS.get(problem.status_code, "refused")}, problem.status_code, problem.headers)
+    said = problem.detail if isinstance(problem, ShortHistoryRefusal) else WORDS.get(problem.status_code, "refused")
+    return JSONResponse({"error": said}, problem.status_code, problem.headers)
 
 
 async def refuse_invalid(request: Request, problem: Exception) -> JSONResponse:
     """Places and kinds of mistakes; names that the caller made up, and values, are left out."""
     assert isinstance(problem, RequestValidationError)
-    problems = []
-    for mistake in problem.errors()[:MOST_PROBLEMS]:
+    mistakes, problems = problem.errors(), []
+    lacking = [str(mistake["loc"][-1]) for mistake in mistakes if mistake["type"] == "missing"]
+    if len(lacking) == len(mistakes):  # the names are the API's own
+        return JSONResponse({"error": f"the request lacks {', '.join(lacking)}; /v1/openapi.json describes it"}, 422)
+    for mistake in mistakes[:MOST_PROBLEMS]:
         place, kind = mistake["loc"], mistake["type"]
         # An unknown field's name is the caller's own text, which is never repeated.
         problems.append({"where": list(place[:-1] if kind == "extra_forbidden" else place), "what": kind})

@@ -38,9 +38,24 @@ from pacesetter.serving.trader.desk import Desk, OrderOptions, Ticket, last_bars
 from pacesetter.serving.trader.history import GONE_BARS, History
 from pacesetter.serving.trader.why import OrderReasons, order_words
 
-__all__ = ["SERVED_ORDERS", "BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime", "RuntimeAnswer"]
+__all__ = [
+    "SERVED_ORDERS",
+    "BundlePolicy",
+    "Holding",
+    "Line",
+    "ReportedAccount",
+    "Runtime",
+    "RuntimeAnswer",
+    "ShortHistoryError",
+]
 
 Array = NDArray[Any]
+
+
+class ShortHistoryError(DataError):
+    """Too few bars were sent so far for the first decision."""
+
+
 NAMES = {int(order): order.name.lower() for order in Discrete}
 SERVED_ORDERS = OrderOptions(limit_below=0.5)  # the caller sends the orders, and is told which kind
 LEAST_MONEY = 1e-6  # that an account is told apart from an empty one by; shares of less are beyond what numbers hold
@@ -348,7 +363,10 @@ class Runtime:
             self.feed(bars)
         panel, missing = self.history.panel, self.history.missing_bars()
         if panel is None or missing > 0:
-            raise DataError(f"history is too short: {max(missing, 1)} more bars are needed before the first decision")
+            count = max(missing, 1)
+            raise ShortHistoryError(
+                f"history is too short: {count} more {'bar is' if count == 1 else 'bars are'} needed; send them as bars"
+            )
         # An age of ∞ makes the guard's own rule for stale prices refuse entries.
         return self._decide(panel, self.history.observation(), account, np.where(self.history.is_short, np.inf, 0.0))
 

@@ -22,6 +22,7 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
+from pacesetter.methods.supervised.export import supervised_files
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.runs import DECISION, EVALUATION, SCHEMA, Run, provenance
@@ -33,7 +34,6 @@ from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import Parity, check_agreement, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
-from pacesetter.serving.bundle.supervised_export import supervised_files
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import lookback_memory
@@ -230,6 +230,8 @@ def _check_finished(run: Run, config: Config) -> None:
     """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
     task_of(config).check("bundle", run.folder)
     manifest = run.manifest
+    if not (run.folder / "checkpoints").is_dir():
+        raise RunError(f"{run.folder} holds no agent to bundle; give the run of a pacesetter train or pacesetter run")
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
 

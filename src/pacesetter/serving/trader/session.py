@@ -207,7 +207,7 @@ def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
         panel = load(**_replayed(config.data, bundle))
         panel = panel.select(list(own)) if own else panel
     else:
-        panel = load(config.feed, **_network_options(config))
+        panel = load(config.feed, **({"symbols": list(own)} if own else {}) | _network_options(config))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
     if bundle and panel.fields != bundle.features.fields:

@@ -1,7 +1,0 @@
-"""Published lead–lag results, run again: ours beside the published figure, the difference and its reason."""
-
-from __future__ import annotations
-
-from pacesetter.evaluation.reproduce.comparison import STUDIES, Comparison, Reproduction, reproduce
-
-__all__ = ["STUDIES", "Comparison", "Reproduction", "reproduce"]

@@ -1,0 +1,148 @@
+"""Overrides that Hydra is not given as they are: several values, a command's own options, presets in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from pacesetter.data.loading import source_of
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.market.parameters import SHORT_KEYS, expand_key
+from pacesetter.registry import configure
+from pacesetter.runs import Run, check_schema
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+__all__ = [
+    "choices",
+    "expand_market_keys",
+    "find_presets",
+    "name_source",
+    "parse_override",
+    "split_varied",
+    "stored_overrides",
+    "take_options",
+]
+
+Options = TypeVar("Options")
+BAR_FILES = (".csv", ".parquet", ".pq")  # what may be given by its path alone
+MARKET_KEY = re.compile(rf"market\.(?P<name>.+)|task\.market\.(?P<short>{'|'.join(SHORT_KEYS)}|costs)|(?P<costs>costs)")
+PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
+
+
+def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tuple[Options, list[str]]:
+    """The dataclass `kind` from `name.key=value` overrides (`name=value` sets its field `name`), and all the others."""
+    taken: dict[str, Any] = {}
+    rest = []
+    for text, override in zip(overrides, _parsed(overrides), strict=True):
+        prefix, _, key = override.key_or_group.partition(".")
+        if prefix == name:
+            *groups, last = (key or "name").split(".")
+            place = taken
+            for group in groups:  # tune.cem.population=8 is {cem: {population: 8}}
+                place = place.setdefault(group, {})
+            place[last] = override.value()
+        else:
+            rest.append(text)
+    return configure(kind, taken, name), rest
+
+
+def split_varied(overrides: Sequence[str]) -> tuple[list[str], list[Override]]:
+    """Overrides with one value as they are, and those with several, `agent=ppo,a2c` or `interval(0, 1)`, parsed."""
+    parsed = _parsed(overrides)
+    fixed = [text for text, override in zip(overrides, parsed, strict=True) if not override.is_sweep_override()]
+    return fixed, [override for override in parsed if override.is_sweep_override()]
+
+
+def choices(override: Override) -> list[str]:
+    """Every single override among the values of one with several; refuses an interval, which has no end of them."""
+    if not (override.is_choice_sweep() or override.is_range_sweep()):
+        raise ConfigError(f"'{override.input_line}' has no list of values; write {override.key_or_group}=first,second")
+    key = override.get_key_element()
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def expand_market_keys(overrides: Sequence[str]) -> list[str]:
+    """The overrides with `market.leverage=2`, `market.costs=2` or `costs=2` as the keys of `task.market` they set."""
+    expanded: list[str] = []
+    for text in overrides:
+        key, is_set, value = text.partition("=")
+        below = MARKET_KEY.fullmatch(key)
+        if below is None or not is_set:
+            expanded.append(text)
+            continue
+        name = below["name"] or below["short"] or below["costs"]
+        # A number stands for all costs; everything else is Hydra's to read.
+        given = parse_override(text).value() if name == "costs" else value
+        given = given if isinstance(given, (int, float)) else value
+        expanded += [f"task.market.{each}={part}" for each, part in expand_key(name, given).items()]
+    return expanded
+
+
+def name_source(overrides: Sequence[str]) -> list[str]:
+    """The overrides with the source of bars by name where a path was given: FILE, `data=FILE`, `data.path=FILE`."""
+    overrides = [f"data={text}" if _is_file_of_bars(text) else text for text in overrides]
+    chosen = [text.removeprefix("data=") for text in overrides if text.startswith("data=")]
+    paths = [text.removeprefix("data.path=").strip("'\"") for text in overrides if text.startswith("data.path=")]
+    if chosen:
+        named, options = source_of(chosen[-1].strip("'\""))
+        if not options:
+            return list(overrides)
+        rest = [text for text in overrides if not text.startswith("data=")]
+        return [f"data={named}", f"data.path='{options['path']}'", *rest]
+    if paths and not any(text.startswith("+preset=") for text in overrides):
+        return [f"data={source_of(Path(paths[-1]))[0]}", *overrides]
+    return list(overrides)
+
+
+def _is_file_of_bars(text: str) -> bool:
+    return "=" not in text and Path(text).suffix.lower() in BAR_FILES
+
+
+def find_presets(overrides: Sequence[str]) -> list[str]:
+    """The overrides with `+preset=FILE.yaml` as Hydra knows it: by name, its folder on the search path."""
+    presets = []
+    for text in overrides:
+        match = PRESET_FILE.match(text)
+        presets += _named(Path(match["path"])) if match else [text]
+    return presets
+
+
+def _named(path: Path) -> list[str]:
+    if not path.is_file() or path.parent.name != "preset":
+        raise ConfigError(
+            f"+preset={path}: no such file in a folder named 'preset'; give a name or …/conf/preset/<name>.yaml"
+        )
+    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{path.resolve().parents[1]}']"]
+
+
+def stored_overrides(folder: str | Path) -> list[str]:
+    """What an earlier search or sweep was asked for; refuses the folder of another kind of run."""
+    path = Run.open(folder).folder / "config.yaml"
+    stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if stored.get("overrides") is None:
+        raise RunError(f"{folder} is not a sweep or search to resume; for a training run use `train --resume`")
+    check_schema(stored, str(path))
+    return list(stored["overrides"])
+
+
+def _parsed(overrides: Iterable[str]) -> list[Override]:
+    return [parse_override(text) for text in overrides]
+
+
+def parse_override(text: str) -> Override:
+    """One override in Hydra's grammar; refuses what is none."""
+    try:
+        override = OverridesParser.create().parse_override(text)
+        if not override.key_or_group:
+            raise HydraException("no key")
+        return override
+    except HydraException as problem:
+        raise ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50") from problem

@@ -1,0 +1,115 @@
+"""The stage of the main job that trains the traders: by default a direct policy of all symbols in one account.
+
+`agent=ppo` or another method of `task=fleet` trains a fleet instead, which sees lead–lag features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pacesetter.build import Config, build_fold, build_task, task_of
+from pacesetter.build.configuration import one_account_options
+from pacesetter.build.fleet import build_market
+from pacesetter.build.learner import check_agent, check_device
+from pacesetter.errors import DataError
+from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
+from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
+from pacesetter.jobs.pipeline.stages import Found, Job, only_run, trained
+from pacesetter.market.covariance import check_history
+from pacesetter.methods.direct.page import DIRECT, TITLE, LearnedRelations
+from pacesetter.panel import Panel
+
+__all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
+
+AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
+ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
+FEW_BARS = 1000
+KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a task that trades
+
+
+def job_overrides(overrides: Sequence[str]) -> list[str]:
+    """The overrides of `pacesetter run`: a method that is named trains a fleet, and a fleet without one is direct."""
+    names = {text.partition("=")[0] for text in overrides}
+    more = ["task=fleet"] if "agent" in names and "task" not in names else []
+    is_silent = not any(name == "+preset" or name.partition(".")[0] == "agent" for name in names)
+    if "task=fleet" in overrides and is_silent:
+        more = [f"agent={DIRECT}"]
+    return [*more, *overrides]
+
+
+def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
+    """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
+    task, agent = config.task, config.agent
+    if task["problem"] != "fleet":
+        task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
+        agent = AGENT
+    direct = agent["algorithm"] == DIRECT
+    steps = config.job.direct_steps if direct else config.job.fleet_steps
+    between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
+    leadlag = config.features.leadlag
+    return replace(
+        config,
+        name="fleet",
+        runs=str(folder),
+        features=replace(
+            config.features, leadlag=replace(leadlag, lookback=leadlag.lookback if leadlag.is_on else lookback)
+        ),
+        task=task,
+        agent=agent,
+        # No checkpoints: a stage that was stopped is made again as a whole.
+        train=replace(config.train, steps=steps, envs=ENVS, validate_every=between, checkpoint_every=0),
+        track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
+    )
+
+
+def check_episodes(job: Job) -> None:
+    """Refuse a device that is not there, a task or agent that no fleet has, and training bars too few for it."""
+    check_device(job.config.train.device)
+    task_of(job.config).check("job")
+    config = fleet_config(job.config, Path(), longest_window(job.config))
+    check_agent(config)
+    learned = int(build_fold(config, job.panel).train[-1]) + 1
+    options = one_account_options(config)
+    if options is None:
+        _check_room(config, job.panel, learned)
+    elif hasattr(options, "check_bars"):
+        options.check_bars(learned)
+    check_history(config.risk, job.panel, learned)
+
+
+def _check_room(config: Config, panel: Panel, learned: int) -> None:
+    """Refuse bars without room for an episode behind the longest window."""
+    task = build_task(config)
+    for bars in (min(FEW_BARS, learned), learned):  # a few will do unless a symbol comes late
+        try:
+            build_market(config, panel.rows(0, bars), 1, episode_bars=task.episode_bars)
+            return
+        except DataError:
+            if bars == learned:
+                raise
+
+
+def train_fleet(job: Job, folder: Path) -> Found:
+    """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
+    config = fleet_config(job.config, folder, _lookback(job))
+    run = trained(config)
+    if config.agent["algorithm"] == DIRECT:
+        learned = LearnedRelations.of(run, job.panel)
+        return Found(learned.sentence, (learned.section(),), {TITLE: ()})
+    if one_account_options(config) is not None:
+        return Found(f"{config.agent['algorithm']} trades all symbols in one account")
+    return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
+
+
+def _lookback(job: Job) -> str | int:
+    """What chooses the windows of the lead–lag features: the lookback agent, or for one account the longest window.
+
+    One policy for one account reads returns itself. Only the baseline `expected` uses its features then, and windows of
+    an agent would take longer than the rest of the judgement.
+    """
+    given = lookback_run(job)
+    if given is None and one_account_options(fleet_config(job.config, Path(), "")) is not None:
+        return longest_window(job.config)
+    return str(given or only_run(job.folder("lookback")))

@@ -1,0 +1,178 @@
+"""The stage of the main job that learns how far back to look: an agent, and beside it fixed windows and heuristics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacesetter.build import Config, build_fold, build_task, check_unseen, load_lookback, stored_config, task_of
+from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
+from pacesetter.errors import DataError
+from pacesetter.evaluation.report import pictures
+from pacesetter.evaluation.report.page import Section
+from pacesetter.jobs.pipeline.stages import Found, Job, trained
+from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.panel import Panel
+
+__all__ = [
+    "AGENT",
+    "check_bars",
+    "check_windows",
+    "learn_lookback",
+    "longest_window",
+    "lookback_config",
+    "lookback_run",
+]
+
+AGENT = "agent"
+HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
+SHOWN = (AGENT, "volatility", "cross-validated")
+TASK = {
+    "problem": "lookback",
+    "view": {
+        "options": {"variant": "difference"},
+        "encoder": "signature_summary",
+        "context": ["volatility_20"],
+        "record_bars": [10, 20, 40, 80, 160],  # what was lately best says more than what was best over a year
+    },
+    "reward": {"components": {"signal": 1.0, "switching": 0.05, "follow_through": 0.0}},
+}
+LEARNER = {
+    "algorithm": "full_information",
+    "network": "mlp_tiny",
+    "heads": [32],
+    "n_steps": 32,
+    "n_epochs": 8,  # segments are as good for one policy as for another, and few are drawn
+    "learning_rate": 3e-4,  # it begins at a good rule, and the bars are few to learn better from
+    "ent_coef": 0.002,
+    "record_coef": 60.0,
+}
+ENVS = 32
+
+
+def lookback_config(config: Config, folder: Path) -> Config:
+    """The run of the lookback agent inside the main job, on the first half of the bars that traders learn from.
+
+    What it chooses on bars that it learned from is not shown to anybody: traders see its windows from there on.
+    """
+    steps, (first, second) = config.job.lookback_steps, config.train.shares
+    # Half of the traders' training bars: on the other half its choices are out-of-sample, as they will be later.
+    learned = replace(config.train, shares=(first / 2, second / 2), steps=steps, envs=ENVS)
+    return replace(
+        config,
+        name="lookback",
+        runs=str(folder),
+        task=TASK,
+        agent=LEARNER,
+        train=replace(learned, validate_every=max(steps // 4, 1), checkpoint_every=0),
+        track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
+    )
+
+
+def longest_window(config: Config) -> int:
+    """The most bars that the lookback agent of a job could choose."""
+    longest: int = build_task(lookback_config(config, Path())).windows.longest
+    return longest
+
+
+def learn_lookback(job: Job, folder: Path) -> Found:
+    """Train an agent, and judge it on the test years beside other policies."""
+    start = int(build_fold(job.config, job.panel).test[0])
+    run = lookback_run(job) or trained(lookback_config(job.config, folder))
+    check_unseen("job.lookback: the agent of", run, job.panel.index[start - 1])
+    evaluation = _judged(run, job.panel, start, folder)
+    return Found(_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
+
+
+def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Section]:
+    """The same with all training bars of the configuration: what is said of it, and its section."""
+    own = lookback_config(config, folder)
+    own = replace(own, train=replace(own.train, shares=config.train.shares))
+    evaluation = _judged(trained(own), panel, int(build_fold(config, panel).test[0]), folder)
+    return _line(evaluation), _section(panel, evaluation)
+
+
+def _judged(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
+    """A trained agent beside fixed windows and heuristics, from bar `start` on."""
+    agent, task = load_lookback(run, panel), build_task(stored_config(run))
+    scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
+    policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
+    evaluation = evaluate_lookback(policies, panel, task, start=start)
+    evaluation.table().to_csv(folder / "table.csv")
+    return evaluation
+
+
+def lookback_run(job: Job) -> Path | None:
+    """The run of a lookback agent that the job was given; None where it trains one. Refuses a run of another task."""
+    if job.config.job.lookback is None:
+        return None
+    run = Path(job.config.job.lookback)
+    task_of(stored_config(run)).check("lookback", run)
+    return run
+
+
+def check_bars(job: Job) -> None:
+    """Refuse bars of which half of the training set has no room for a decision behind the longest window."""
+    if lookback_run(job) is not None:
+        return
+    config, panel = lookback_config(job.config, Path()), job.panel
+    task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
+    least = task.windows.longest + task.view.horizon_bars + 2
+    if learned < least:
+        raise DataError(
+            f"the lookback agent is trained on half of the training set, {learned} of {len(panel)} bars, and needs "
+            f"{least}; give {math.ceil(len(panel) * least / learned)} bars, or raise the first of train.shares"
+        )
+
+
+def _best_fixed(evaluation: LookbackEvaluation) -> str:
+    means = evaluation.rewards.mean(axis=0)
+    fixed = [place for place, name in enumerate(evaluation.names) if name not in (AGENT, HINDSIGHT)]
+    return evaluation.names[max(fixed, key=lambda place: means[place])]
+
+
+def _line(evaluation: LookbackEvaluation) -> str:
+    best = _best_fixed(evaluation)
+    gap, error = evaluation.gap(AGENT, best)
+    if np.isnan(error):
+        return f"too few bars to distinguish the agent from '{best}', the best of the others"
+    if not abs(gap) > 2 * error:
+        return f"no evidence that the agent differs from '{best}', the best of the others"
+    return f"the agent is {'better' if gap > 0 else 'worse'} than '{best}', the best of the others"
+
+
+def _section(panel: Panel, evaluation: LookbackEvaluation) -> Section:
+    best, (gap, error) = _best_fixed(evaluation), evaluation.gap(AGENT, _best_fixed(evaluation))
+    days = panel.index[evaluation.bars]
+    text = (
+        f"Mean reward (how well the window's leaders predicted the next bar, less the cost of switching) over the "
+        f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent minus "
+        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(evaluation).capitalize()}. "
+        "'hindsight' knows the future and is an upper bound that no policy can reach."
+    )
+    chosen = {name: evaluation.lookbacks[:, evaluation.names.index(name)] for name in SHOWN}
+    figure = pictures.lookbacks(days, chosen)
+    return Section("Lookback", text, (figure,), *_table(evaluation))
+
+
+def _errors(error: float) -> str:
+    """What stands beside a mean reward."""
+    return "± one standard error of block means" if np.isfinite(error) else "too few for a standard error"
+
+
+def _table(evaluation: LookbackEvaluation) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Policies by reward, the best first."""
+    table = evaluation.table().sort_values("reward", ascending=False)
+    rows = tuple(
+        (str(name), _pair(row["reward"], row["reward_se"]), f"{row['mean_lookback']:.0f}", f"{row['switches']:.0%}")
+        for name, row in table.iterrows()
+    )
+    return ("policy", "reward", "mean window (bars)", "switches"), rows
+
+
+def _pair(value: float, error: float) -> str:
+    return f"{value:+.4f}" + (f" ± {error:.4f}" if np.isfinite(error) else "")

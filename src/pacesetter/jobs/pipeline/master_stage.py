@@ -1,0 +1,69 @@
+"""The stage of the main job that trains a master over the fleet, and which of the two goes to the judge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pacesetter.build import Config, stored_config
+from pacesetter.build.configuration import one_account_options
+from pacesetter.jobs.pipeline.fleet_stage import fleet_config
+from pacesetter.jobs.pipeline.stages import Found, Job, only_run, trained
+from pacesetter.methods.master.build import with_fleet
+from pacesetter.methods.master.page import (
+    allocation_sentence,
+    allocations_section,
+    better_run,
+    read_allocations,
+)
+
+__all__ = ["judged_run", "master_config", "needs_no_master", "train_master"]
+
+AGENT = {
+    "algorithm": "ppo",
+    "network_options": {"width": 32, "heads": 2, "layers": 1, "hidden": 32},
+    "n_steps": 16,
+    "batch_size": 256,
+}
+ENVS, VALIDATIONS = 64, 2
+HIDDEN = ("growth", "positions", "from", "to")
+
+
+def master_config(config: Config, folder: Path, fleet: Path) -> Config:
+    """The run of the master inside the main job, over the agents of the `fleet`'s run."""
+    steps, there = config.job.master_steps, stored_config(fleet)
+    task = {name: there.task[name] for name in ("episode_bars", "reward") if name in there.task}
+    made = replace(
+        there,
+        name="master",
+        runs=str(folder),
+        task=task | {"problem": "master", "fleet": str(fleet)},
+        agent=AGENT,
+        train=replace(there.train, steps=steps, envs=ENVS, validate_every=max(steps // VALIDATIONS, 1)),
+    )
+    return with_fleet(made)
+
+
+def train_master(job: Job, folder: Path) -> Found:
+    """Train on the training years over frozen agents, and compare by the validation years; the run is in `folder`."""
+    fleet = only_run(job.folder("agents"))
+    run = trained(master_config(job.config, folder, fleet))
+    section = allocations_section(run)
+    chosen = "master" if better_run(fleet, run) == run else "fleet"
+    text = f"{section.text} On these years the {chosen} is better, so it is evaluated."
+    line = f"{allocation_sentence(read_allocations(run))}; the {chosen} is evaluated"
+    return Found(line, (replace(section, text=text),), {section.title: HIDDEN})
+
+
+def needs_no_master(job: Job) -> str:
+    """Why there is nothing to allocate: a direct policy divides one account among all symbols itself; else empty."""
+    if one_account_options(fleet_config(job.config, Path(), "")) is None:
+        return ""
+    return "a direct policy allocates one account itself; agent=ppo trains a fleet with a master over it"
+
+
+def judged_run(job: Job) -> Path:
+    """The run of the fleet or of the master, whichever did better on the validation years."""
+    if needs_no_master(job):
+        return only_run(job.folder("agents"))
+    return better_run(only_run(job.folder("agents")), only_run(job.folder("master")))

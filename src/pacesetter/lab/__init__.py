@@ -1,0 +1,1 @@
+"""What proves, not what runs: leagues, ablations, published results again, self-tests, scans, programmes, the demo."""

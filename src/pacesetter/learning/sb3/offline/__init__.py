@@ -1,1 +1,0 @@
-"""Windows learned from stored episodes: offline methods around a Stable-Baselines3 policy."""

@@ -1,0 +1,433 @@
+"""Direct reinforcement (Moody & Saffell 2001): gradients of the account's own result, through a differentiable ledger.
+
+1. weights   every symbol's sparse weights over the last moves of all symbols, see `sparse`; no random number is drawn
+2. shape     gain, price of market risk and no-trade zone, by gradient ascent on the net result of the whole account
+             over segments of bars drawn at random, all costs and caps included. Signals are those of weights that did
+             not see the bar (cross-fitting): a shape learned on fitted signals would trust them too much
+
+`learn` counts bars of accounts: a round has `segments` · `segment_bars` of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.learning.fleet.encoding import compiled
+from pacesetter.learning.learner import Between, Watcher
+from pacesetter.learning.methods import Setup
+from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
+from pacesetter.market.covariance import RiskTables
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
+from pacesetter.methods.direct.hidden import Hidden, fit_hidden
+from pacesetter.methods.direct.ledger import Rules, settle
+from pacesetter.methods.direct.options import Direct
+from pacesetter.methods.direct.policy import DirectPolicy, market_price
+from pacesetter.methods.direct.series import MarketSeries, return_column
+from pacesetter.methods.direct.sizing import ViewSizer
+from pacesetter.methods.direct.sparse import fit_sparse
+from pacesetter.registry import configure
+
+__all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
+
+KIND = "direct"
+LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
+RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
+ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 per bar
+UNCAPPED = 1e3  # share of equity: limits hold for what the risk step makes of views, not for views
+CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
+
+
+class DirectLearner:
+    """Learns a `DirectPolicy` for all symbols of a bank that is one market, in one account.
+
+    With `risk` its targets are views: signed where there is a base to deviate from, in units of their own, and sized by
+    the risk step before they are traded. What counts is then the account's return less that of its base alone.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        market: MarketParameters,
+        config: Direct,
+        device: str = "cpu",
+        risk: tuple[RiskOptions, RiskTables] | None = None,
+    ) -> None:
+        if not bank.is_whole or len(bank.symbols) != 1:
+            raise ConfigError("agent=direct learns one market as a whole; make the bank with is_whole=True")
+        self.config, self.market, self.steps, self._seconds = config, market, 0, 0.0
+        self.device = torch.device(device)
+        self.rules = Rules.of(market, config.softness)
+        self.policy = DirectPolicy(
+            bank.symbols[0],
+            lags=config.lags,
+            volatility_bars=config.volatility_bars,
+            cut=config.cut,
+            column=return_column(bank),
+            cap=self.rules.cap if risk is None else UNCAPPED,
+            lowest=self.rules.lowest if risk is None else _lowest_view(risk[0], self.rules),
+            side_cost=self.rules.side_cost,
+            hidden=config.hidden if config.network == "mlp" else 0,
+        ).double()
+        # Volume is read only where impact or a cap asks for it: closes-only data have none.
+        needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
+        self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
+        self.policy.to(self.device)
+        self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
+        self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll
+        config.check_bars(len(self.series) + self.series.first)
+        self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
+        self.generator = torch.Generator().manual_seed(config.seed)
+        self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
+        self.fit_figures: dict[str, float] = {}
+        self._losses: dict[str, float] = {}
+        self._rolled = compiled(self.roll, config)
+
+    # ---- learning -------------------------------------------------------------------------------------------------
+
+    def learn(self, steps: int, watcher: Watcher | None = None) -> None:
+        """Train until `steps` bars of accounts were played; no environment is stepped that could be watched."""
+        watcher = watcher or Between()
+        while self.steps < steps:
+            # At the start alone: a resumed learner has its weights from the checkpoint.
+            if self.steps == 0:
+                self.fit_weights()
+            watcher.between()
+            start = time.perf_counter()
+            self.round()
+            self._seconds += time.perf_counter() - start
+
+    @torch.no_grad()
+    def fit_weights(self) -> None:
+        """Sparse weights from all bars, the signals of each bar by weights without it, and the first gain."""
+        policy, series = self.policy, self.series
+        # Bars whose return fill to fill is known; the newest two have none and take no part in the fit.
+        bars = len(series.earned)
+        z, volatility = series.z[:bars], series.volatility[:bars]
+        # Before the inputs, which are residuals by `beta` divided by `scale`.
+        _count(policy, z)
+        inputs = policy.raw_inputs(z) / policy.scale  # (bar, input)
+        # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
+        returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
+        # A row reaches `lags` bars back and its return two ahead: closer rows share a bar with it.
+        purge_bars = self.config.lags + RETURN_BARS
+        x, y = inputs.cpu().numpy(), returns.cpu().numpy()  # coordinate descent is one weight after another
+        fit = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
+        policy.weights.copy_(torch.from_numpy(fit.weights))
+        self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
+        self.fit_figures = {
+            "penalty": fit.penalty,
+            "relaxed": fit.share,
+            "utility": fit.utility,
+            "sureness": fit.sureness,
+            "inputs_used": int((fit.weights != 0).sum()),
+        }
+        if policy.layers is not None:
+            weights, held_out = (fit.weights, *fit.without), self.signals[:bars].clone()
+            sizes: Any = {"hidden": policy.hidden, "purge_bars": purge_bars, "seed": self.config.seed}
+            self._take_hidden(fit_hidden(inputs, returns, weights, held_out, **sizes))
+        # The last bars have no outcome yet, so no weights have seen them.
+        self.signals[bars:] = policy.signal(series.z[bars:])
+        # From the moves' correlation, so that ascent starts near the mean–variance optimum.
+        policy.log_price.fill_(math.log(_first_price(z[..., -1])))
+        excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
+        # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
+        wanted = (excess / series.volatility)[excess > 0]
+        if len(wanted):
+            policy.log_gain.fill_(math.log(self.rules.cap / float(wanted.quantile(CAP_QUANTILE))))
+        if self.sizer is not None:
+            self.scale = self.rules.cap  # any number: views are measured in their own units
+            self.risk()
+            self.scale = self.sizer.fitted_scale(self._variance)
+        self.fit_figures["first_risk"] = self.risk()
+
+    @torch.no_grad()
+    def risk(self) -> float:
+        """Deviation per bar of accounts over segments side by side, in the shape as it is."""
+        bars = self.config.segment_bars
+        starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
+        return float(self.earned(starts, bars)[:, self.config.burn_in_bars :].std())
+
+    def _take_hidden(self, fit: Hidden) -> None:
+        """Let the policy use as much of the hidden layer as blocks left out confirm."""
+        layers: Any = self.policy.layers
+        layers.load_state_dict(fit.layers.state_dict())
+        # The last layer is linear without a bias: scaled weights scale all of h(x), and serving needs to know no share.
+        layers[-1].weight.mul_(fit.share)
+        self.signals[: len(fit.held_out)] += fit.share * fit.held_out
+        self.fit_figures |= {"hidden_share": fit.share, "hidden_sureness": fit.sureness}
+
+    def round(self) -> None:
+        """One step up the objective of accounts over segments drawn at random."""
+        loss = self._climb() if bool(self.signals.any()) else 0.0  # without a signal every account stays in cash
+        self.steps += self.round_steps
+        self._losses = {"direct_loss": loss, **{name: float(value) for name, value in self.fit_figures.items()}}
+
+    def _climb(self) -> float:
+        """The loss of the accounts, and a step of the shape down its gradient."""
+        config = self.config
+        # `to_open` is one bar shorter than the signals: an order of the last bar has no bar to be filled in.
+        last = len(self.series.to_open) - config.segment_bars
+        # Drawn on the CPU, so that every device plays the same segments.
+        starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
+        returns = self.earned(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
+        loss = self.anchor(returns) - objective(returns, config.objective, config.risk_aversion)
+        if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
+            self.optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
+        if self.sizer is not None:
+            self.scale = self.sizer.fitted_scale(self._variance)
+        return float(loss.detach())
+
+    def earned(self, starts: torch.Tensor, bars: int) -> torch.Tensor:
+        """(segment, bar) net returns of accounts, of sized ones less those of their base alone."""
+        if self.sizer is None:
+            plain: torch.Tensor = self._rolled(starts, bars)
+            return plain
+        returns, self._variance = self.roll_sized(starts, bars)
+        if not self.sizer.options.has_base:
+            return returns
+        with torch.no_grad():
+            return returns - self.roll_sized(starts, bars, has_views=False)[0]
+
+    def anchor(self, returns: torch.Tensor) -> torch.Tensor:
+        """What net returns (segment, bar) with too little risk are charged.
+
+        A Sharpe ratio has no scale, and where fills move the price it is highest for an account of nearly nothing.
+        """
+        least = self.config.least_risk * self.fit_figures.get("first_risk", 0.0)
+        if least <= 0:
+            return returns.new_zeros(())
+        short = torch.log(least / (returns.std() + 1e-12)).clamp_min(0.0)
+        return ANCHOR * short.square()
+
+    def roll(self, starts: torch.Tensor, bars: int, rules: Rules | None = None) -> torch.Tensor:
+        """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,)."""
+        rules = rules or self.rules
+        # float64 here and float32 when served: returns of a bar are small beside 1.
+        held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
+        wealth = torch.ones(len(starts), dtype=torch.float64, device=self.device)
+        returns = []
+        for bar in range(bars):
+            now = starts + bar
+            target = self.policy.target(self.signals[now], self.series.volatility[now], held)
+            held, earned = settle(held, target, wealth, self.series.fills(now), rules)
+            wealth = wealth * (1 + earned)
+            returns.append(earned)
+        return torch.stack(returns, 1)
+
+    def roll_sized(
+        self, starts: torch.Tensor, bars: int, rules: Rules | None = None, has_views: bool = True
+    ) -> tuple[torch.Tensor, float]:
+        """As `roll`, with targets as views of the risk step; and the mean annual variance of the views."""
+        rules, sizer = rules or self.rules, self.sizer
+        assert sizer is not None
+        held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
+        base, views, wealth = held, held, torch.ones(len(starts), dtype=torch.float64, device=self.device)
+        scale, returns = torch.full_like(wealth, self.scale), []
+        total, count = 0.0, 0.0
+        for bar in range(bars):
+            now = starts + bar
+            if has_views:
+                # What is held beyond the base, in the policy's own units: its no-trade zone is there.
+                own = torch.where((held != 0) & (scale[:, None] > 0), held - base, 0.0)
+                own = own / scale[:, None].clamp_min(1e-30)
+                views = self.policy.target(self.signals[now], self.series.volatility[now], own)
+            sized, fills = sizer.size(views, now, self.scale, base, rules), self.series.fills(now)
+            is_on = sizer.is_on[now]
+            total += float((sized.variance.detach() * is_on).sum())
+            count += float(is_on.sum())
+            held, earned = settle(held, sized.targets, wealth, fills, rules)
+            base = torch.where(held != 0, sized.base * fills.to_close / (1 + earned)[:, None], 0.0).detach()
+            scale, wealth = sized.scale, wealth * (1 + earned)
+            returns.append(earned)
+        return torch.stack(returns, 1), total / max(count, 1.0)
+
+    # ---- looking and changing -------------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> DirectPolicy:
+        """The policy as it is now, in single precision, as it is served."""
+        # A copy: a policy in use must not change while learning continues. float32, as a bundle serves it.
+        return copy.deepcopy(self.policy).float().cpu().eval()
+
+    @property
+    def step(self) -> int:
+        """The same as `steps`, by the name that a run knows."""
+        return self.steps
+
+    @property
+    def round_steps(self) -> int:
+        """Bars of accounts in a round."""
+        return self.config.segments * self.config.segment_bars
+
+    @property
+    def observation(self) -> dict[str, Any]:
+        """What diagnostics store: the latest signals."""
+        return {"signals": self.signals[-1]}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent in rounds since this process began."""
+        return {"update": self._seconds}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the inputs that every symbol's signal reads."""
+        return {"inputs": (len(self.policy.scale),)}
+
+    def losses(self) -> dict[str, float]:
+        """What the latest round logged; nothing before the first."""
+        return {name: value for name, value in self._losses.items() if name.endswith("loss")}
+
+    def statistics(self) -> dict[str, float]:
+        """The latest loss, the choice of the penalty, and the shape as it is now."""
+        shape = {
+            name: float(getattr(self.policy, f"log_{name}").detach().exp())
+            for name in ("gain", "price", "enter", "leave")
+        }
+        return self._losses | self.fit_figures | shape
+
+    def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Name and tensor of everything that acts."""
+        return self.policy.named_parameters()
+
+    def weights_hash(self) -> str:
+        """SHA-256 over names and bytes of the policy's tensors."""
+        return tensors_hash(self.policy.state_dict())
+
+    def set(self, name: str, value: float) -> None:
+        """Change the learning rate while learning; refuses another name."""
+        if name != "learning_rate":
+            raise ConfigError(f"train.schedules names '{name}'; agent=direct schedules learning_rate only")
+        for group in self.optimiser.param_groups:
+            group["lr"] = value
+
+    def freeze(self, parts: tuple[str, ...]) -> None:
+        """Nothing of it can be kept as it is."""
+        if parts:
+            raise ConfigError(f"train.freeze={list(parts)}: agent=direct learns as a whole; leave it out")
+
+    def take_weights(self, folder: str | Path) -> int:
+        """Refuse: its weights are computed from the bars, whatever they were before."""
+        raise ConfigError(f"train.init_from={folder}: agent=direct computes its weights from the bars; leave it out")
+
+    # ---- storing --------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All state between rounds that learning continues from."""
+        return {
+            "policy": self.policy.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "signals": self.signals,
+            # Under the name that checkpoints of earlier versions have.
+            "found": self.fit_figures,
+            "losses": self._losses,
+            "steps": self.steps,
+            "random": self.generator.get_state(),
+        } | ({} if self.sizer is None else {"scale": self.scale})
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Resume bit-exactly from what `state_dict` gave."""
+        self.policy.load_state_dict(stored["policy"])
+        self.optimiser.load_state_dict(stored["optimiser"])
+        self.signals = stored["signals"].clone().to(self.device)
+        self.fit_figures, self._losses = dict(stored["found"]), dict(stored["losses"])
+        self.steps = int(stored["steps"])
+        self.generator.set_state(stored["random"])
+        self.scale = float(stored.get("scale", 0.0))
+
+    def save(
+        self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Store all of it, and `more` beside it, without pickle; `load_direct` needs nothing else."""
+        content = {"learner": self._described()} | dict(header or {})
+        return write_state(folder, content, self.state_dict() | {"run": dict(more or {})})
+
+    def load(self, folder: str | Path) -> dict[str, Any]:
+        """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
+        stored = dict(read_header(folder)["learner"])
+        # An option that the run's version did not have is at its default, which is what that version did.
+        stored["config"] = dataclasses.asdict(Direct()) | dict(stored.get("config", {}))
+        for name, value in self._described().items():
+            if stored.get(name) != value:
+                raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
+        state = read_state(folder)
+        self.load_state_dict(state)
+        return dict(state["run"])
+
+    def _described(self) -> dict[str, Any]:
+        made = self.policy.made_with | {"symbols": list(self.policy.symbols)}
+        return {"algorithm": KIND, "config": dataclasses.asdict(self.config), "policy": made}
+
+
+def make_direct(setup: Setup) -> DirectLearner:
+    """The learner of a whole market; refuses an unknown key of `agent`."""
+    config = configure(Direct, {**setup.options, "seed": setup.seed}, "agent")
+    return DirectLearner(setup.train.bank, setup.train.market, config, setup.device, setup.train.risk)
+
+
+def load_direct(folder: str | Path) -> DirectPolicy:
+    """The policy that `DirectLearner.save` stored, in single precision, as it is served; refuses another learner's."""
+    described = read_header(folder).get("learner", {})
+    if described.get("algorithm") != KIND:
+        raise RunError(f"{folder} holds no direct policy; give checkpoints/best of a run of agent=direct")
+    made = dict(described["policy"])
+    policy = DirectPolicy(tuple(made.pop("symbols")), **made).double()
+    policy.load_state_dict(read_state(folder)["policy"])
+    return policy.float().eval()
+
+
+def _lowest_view(options: RiskOptions, rules: Rules) -> float:
+    """Below 0 where less than the base can be held, or where shorts are allowed."""
+    return -UNCAPPED if options.has_base or rules.lowest < 0 else 0.0
+
+
+def objective(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.Tensor:
+    """What net returns (segment, bar) of accounts are worth, per bar."""
+    if name == "growth":
+        return torch.log1p(returns).mean()
+    if name == "mean_variance":
+        return returns.mean() - 0.5 * risk_aversion * returns.var()
+    # Pooled over segments: a ratio per segment of some forty bars would be noise. 1e-12: accounts may all be in cash.
+    return returns.mean() / (returns.std() + 1e-12)
+
+
+def _first_price(z: torch.Tensor) -> float:
+    """ρ / (1 − ρ), ρ the mean correlation of the moves z (bar, symbol): what mean–variance asks of equal correlations.
+
+    With (1 − ρ)·q_j + ρ·Σ q = s_j for every position above 0, q_j ∝ s_j − ν and ν = ρ / (1 − ρ) · Σ max(s − ν, 0).
+    """
+    count = z.shape[1]
+    if count == 1:
+        return LEAST_PRICE
+    # With equal correlations var(mean) / mean(var) = (1 + (n − 1)·ρ) / n, which is solved for ρ below.
+    common = float(z.mean(1).var() / z.var(0).mean().clamp_min(1e-12))
+    correlation = min(max((common * count - 1) / (count - 1), 0.0), MOST_CORRELATION)
+    return max(correlation / (1 - correlation), LEAST_PRICE)
+
+
+def _count(policy: DirectPolicy, z: torch.Tensor) -> None:
+    """Count each symbol's beta to the mean of the others, and the spread of every input."""
+    count = z.shape[1]
+    if count > 1:
+        now = z[..., -1]
+        others = (now.sum(1, keepdim=True) - now) / (count - 1)
+        # Without an intercept: moves in units of volatility have a mean near 0.
+        policy.beta.copy_((now * others).sum(0) / others.square().sum(0).clamp_min(1e-12))
+    scale = policy.raw_inputs(z).std(0)
+    # The constant has no spread.
+    scale[-1] = 1.0
+    # A column that never moves, e.g. of a halted symbol, would be divided by 0.
+    policy.scale.copy_(scale.where(scale > 1e-9, torch.ones_like(scale)))

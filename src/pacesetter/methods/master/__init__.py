@@ -1,0 +1,1 @@
+"""The master: one agent that allocates among the proposals of a fleet."""

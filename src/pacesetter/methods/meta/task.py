@@ -1,0 +1,61 @@
+"""`agent=meta` on task=fleet: a fleet with a context, trained on a family of markets beside its own.
+
+`task_of` gives this in place of the configured task. With agent.context=off it is a plain fleet on the same family.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import FeatureSplit, build_table
+from pacesetter.build.tasks.fleet import FleetTask
+from pacesetter.build.tasks.trading import MarketCopies
+from pacesetter.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pacesetter.policies.policy import Policy
+
+__all__ = ["MetaFleetTask"]
+
+
+class MetaFleetTask(FleetTask):
+    """A fleet whose agents read a context of their own transitions."""
+
+    def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
+        """The markets of agent.family; refuses them beside a curriculum or a classifier, which know nothing of them."""
+        from pacesetter.methods.meta.families import family_tasks
+        from pacesetter.methods.meta.meta import OWN_REGIMES
+
+        family = str(config.agent["family"])
+        if family == OWN_REGIMES:
+            return super().copies(config, split)
+        if split.supervised is not None or build_task(config).curriculum != "none":
+            raise ConfigError(
+                f"agent.family={family} makes other markets, which features.supervised and task.curriculum know "
+                "nothing of; leave them out"
+            )
+        tasks = family_tasks(family, split.learned, int(config.agent["tasks"]), config.seed)
+        return MarketCopies([task.panel for task in tasks], [build_table(config, task.panel) for task in tasks])
+
+    def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> Policy:
+        from pacesetter.methods.master.policy import ContextAdvice
+        from pacesetter.policies.fleet import FleetTargets
+
+        task = build_task(config)
+        if not fleet.memory or task.trades != "targets":
+            return super()._policy(fleet, config, until)
+        advice: Any = ContextAdvice(fleet)
+        return FleetTargets(advice, task.market, task.action == "target", until)
+
+    def served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
+        from pacesetter.policies.modules import serve_context
+
+        return (serve_context if fleet.memory else super().served)(fleet, names, targets_in, trades)
+
+    def shown_in(self, market: Any, fleet: Any) -> Any:
+        from pacesetter.methods.meta.market import ContextMarket
+
+        return ContextMarket(market, fleet.bar_memory) if fleet.memory else market

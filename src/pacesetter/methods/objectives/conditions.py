@@ -1,0 +1,96 @@
+"""Weights of objectives as what a policy is asked for. Nothing here imports torch: a configuration is checked without.
+
+`agent.objectives` become components of the task's reward, so that their vector comes from the ledger to the learner.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.rewards.component import REWARDS
+from pacesetter.rewards.objectives import OBJECTIVES
+from pacesetter.rewards.reward import RewardConfig
+from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
+
+__all__ = ["FRONT", "SCALARISATIONS", "UTILITIES", "ObjectiveConditions", "first_weights", "objective_conditions"]
+
+FRONT = "front.json"  # of a run: what each preference came to on the validation set, and the one that is chosen
+SCALARISATIONS = ("weighted_sum", "chebyshev", "state_dependent")
+UTILITIES = ("sharpe", "growth", "sortino")  # of a whole episode; see `preference.episode_utility`
+
+
+def first_weights(stated: Mapping[str, Any] | None) -> dict[str, float]:
+    """Objective -> its first weight, as shares of 1; the programme's five where none are stated.
+
+    Refuses one objective alone, an unknown one, and weights that are not above 0.
+    """
+    weights = dict(OBJECTIVES if stated is None else stated)
+    if len(weights) < 2:
+        raise ConfigError(
+            f"agent.objectives={weights} is one objective or none, and there is nothing to weigh; name two or more, or "
+            "take agent=sac"
+        )
+    for name, weight in weights.items():
+        if name not in REWARDS:
+            raise ConfigError(f"agent.objectives names '{name}', not a reward component{did_you_mean(name, REWARDS)}")
+        is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not (is_number and math.isfinite(weight) and weight > 0):
+            raise ConfigError(f"agent.objectives.{name}={weight!r} must be a weight above 0")
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+@dataclass(eq=False)
+class ObjectiveConditions:
+    """Weights as `Conditions`. Its markets share one `search`: validation plays by the weights that training found."""
+
+    options: Mapping[str, Any]
+    weights: dict[str, float]
+    observers: str | None = "objectives"
+    search: Any = field(default=None, repr=False)
+
+    @property
+    def is_chebyshev(self) -> bool:
+        return self.options.get("scalarisation") == "chebyshev"
+
+    def market(self, market: Any) -> Any:
+        from pacesetter.methods.objectives.market import PreferenceMarket, make_search
+
+        if self.search is None:
+            self.search = make_search(self.options, self.weights, market.device)
+        return PreferenceMarket(market, self.search)
+
+    def environment(self, env: Any) -> Any:
+        raise ConfigError("agent=mosac trains a fleet; take task=fleet, with one symbol by task.symbols if need be")
+
+    def task(self, task: Any) -> Any:
+        # Unclipped: the learner scales every objective by its own deviation.
+        return replace(task, reward=RewardConfig(components=dict(self.weights), clip=None))
+
+    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
+        chosen = tuple(self.weights.values())
+        if run is not None and (run / FRONT).is_file():
+            stored = json.loads((run / FRONT).read_text(encoding="utf-8"))
+            chosen = tuple(stored["points"][stored["chosen"]]["preference"])
+        return {PREFERENCE: chosen} | ({ACCRUED: (0.0,) * len(chosen)} if self.is_chebyshev else {})
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        names = tuple(self.weights)
+        return {PREFERENCE: names} | ({ACCRUED: names} if self.is_chebyshev else {})
+
+    def limits(self) -> dict[str, tuple[float, float]]:
+        return {PREFERENCE: (0.0, 1.0), ACCRUED: (-1e6, 1e6)}
+
+
+def objective_conditions(agent: Mapping[str, Any]) -> ObjectiveConditions:
+    """The weights of an agent's objectives; refuses an unknown scalarisation or utility."""
+    for key, known in (("scalarisation", SCALARISATIONS), ("utility", UTILITIES)):
+        if agent.get(key, known[0]) not in known:
+            raise ConfigError(f"agent.{key}={agent[key]!r} is unknown{did_you_mean(str(agent[key]), known)}")
+    return ObjectiveConditions(dict(agent), first_weights(agent.get("objectives")))

@@ -1,0 +1,141 @@
+"""What a run does while a fleet learns offline: held-out rows decide, and the market is asked when all is learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from pacesetter.errors import DataError
+from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS
+from pacesetter.evaluation.fleet.ensemble import returns_frame
+from pacesetter.evaluation.report.page import significant
+from pacesetter.jobs.run.callbacks import Session, Validator
+from pacesetter.jobs.run.fleet import DIGITS, FleetMeter
+from pacesetter.jobs.run.fleet_agents import agent_table
+from pacesetter.learning.experience.recording import fleet_teacher, record, whole_episodes
+from pacesetter.learning.fleet.storage import load_fleet, save_fleet
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.fleet.validation import play
+from pacesetter.methods.offline.evaluation import Estimate, policy_estimates
+from pacesetter.methods.offline.method import NEAR
+from pacesetter.methods.offline.rows import StoredRows, padded
+from pacesetter.methods.offline.task import JudgedMarkets
+from pacesetter.words import for_spreadsheets
+
+__all__ = ["OfflineMeter", "OfflineValidator", "market_answer"]
+
+MARKET_EPISODES = 200
+REPORT = "offline.json"
+
+
+class OfflineMeter(FleetMeter):
+    """Losses of the latest round and figures on the rows held out."""
+
+    def figures(self) -> list[str]:
+        losses = {name: value for name, value in self.shown.items() if name.endswith("loss")}
+        return [f"{self.learner.symbols} agents", *(f"{name} {value:.3f}" for name, value in losses.items())]
+
+
+class OfflineValidator(Validator[FleetTrainer]):
+    """Scores a fleet by its loss on held-out episodes; the best one is then asked in the market, once."""
+
+    def __init__(self, session: Session[FleetTrainer]) -> None:
+        super().__init__(session)
+        self.learner = session.learner
+        self.markets: JudgedMarkets = session.parts.validation
+
+    @property
+    def rows(self) -> StoredRows:
+        """What is learned from, and judged on where it is held out."""
+        rows: StoredRows = self.session.parts.train
+        return rows
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        save_fleet(self.learner.fleet, folder)
+
+    def _play(self) -> dict[str, Any]:
+        means = {name: float(values.mean()) for name, values in self._judged().items()}
+        self.gates["deterministic"] = []
+        # The sign is turned: `Validator` keeps the largest score.
+        return {"score": -means["held_out_loss"], "deterministic": {"sharpe": None} | means}
+
+    def _judged(self) -> dict[str, torch.Tensor]:
+        method: Any = self.learner.method
+        judged: dict[str, torch.Tensor] = method.judged(self.learner)
+        return judged
+
+    def finish(self) -> None:
+        """Ask the market for the best fleet, beside what the data alone says of it."""
+        best = self.session.run.path("checkpoints/best")
+        if not self.state["scores"]:
+            save_fleet(self.learner.fleet, best)
+        fleet = self.learner.fleet
+        # Once, after all is learned: a choice by market results would make the offline score an online one.
+        fleet.load_state_dict(load_fleet(best).state_dict())
+        played = play(fleet, self.markets.validation)
+        table = agent_table(played, 0.0, self.session.config.train.gates.max_share)
+        for_spreadsheets(table).to_csv(self.session.run.path(AGENTS), index=False)
+        returns_frame(played, self.markets.validation).to_parquet(self.session.run.path(RETURNS))
+        self.state["sharpe"] = played.sharpe_together
+        judged = {name: float(values.mean()) for name, values in self._judged().items()}
+        estimates, note = self._estimates()
+        self._tell(judged, estimates, f"validation Sharpe {played.sharpe_together:+.2f}", note)
+        self._store(judged, estimates, note, {"validation_sharpe": played.sharpe_together})
+
+    def _estimates(self) -> tuple[list[Estimate], str]:
+        """What the data says of the policy, and what the market does; or why the data cannot say anything."""
+        agents, gamma = self._agents()
+        answer = market_answer(agents, self.markets, self.rows, gamma)
+        try:
+            estimates, effective = policy_estimates(agents, self.rows, gamma)
+        except DataError as problem:
+            return [answer], str(problem)
+        return [*estimates, answer], f"{effective:.0f} held-out episodes are effective"
+
+    def _agents(self) -> tuple[Any, float]:
+        """Who decides, and the discount that was learned by."""
+        return self.learner.fleet, self.learner.config.gamma
+
+    def _tell(self, judged: dict[str, float], estimates: list[Estimate], answer: str, note: str) -> None:
+        table = Table("discounted return of an episode", "value", "95 % interval")
+        for each in estimates:
+            table.add_row(each.name, significant(each.value), f"{significant(each.low)} … {significant(each.high)}")
+        console = self.session.console
+        console.print(table)
+        equal = f" (orders within {NEAR} of the data's)" if self.rows.actions is None else ""
+        console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}{equal}; {answer}", soft_wrap=True)
+
+    def _store(self, judged: dict[str, float], estimates: list[Estimate], note: str, more: dict[str, Any]) -> None:
+        facts = {
+            "held_out": {name: round(value, DIGITS) for name, value in judged.items()},
+            "estimates": [each._asdict() for each in estimates],
+            "note": note,
+            "agent": self.session.config.agent["algorithm"],
+            "dataset": self._dataset(),
+        }
+        self.session.run.write_json(REPORT, facts | more)
+
+    def _dataset(self) -> dict[str, Any]:
+        """What was learned from: whose episodes, which of their regimes, and how many."""
+        manifest, own = self.rows.manifest, np.unique(self.rows.episodes.regimes)
+        facts: dict[str, Any] = {"source": manifest["source"], "regimes": [manifest["regimes"][place] for place in own]}
+        return facts | {"episodes": len(self.rows.episodes), "rows": self.rows.episodes.row_count}
+
+
+@torch.no_grad()
+def market_answer(fleet: Any, markets: JudgedMarkets, rows: StoredRows, gamma: float) -> Estimate:
+    """The discounted return that the policy then earns in episodes like the recorded ones, with its interval."""
+    envs = -(-MARKET_EPISODES // len(rows.symbols))
+    market = markets.recorded(envs, rows.manifest["episode_bars"])
+    steps = record(market, fleet_teacher(fleet, market), 0.0, envs * len(market.symbols), seed=0)
+    episodes, _ = whole_episodes(steps, market, 0, most=1)
+    assert episodes is not None
+    rewards = padded(episodes.rows["rewards"], episodes.lengths)  # (episode, step), 0 behind the end
+    earned = rewards @ gamma ** np.arange(rewards.shape[1])
+    # Normal interval over episodes, which are drawn independently.
+    spread = 1.96 * float(earned.std()) / len(earned) ** 0.5
+    return Estimate("market", float(earned.mean()), float(earned.mean()) - spread, float(earned.mean()) + spread)

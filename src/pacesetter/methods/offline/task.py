@@ -1,0 +1,125 @@
+"""`agent=bc`, `cql` and `iql`: what learns from a stored dataset is never handed a market.
+
+`task_of` gives an `OfflineTask` in place of the fleet's, and an `OfflineWindowsTask` in place of the lookback task.
+They train on stored rows; markets are built when a run is judged, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import Parts, feature_split
+from pacesetter.build.fleet import build_market
+from pacesetter.build.tasks.fleet import FleetTask
+from pacesetter.build.tasks.lookback import LookbackTask
+from pacesetter.build.tasks.task import NO_WINDOWS
+from pacesetter.errors import ConfigError, needs
+from pacesetter.methods.offline.manifest import build_recording_market, check_dataset
+from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.experience.window_market import WindowMarket
+    from pacesetter.methods.offline.rows import StoredRows
+
+__all__ = ["JudgedMarkets", "JudgedWindows", "OfflineTask", "OfflineWindowsTask", "stored_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedMarkets:
+    """The markets that an offline policy is judged in after it has learned."""
+
+    config: Config
+    panel: Panel
+
+    @cached_property
+    def validation(self) -> FleetMarket:
+        """The validation set, one environment of each symbol from its first bar on."""
+        split = feature_split(self.config, self.panel)
+        return build_market(
+            self.config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
+        )
+
+    def recorded(self, envs: int, episode_bars: int) -> FleetMarket:
+        """The training set with random starts, as the episodes were recorded."""
+        market: FleetMarket = build_recording_market(self.config, self.panel, envs, episode_bars)
+        return market
+
+
+def stored_rows(config: Config, panel: Panel) -> StoredRows:
+    """The dataset that an agent learns from; refuses none, one of another market, and a choice by market results."""
+    # Refuses a wrong option of the task before a dataset is opened.
+    build_task(config)
+    name, path = config.agent["algorithm"], config.agent.get("dataset")
+    if not path:
+        raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter export")
+    if config.train.best_by == "sharpe":
+        raise ConfigError(f"agent={name} is validated on stored episodes, by a loss; set train.best_by=score")
+    with needs("offline learning", "rl"):
+        from pacesetter.learning.experience.dataset import read_manifest
+        from pacesetter.methods.offline.rows import StoredRows
+    # The manifest first: a dataset of another market is refused before its rows are loaded.
+    check_dataset(path, read_manifest(path), config, panel)
+    return StoredRows.read(
+        path,
+        tuple(config.agent.get("regimes", ())),
+        held_out=config.agent.get("held_out", 0.2),
+        gamma=config.agent.get("gamma", 0.9),
+        seed=config.seed,
+        device=config.train.device,
+    )
+
+
+class OfflineTask(FleetTask):
+    """The fleet's task with a dataset in place of the training market."""
+
+    observers = "offline"
+    refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS | {
+        "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out"
+    }
+
+    def parts(self, config: Config, panel: Panel) -> Parts:
+        return Parts(stored_rows(config, panel), JudgedMarkets(config, panel))
+
+    def fold_parts(self, config: Config, panel: Panel, fold: Any) -> Parts:
+        raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")
+
+
+# ---- windows ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedWindows:
+    """The market that windows learned offline are judged in, after they were learned."""
+
+    config: Config
+    panel: Panel
+
+    def recorded(self, envs: int, episode_bars: int) -> WindowMarket:
+        """The training set with random starts, as the episodes were recorded."""
+        market: WindowMarket = build_recording_market(self.config, self.panel, envs, episode_bars)
+        return market
+
+
+class OfflineWindowsTask(LookbackTask):
+    """The lookback task with a dataset in place of the training environments."""
+
+    observers = "offline_windows"
+    refusals: ClassVar[Mapping[str, str]] = {
+        **LookbackTask.refusals,
+        "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out",
+    }
+
+    def parts(self, config: Config, panel: Panel) -> Parts:
+        rows = stored_rows(config, panel)
+        # After the rows: where torch is missing, reading them has said so.
+        from pacesetter.methods.offline.window_rows import StoredWindows
+
+        return Parts(StoredWindows(rows), JudgedWindows(config, panel))
+
+    def fold_parts(self, config: Config, panel: Panel, fold: Any) -> Parts:
+        raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")

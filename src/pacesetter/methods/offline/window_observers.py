@@ -1,0 +1,77 @@
+"""What a run does while windows are learned offline: held-out rows decide, and the market is asked at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pacesetter.build import build_task
+from pacesetter.build.environments import split_panel
+from pacesetter.build.tasks.lookback import learned_universe
+from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
+from pacesetter.evaluation.lookback.judgement import AGENT, lookback_policies
+from pacesetter.jobs.run.callbacks import Validator
+from pacesetter.learning.sb3.algorithms import load_weights
+from pacesetter.learning.state import read_state
+from pacesetter.methods.offline.observers import OfflineValidator
+from pacesetter.methods.offline.rows import StoredRows
+from pacesetter.methods.offline.task import JudgedWindows
+
+__all__ = ["OfflineWindowsValidator", "played_beside"]
+
+SHOWN = ("cross-validated", "regime oracle", "optimum", "hindsight")  # beside the best constant, where there are any
+
+
+class OfflineWindowsValidator(OfflineValidator):
+    """Scores an agent by its loss on held-out episodes; the best one then chooses windows on the validation set."""
+
+    learner: Any
+
+    @property
+    def rows(self) -> StoredRows:
+        rows: StoredRows = self.session.parts.train.rows
+        return rows
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        Validator.keep(self, folder, facts)
+
+    def _judged(self) -> dict[str, torch.Tensor]:
+        algorithm = self.learner.algorithm
+        judged: dict[str, torch.Tensor] = algorithm.method.judged(algorithm)
+        return judged
+
+    def _agents(self) -> tuple[Any, float]:
+        algorithm = self.learner.algorithm
+        return algorithm.agents, algorithm.gamma
+
+    def finish(self) -> None:
+        """Ask the market for the best agent, beside what the data alone says of it."""
+        best = self.session.run.path("checkpoints/best")
+        if not self.state["scores"]:
+            self.keep(best, {"step": self.learner.step, "score": None})
+        # Once, after all is learned: a choice by market results would make the offline score an online one.
+        load_weights(self.learner.algorithm, read_state(best))
+        judged = {name: float(values.mean()) for name, values in self._judged().items()}
+        estimates, note = self._estimates()
+        rewards = played_beside(self.learner.agent, self.markets)
+        words = ", ".join(f"{name} {value:+.4f}" for name, value in rewards.items())
+        self._tell(judged, estimates, f"reward a bar on the validation set: {words}", note)
+        self._store(judged, estimates, note, {"validation_rewards": rewards})
+
+
+def played_beside(agent: Any, markets: Any) -> dict[str, float]:
+    """Mean reward on the validation set: the agent's, and those of simple rules and limits."""
+    judged: JudgedWindows = markets
+    task: LookbackConfig = build_task(judged.config)
+    split = split_panel(judged.config, learned_universe(judged.config, judged.panel))
+    first = max(split.start, task.windows.longest, task.windows.seen[-1])
+    own = {AGENT: AgentLookback(agent.act, task)}
+    known = split.known
+    policies = own | lookback_policies(known, task, first, len(known) - 1)
+    evaluation = evaluate_lookback(policies, known, task, start=first)
+    means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0).tolist(), strict=True))
+    best = max((name for name in means if name.startswith("constant ")), key=means.__getitem__)
+    return {name: means[name] for name in (AGENT, best, *SHOWN) if name in means}

@@ -1,0 +1,119 @@
+"""`agent=options` on a task: a fleet with options, or with task=trading one agent with options for every symbol.
+
+`task_of` gives these in place of the configured task; options and windows are the task's own, windows as long as the
+rules read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import Parts, fitted_until
+from pacesetter.build.tasks.fleet import FleetTask, known_table
+from pacesetter.build.tasks.task import Stored
+from pacesetter.build.tasks.trading import Trading
+from pacesetter.data.splits import Fold
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError
+from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.methods.options.policy import OptionPolicy, ServedOptions
+    from pacesetter.policies.modules import Exported
+
+__all__ = ["OptionFleetTask", "OptionTradingTask"]
+
+Array = NDArray[Any]
+
+
+class OptionFleetTask(FleetTask):
+    """A fleet whose agents have options."""
+
+    observers = "options"
+
+    def policy(self, stored: Stored) -> OptionPolicy:
+        import torch
+
+        from pacesetter.learning.fleet.storage import load_fleet
+
+        torch.set_num_threads(stored.config.train.threads or torch.get_num_threads())
+        fleet = load_fleet(stored.checkpoint)
+        return self._policy(fleet, stored.config, fitted_until(stored.config, stored.panel))
+
+    def _policy(self, fleet: Any, config: Config, until: Any) -> OptionPolicy:
+        from pacesetter.methods.options.policy import OptionPolicy
+
+        task = build_task(config)
+        return OptionPolicy(fleet, task.market, getattr(task, "trades", "orders"), until, task.own_account)
+
+    def export(self, stored: Stored, count: int) -> Exported:
+        from pacesetter.learning.experience.market import FleetMarket
+        from pacesetter.learning.fleet.storage import load_fleet
+        from pacesetter.methods.options.policy import serve_options
+        from pacesetter.policies.modules import Exported
+
+        task, table = build_task(stored.config), known_table(stored)
+        bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
+        fleet: Any = load_fleet(stored.checkpoint)
+        module, spec = serve_options(fleet, bank.names, getattr(task, "trades", "orders"))
+        market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
+        return Exported(module, spec, market.symbols, _shown(module, market, count))
+
+
+class OptionTradingTask(OptionFleetTask):
+    """One agent with options that is applied to every symbol: a fleet of one that learns from all of them."""
+
+    name = "trading"
+    learned_as = "trading"
+    config = Trading  # type: ignore[assignment]
+
+    def parts(self, config: Config, panel: Panel) -> Parts:
+        task = build_task(config)
+        if task.curriculum != "none" or task.starts == "stratified":
+            raise ConfigError(
+                f"agent=options with task=trading learns without a curriculum from random or fixed starts, not with "
+                f"task.curriculum={task.curriculum} task.starts={task.starts}; take task=fleet, or other starts"
+            )
+        train, validation, _ = super().parts(config, panel)
+        return Parts(_one_agent(train), validation)
+
+    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+        market = _one_agent(super().fold_parts(config, panel, fold).train)
+        return Parts(market, market)
+
+
+def _one_agent(market: FleetMarket) -> FleetMarket:
+    """As many environments in all, each of which begins its episodes with any of the symbols."""
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.methods.options.agents import ANY
+
+    bank = market.batch.bank
+    # All blocks under one name are one symbol to a market: one head then learns from every symbol's episodes.
+    return FleetMarket(replace(bank, symbols=((ANY,),) * len(bank.symbols)), market.envs_each, **market._made_with)
+
+
+def _shown(module: ServedOptions, market: FleetMarket, count: int) -> Iterator[dict[str, Array]]:
+    """What the market shows while the policy itself plays, with a tenth of the orders drawn at random."""
+    import torch
+
+    from pacesetter.methods.options.answer import MEMORY
+
+    generator, observation = torch.Generator().manual_seed(0), market.reset()
+    kept = module.fleet.no_memory(market.env_count)[MEMORY]
+    for _ in range(0, count, market.env_count):
+        shown = market.tables(observation) | {MEMORY: kept}
+        yield {name: np.array(entry.numpy()) for name, entry in shown.items()}
+        with torch.no_grad():
+            orders, *_, kept = module(shown)
+        drawn, is_drawn = (torch.rand(len(orders), 1, generator=generator) for _ in range(2))
+        # Mostly the policy's own orders, so that options last; some random ones, so that accounts differ.
+        step = market.step(torch.where(is_drawn < 0.1, 2 * drawn - 1, orders))
+        kept = torch.where((step.terminated | step.truncated)[:, None], 0.0, kept)
+        observation = step.observation

@@ -1,1 +1,0 @@
-"""Runs with a context on markets that they never saw."""

@@ -1,1 +1,0 @@
-"""Runs with many objectives: their validation, and the front that they leave."""

@@ -1,1 +1,0 @@
-"""What a run of `agent=options` does beside those of a fleet."""

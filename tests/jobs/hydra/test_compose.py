@@ -1,0 +1,221 @@
+"""From overrides to a frozen configuration, and what a typo is answered with."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pacesetter.agents.encoders import NETWORKS, network
+from pacesetter.build import Config
+from pacesetter.data import SOURCES
+from pacesetter.errors import ConfigError
+from pacesetter.jobs import compose
+from pacesetter.jobs.hydra.compose import source_defaults
+from pacesetter.jobs.launch.preset import write_preset
+from pacesetter.market.risk import RiskOptions
+from pacesetter.runs import config_hash
+
+
+def test_defaults_are_the_sample():
+    config = compose()
+    assert config.data["source"] == "sample"
+    assert config.seed == 0
+
+
+def test_overrides_reach_the_source_and_the_seed_follows():
+    config = compose(["data=synthetic", "data.symbols=50", "seed=7"])
+    assert config.data["symbols"] == 50
+    assert config.data["seed"] == 7
+
+
+def test_configuration_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        compose().seed = 3  # type: ignore[misc]
+
+
+PRESETS = (
+    "sandbox",
+    "equities_daily",
+    "equities_hourly",
+    "synthetic_hourly",
+    "crypto_daily",
+    "crypto_hourly",
+    "planted",
+)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_compose(preset):
+    assert compose([f"+preset={preset}"]).name == preset.replace("_", "-")
+
+
+def test_an_override_beats_the_preset():
+    assert compose(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
+
+
+def test_a_preset_that_was_renamed_says_so():
+    with pytest.raises(ConfigError, match=r"renamed to \+preset=synthetic_hourly"):
+        compose(["+preset=equities_hourly", "data.symbols=9"])
+
+
+@pytest.mark.parametrize(("preset", "hours"), [("crypto_hourly", 1), ("crypto_daily", 24)])
+def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(preset, hours):
+    config = compose([f"+preset={preset}"])
+    assert config.data["calendar"] == "24/7"
+    assert config.lag["lookback"] * hours >= 24 * 30
+    assert config.task["market"]["limits"]["portfolio_loss_limit_fraction"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("sede=3", "unknown key 'sede'; did you mean 'seed'?"),
+        ("data=smaple", "unknown data 'smaple'; did you mean 'sample'?"),
+        ("data.symbls=3", "unknown key 'data.symbls'; did you mean 'data.symbols'?"),
+        ("+preset=sandbx", "unknown preset 'sandbx'; did you mean 'sandbox'?"),
+        ("preset=sandbox", "a preset is added to the configuration; write +preset=sandbox"),
+        ("seed=-1", "seed=-1 must be in 0 … "),
+        ("train.shares=[2,3]", "train.shares=[2.0, 3.0] must leave a test set"),
+        ("train.shares=[0.8,0.2]", "both together below 1"),
+        ("features.name=[x]", "unknown key 'features.name'; did you mean 'features.names'?"),
+        ("rubbish", "'rubbish' is not an override; write key=value"),
+        ("=3", "'=3' is not an override; write key=value"),
+        ("seed=many", "config.seed='many' must be of type int"),
+        ("data.fill=backward", "data.fill='backward' is unknown"),
+        ("data.allow=[highlow]", "data.allow=highlow is not a rule that can be allowed; did you mean 'high_low'?"),
+        ("data=csv", "data.path is not set: give data.path=…"),
+        ("name=a/b", "name='a/b' names a folder"),
+        ("+data.symbls=3", "unknown option 'data.symbls'; did you mean 'symbols'?"),
+        ("features.leadlag.lookbck=60", "did you mean 'features.leadlag.lookback'"),
+        ("+features.leadlag.methd=x", "unknown option 'config.features.leadlag.methd'; did you mean 'method'"),
+        ("features.leadlag.method=ccf_auk", "did you mean 'ccf_auc'"),
+        ("features.leadlag.lookback=1", "lookback 1 is too short"),
+        ("task.reward.components={pnl:1,cost:1}", "task.reward.components has other keys: set one with task.reward"),
+        ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
+        ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
+        ("agent=ppoo", "unknown agent 'ppoo'; did you mean 'ppo'?"),
+        ("agent=maskable_ppo", "agent=maskable_ppo does not support task.action=target; use task.action=discrete, or"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_sentence(override, sentence):
+    with pytest.raises(ConfigError) as refused:
+        compose([override])
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_task_decides_the_options_of_a_method(tmp_path):
+    single, fleet = compose(["agent=ppo"]).agent, compose(["task=fleet", "agent=ppo"]).agent
+    assert (single["network"], single["n_steps"], single["gamma"]) == ("transformer_small", 128, 0.99)
+    assert (fleet["network"], fleet["n_steps"], fleet["gamma"]) == ("mlp_small", 64, 0.9)
+    assert "encoder_learning_rate" in fleet
+    assert "encoder_learning_rate" not in single
+    assert compose(["+preset=planted_fleet"]).agent["encoder_learning_rate"] == 2e-3
+
+
+def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
+    with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
+        compose(["task=fleet", "agent=a2c"])
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; use"):
+        compose(["task=lookback", "agent=sac"])
+    refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=bc or cql or direct or .* or ppo$"
+    with pytest.raises(ConfigError, match=refusal):
+        compose(["task=fleet", "agent=sac", "task.action=discrete"])
+
+
+@pytest.mark.parametrize("agent", ["ppo_small", "sac_small"])
+def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
+    continuous = "task.action=continuous"
+    own, full = (compose([f"agent={agent}", continuous, *words]).agent for words in ([], ["agent.network=transformer"]))
+    assert NETWORKS[own["network"]].layers == 1
+    assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
+
+
+def test_a_stored_preset_keeps_the_agent_that_the_task_chose(tmp_path):
+    told = ["task=fleet", "agent.network=transformer", "agent.network_options={width:128}"]
+    stored = write_preset(tmp_path / "preset" / "best.yaml", told, "as told")
+    assert compose([f"+preset={stored}"]).agent == compose(told).agent
+
+
+def test_every_registered_source_is_a_group():
+    for name in SOURCES:
+        assert source_defaults(name)["source"] == name
+
+
+def test_equal_settings_hash_equal():
+    assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(Config(**compose(["seed=3"]).__dict__).to_dict())
+    assert config_hash(compose(["seed=3"]).to_dict()) != config_hash(compose(["seed=4"]).to_dict())
+
+
+def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
+    assert compose(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
+    with pytest.raises(ConfigError, match="unknown network 'mlpp'; did you mean 'mlp'"):
+        compose(["task=fleet", "agent=ppo", "agent.network=mlpp"])
+
+
+def test_composing_a_job_imports_no_torch():
+    """A lead–lag page needs none, and it takes two seconds; another process, as this one has it already."""
+    code = "import sys; from pacesetter.jobs import compose; compose([]); print('torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"
+
+
+def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "coins.csv"
+    path.write_text("date,A,B\n2020-01-02,1,2\n2020-01-03,1,2\n")
+    config = compose(["+preset=crypto_hourly", f"data={path}", "data.calendar=24/7"])
+    assert (config.data["source"], config.data["calendar"]) == ("csv", "24/7")
+    assert "freq" not in config.data
+    assert list(config.data["symbols"]) == []
+    assert config.lag["lookback"] == 720  # what is not of the bars is the preset's
+    # bars of the preset's own source keep what it says of them
+    assert compose(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("shorting=true", "unknown key 'shorting'; did you mean 'market.shorting' or 'task.market.limits.shorting'?"),
+        ("agent.objective=x", "unknown key 'agent.objective'; only agent=direct has it"),
+        ("task=lookback agent.objective=x", "unknown key 'agent.objective'; only agent=direct of task=trading has it"),
+        ("leverage=2", "unknown key 'leverage'; did you mean 'task.market.limits.gross_leverage'?"),
+        ("agent.gama=1", "unknown key 'agent.gama'; did you mean 'agent.gamma'?"),
+        ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'task.market.costs'?"),
+    ],
+)
+def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compose(typed.split())
+    assert str(refused.value) == said
+
+
+def test_risk_is_a_section_that_is_off_unless_asked_for():
+    assert compose().risk == RiskOptions()
+    assert not compose().risk.is_on
+    risk = compose(["risk.target_volatility=0.1", "risk.base={A: 0.6, B: 0.4}", "risk.tracking_error=0.04"]).risk
+    assert risk == RiskOptions(0.1, {"A": 0.6, "B": 0.4}, 0.04)
+    with pytest.raises(ConfigError, match=r"unknown key 'risk.bse'; did you mean 'risk.base'\?"):
+        compose(["risk.bse=cash"])
+
+
+def test_the_market_has_short_keys_and_costs_are_one_number():
+    market = compose(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).task["market"]
+    assert (market["limits"]["gross_leverage"], market["limits"]["shorting"]) == (2, True)
+    assert market["limits"]["position_cap_fraction"] == 0.5
+    costs = market["costs"]
+    assert (costs["commission_bps"], costs["spread_bps"], costs["slippage_bps"]) == (2, 0, 0)
+    assert compose(["task.market.costs=3"]).task == compose(["market.costs=3"]).task
+    assert compose(["market.band=0.1"]).task["market"]["band"] == 0.1
+    for wrong, sentence in {
+        "market.levrage=2": "unknown key 'market.levrage'; did you mean 'market.leverage'?",
+        "leverage=2": "unknown key 'leverage'; did you mean 'market.leverage'?",
+        "costs=-1": "market.costs=-1 must be 0 or more",
+        "market.reserve_cash=1": "leaves nothing of gross_leverage=1 to hold",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(sentence)):
+            compose([wrong])

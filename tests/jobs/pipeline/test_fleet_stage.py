@@ -1,0 +1,107 @@
+"""The stage of the main job that trains the fleet, and the report of its run on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pacesetter.build import Config, build_panel, stored_config
+from pacesetter.cli import fleet
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.pipeline import fleet_stage
+from pacesetter.jobs.pipeline.fleet_stage import fleet_config, job_overrides, train_fleet
+from pacesetter.jobs.pipeline.stages import Job, only_run
+from pacesetter.runs import Run
+
+SMALL = [
+    *("data=synthetic", "data.symbols=3", "data.bars=500", "features.names=[return_1]", "job.fleet_steps=1024"),
+    "job.direct_steps=2048",
+    *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7", "train.envs=2"),
+]
+
+
+def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path):
+    config = compose(SMALL)
+    made = fleet_config(config, tmp_path, "elsewhere")
+    assert made.task["market"]["costs"]["commission_bps"] == 7
+    assert (made.task["problem"], made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
+    assert made.agent == {"algorithm": "direct"}
+    asked = compose([*SMALL, "features.leadlag.lookback=40"])
+    assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
+    own = compose(["task=fleet", "agent.heads=[8]", "job.fleet_steps=1024"])
+    assert fleet_config(own, tmp_path, 60).agent["heads"] == [8]
+    assert fleet_config(own, tmp_path, 60).train.steps == 1024
+
+
+def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
+    assert job_overrides(["data=sandbox"]) == ["data=sandbox"]
+    assert job_overrides(["agent=ppo"]) == ["task=fleet", "agent=ppo"]
+    assert job_overrides(["task=fleet"]) == ["agent=direct", "task=fleet"]
+    for words in (["task=fleet", "agent.heads=[8]"], ["task=portfolio", "agent=sac"], ["task=fleet", "+preset=x"]):
+        assert job_overrides(words) == words
+
+
+class AskedError(Exception):
+    """Ends a stage with the configuration of the run that it would train."""
+
+
+def asked_to_train(config: Config) -> Path:
+    raise AskedError(config)
+
+
+def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_stage, "trained", asked_to_train)
+    monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
+    for words, lookback in ([], 250), (["task=fleet", "agent=ppo"], None), (["job.lookback=given"], "given"):
+        config = compose([*SMALL, *words])
+        job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
+        agent = str(Run.create(job.folder("lookback"), "lookback", {}).folder)
+        with pytest.raises(AskedError) as asked:
+            train_fleet(job, job.folder("agents"))
+        assert asked.value.args[0].features.leadlag.lookback == (lookback or agent)
+
+
+@pytest.fixture
+def job(tmp_path):
+    ppo = ["task=fleet", "agent=ppo", "agent.network=mlp_tiny", "agent.heads=[8]"]
+    config = compose([*ppo, *SMALL, "features.leadlag.lookback=40", f"runs={tmp_path}"])
+    job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
+    job.panel = build_panel(config)
+    Run.create(job.folder("lookback"), "lookback", {})
+    return job
+
+
+def test_the_stage_leaves_a_run_and_says_in_a_line_what_became_of_its_agents(job):
+    folder = job.folder("agents")
+    found = train_fleet(job, folder)
+    assert found.line.split(" agents")[0].endswith("of 3")
+    (section,) = found.sections
+    assert len(section.rows) == 3
+    assert len(section.figures) == 2
+    assert set(found.shown["Agents"]) <= set(section.header)
+    run = only_run(folder)
+    assert stored_config(run).features.leadlag.lookback == 40
+    _report_shows(job.run.folder, run)
+
+
+def _report_shows(job, run):
+    app = typer.Typer()
+    fleet.register(app)
+    shown = CliRunner().invoke(app, ["fleet", "report", str(job), "--draws", "50"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    for title in ("Agents", "Agents out-of-sample", "Agents together"):
+        assert title in shown.output
+    assert "diversification ratio" in shown.output
+    assert (run / "fleet.html").stat().st_size > 100_000
+
+
+def test_the_seed_and_shares_are_those_of_the_job(tmp_path):
+    config = replace(compose(SMALL), seed=7)
+    made = fleet_config(config, tmp_path, 60)
+    assert made.seed == 7
+    np.testing.assert_array_equal(made.train.shares, config.train.shares)

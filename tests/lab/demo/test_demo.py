@@ -1,0 +1,107 @@
+"""The demo: its periods, its fallback where the deciles are removed, and what it leaves behind.
+
+Runs `lab.demo.market`, `lab.demo.picture`, `cli.demo`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from pacesetter.build import build_fold
+from pacesetter.cli import app
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.lab.demo import market
+from pacesetter.lab.demo.demo import COSTS_BPS, Demo, DemoSettings
+from pacesetter.lab.demo.market import demo_market
+from pacesetter.lab.demo.picture import in_units_of_risk, leadership_of
+
+QUICK = DemoSettings(direct_steps=3_072, lookback_steps=0, draws=50)
+
+
+def test_the_deciles_are_learned_to_1980_chosen_to_1985_and_judged_to_1995(tmp_path: Path) -> None:
+    demo = Demo(str(tmp_path), QUICK, Console(file=io.StringIO()))
+    known = demo.market.known
+    fold = build_fold(demo.config(1.0), known)
+    first_days = [known.index[part[0]].year for part in (fold.train, fold.validation, fold.test)]
+    last_days = [known.index[part[-1]].year for part in (fold.train, fold.validation, fold.test)]
+    assert (first_days, last_days) == ([1963, 1981, 1986], [1980, 1985, 1995])
+    assert demo.market.later.index[demo.market.first_later].year == 2009
+    assert demo.market.note == ""
+
+
+def test_the_largest_companies_lead_until_the_effect_is_gone() -> None:
+    deciles = demo_market()
+    scores = leadership_of(deciles.whole, 9, step=500)
+    assert scores["1963":"1995"].min() > 0.1
+    assert scores["2001":].max() < 0.05
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(market, "has_deciles", lambda: False)
+    monkeypatch.setattr(market, "PLANTED_MARKET", market.PLANTED_MARKET | {"bars": 640, "symbols": 4, "groups": 1})
+    monkeypatch.setattr(market, "PLANTED_LEARN", 400)
+    monkeypatch.setattr(market, "PLANTED_CHOOSE", 480)
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.proof
+def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=160)
+    demo = Demo(str(tmp_path), QUICK, console)
+    run = demo.play()
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "the demo runs on a planted market" in printed
+    figures = json.loads((run.folder / "figures.json").read_text())
+    assert set(figures["costs"]) == {f"{bps:g}" for bps in COSTS_BPS}
+    assert set(figures["costs"]["1"]) == {
+        *("direct", "lasso_sized", "ridge_sized", "trees_sized", "hold", "above_hold")
+    }
+    assert figures["verdict"]["sharpe"][0] == pytest.approx(figures["costs"]["1"]["direct"])
+    assert not figures["later"]["is_evidence"]
+    assert "Sharpe ratio less that of hold" in printed
+    assert (run.folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
+    assert "The picture" in (run.folder / "report.html").read_text()
+
+
+def test_the_command_serves_the_policy_of_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Played:
+        def __init__(self, runs: str) -> None:
+            self.runs, self.run, self.agent_run = runs, SimpleNamespace(folder="demo"), SimpleNamespace(folder="agent")
+
+        def play(self) -> None: ...
+
+    asked: list[tuple[object, ...]] = []
+
+    def answer(*parts: object) -> str:
+        asked.append(parts)
+        return "BUY"
+
+    monkeypatch.setattr("pacesetter.lab.demo.demo.Demo", Played)
+    monkeypatch.setattr("pacesetter.serving.trader.demo.bundle_and_ask", answer)
+    result = CliRunner().invoke(app, ["demo", "--runs", str(tmp_path)])
+    assert result.output.strip() == "Served decision: BUY"
+    assert asked == [("agent", tmp_path / "bundles", "demo")]
+
+
+def test_the_slope_of_the_picture_is_the_sharpe_ratio(deciles_hold: Backtest) -> None:
+    years = len(deciles_hold) / deciles_hold.bars_per_year
+    slope = in_units_of_risk(deciles_hold)[-1] / years
+    assert slope == pytest.approx(float(sharpe(deciles_hold.returns, deciles_hold.bars_per_year)), rel=1e-2)
+
+
+@pytest.fixture
+def deciles_hold() -> Backtest:
+    from pacesetter.data import load
+    from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+
+    panel = load("deciles", start="1990-01-01", end="1992-12-31")
+    return evaluate_baselines(panel, 50, ("hold",))["hold"]

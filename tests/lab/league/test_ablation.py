@@ -1,0 +1,136 @@
+"""Ablations: presets as files, paired differences by hand, one small ablation played once and then read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from pacesetter.errors import ConfigError
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.lab.league import cell as cells
+from pacesetter.lab.league import ladder, windows
+from pacesetter.lab.league.ablation import Ablation, ablate, ablation_names, ablation_table, load_ablation
+
+MARKET = ("+preset=planted", "data.bars=900", "data.strength=0.8", "features.leadlag.lookback=null", ladder.SHARES)
+PRESET = """
+about: two sizes of a network
+markets: [planted 0.8]
+base: [agent=ppo_small, task.action=discrete, train.steps=1024, train.envs=128, train.validate_every=0]
+variants:
+  narrow: ["agent.heads=[4]"]
+"""
+
+
+@pytest.fixture
+def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(ladder, "MARKETS", {"planted 0.8": MARKET})
+    path = tmp_path / "sizes.yaml"
+    path.write_text(PRESET)
+    return path
+
+
+@pytest.mark.proof
+def test_an_ablation_is_played_once_and_then_read(
+    preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [f"ablate={preset}", f"ablate.folder={tmp_path / 'out'}", "ablate.seeds=1"]
+    table = ablate(asked, Console(quiet=True)).set_index("variant")
+    assert list(table.index) == ["full", "narrow", "oracle_sized", "lasso_sized", "ridge_sized", "hold"]
+    assert (tmp_path / "out" / "report.html").is_file()
+    monkeypatch.setattr(cells, "train", lambda *_, **__: pytest.fail("a kept cell was trained again"))
+    again = ablate(asked, Console(quiet=True)).set_index("variant")
+    assert again["mean"].equals(table["mean"])
+
+
+WINDOWS = """
+about: a smoothed reward
+markets: [windows]
+judged: windows
+base:
+  - task=lookback
+  - agent=ppo
+  - agent.network=mlp_tiny
+  - agent.heads=[8]
+  - agent.n_steps=8
+  - agent.batch_size=32
+  - train.envs=4
+  - train.steps=64
+  - train.validate_every=0
+  - task.windows.longest=24
+  - task.windows.grid=[10,16,24]
+  - task.windows.seen=[6,12,24]
+  - task.reward.components={signal:1.0,switching:0.05}
+variants:
+  smoothed: ["task.reward.components.signal={weight:1.0,smoothing_steps:5}"]
+"""
+
+
+@pytest.mark.proof  # every cell composes its configuration several times
+def test_windows_are_judged_by_the_reward_of_the_full_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ("data=synthetic", "data.symbols=3", "data.bars=300", "train.shares=[0.5,0.1]")
+    monkeypatch.setattr(ladder, "MARKETS", {"windows": small})
+    (tmp_path / "smooth.yaml").write_text(WINDOWS)
+    asked = [f"ablate={tmp_path / 'smooth.yaml'}", f"ablate.folder={tmp_path / 'out'}", "ablate.seeds=1"]
+    table = ablate(asked, Console(quiet=True)).set_index("variant")
+    assert list(table.index) == ["full", "smoothed", *windows.WINDOW_YARDSTICKS]
+    assert table.loc["optimum", "mean"] == pytest.approx(1.0)
+    assert table.loc["best constant", "mean"] == pytest.approx(0.0)
+    assert table["mean"].max() == table.loc["optimum", "mean"]
+    assert (tmp_path / "out" / "report.html").is_file()
+    monkeypatch.setattr(windows, "train", lambda *_, **__: pytest.fail("a kept cell was trained again"))
+    again = ablate(asked, Console(quiet=True)).set_index("variant")
+    assert again["mean"].equals(table["mean"])
+
+
+def test_differences_are_paired_by_seed() -> None:
+    scores = {"full": (1.0, 3.0, 5.0), "less": (0.5, 2.4, 4.6), "oracle_sized": (6.0, 6.0, 6.0)}
+    rows = [
+        {"market": "m", "entrant": name, "seed": seed, "sharpe": value, "entropy": 1.0, "traded": 2.0, "exposure": 0.1}
+        for name, values in scores.items()
+        for seed, value in enumerate(values)
+    ]
+    table = ablation_table(pd.DataFrame(rows)).set_index("variant")
+    assert table.loc["less", "gap"] == pytest.approx(-0.5)
+    assert table.loc["less", "gap_half_width"] == pytest.approx(4.3027 * 0.1 / 3**0.5, rel=1e-3)
+    assert bool(table.loc["oracle_sized", "is_yardstick"])
+    assert pd.isna(table.loc["oracle_sized", "p_adjusted"])
+
+
+@pytest.mark.parametrize("name", ablation_names())
+def test_shipped_presets_compose_on_their_markets(name: str) -> None:
+    preset = load_ablation(name)
+    for cell in {cell.entrant: cell for cell in Ablation(name, seeds="1").cells(preset)}.values():
+        if cell.overrides is not None:
+            assert compose([*cell.market_overrides, *cell.overrides]).train.steps > 0
+    compared = len(preset.variants) + len(preset.others) + sum(map(len, preset.sweeps.values()))
+    assert len(preset.overrides()) == 1 + compared
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("ablate=featurs", "did you mean 'features'"),
+        ("ablate.variants=[SAK]", "has no variant 'SAK'"),
+        ("ablate.markets=[planted 0.5]", "no market 'planted 0.5'"),
+        ("ablate=none.yaml", "cannot be read as an ablation"),
+    ],
+)
+def test_a_misspelt_ablation_is_refused(asked: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ablate([f"ablate.folder={tmp_path}", asked], Console(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("about: x\nbase: []", "needs variants or sweeps"),
+        ("about: x\nbase: []\nvariant: {}", "did you mean 'variants'"),
+    ],
+)
+def test_a_preset_that_compares_nothing_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_ablation(str(tmp_path / "bad.yaml"))

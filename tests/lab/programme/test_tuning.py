@@ -1,0 +1,48 @@
+"""What tuning takes: the best by mean where it crashes no more often and is clearly above the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pacesetter.jobs import compose
+from pacesetter.lab.programme.tuning import Candidate, choose_candidate, config_preset
+
+
+def candidate(name: str, mean: float, spread: float = 0.1, crash_rate: float = 0.0) -> Candidate:
+    return Candidate(name, mean, spread, crash_rate, {})
+
+
+DEFAULT = candidate("default", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("others", "taken"),
+    [
+        ([candidate("a", 0.54)], "default"),  # 8 % above
+        ([candidate("a", 0.55)], "a"),  # 10 % above
+        ([candidate("a", 0.6), candidate("b", 0.7)], "b"),
+        ([candidate("a", 0.6, 0.3), candidate("b", 0.6, 0.1)], "b"),  # equal means: the smaller spread
+        ([candidate("a", 0.9, crash_rate=0.1), candidate("b", 0.6)], "b"),  # crashes more often than the default
+        ([candidate("a", 0.9, crash_rate=0.1)], "default"),
+        ([], "default"),
+    ],
+)
+def test_the_rule(others: list[Candidate], taken: str) -> None:
+    assert choose_candidate(DEFAULT, others).taken.name == taken
+
+
+def test_ten_percent_of_a_default_below_zero() -> None:
+    poor = candidate("default", -0.5)
+    assert choose_candidate(poor, [candidate("a", -0.46)]).taken.name == "default"
+    assert choose_candidate(poor, [candidate("a", -0.44)]).taken.name == "a"
+    assert choose_candidate(candidate("default", 0.0), [candidate("a", 0.0)]).taken.name == "default"
+
+
+def test_a_configuration_survives_as_a_preset(tmp_path: Path) -> None:
+    config = compose(["+preset=prototype_offline", "agent.gamma=0.7", "data.symbols=4"])
+    again = compose([f"+preset={config_preset(config, tmp_path / 'preset' / 'own.yaml')}"])
+    assert again.agent == config.agent
+    assert again.data == config.data
+    assert again.task == config.task

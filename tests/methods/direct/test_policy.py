@@ -1,0 +1,63 @@
+"""The direct policy: what it reads, what it wants, and where it does not trade."""
+
+from __future__ import annotations
+
+import torch
+
+from pacesetter.methods.direct.policy import DirectPolicy, market_price
+from pacesetter.methods.direct.series import MarketSeries
+from pacesetter.panel import Panel
+
+from .conftest import whole_bank
+
+
+def test_the_price_of_market_risk_solves_its_equation() -> None:
+    signal = torch.randn(50, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for price in (0.0, 0.1, 3.0):
+        found = market_price(signal, torch.tensor(price, dtype=torch.float64))
+        torch.testing.assert_close(found, price * (signal - found).clamp_min(0).sum(-1, keepdim=True))
+        found = market_price(signal, torch.tensor(price, dtype=torch.float64), shorting=True)
+        torch.testing.assert_close(found, price * (signal - found).sum(-1, keepdim=True))
+
+
+def test_nothing_is_traded_inside_the_zone_and_no_more_than_its_edge_outside() -> None:
+    policy = DirectPolicy(("A", "B", "C"), cap=0.2, side_cost=1e-3).double()
+    volatility = torch.full((1, 3), 0.01, dtype=torch.float64)
+    signal = torch.tensor([[0.5, 0.1, -0.4]], dtype=torch.float64)
+    flat, full = torch.zeros_like(signal), torch.full_like(signal, 0.2)
+    least, most = policy.target(signal, volatility, flat), policy.target(signal, volatility, full)
+    assert (least <= most).all()
+    assert (least < most).any()
+    assert most[0, 2] == 0.0  # a clear fall leaves nothing
+    inside = (least + most) / 2
+    torch.testing.assert_close(policy.target(signal, volatility, inside), inside)
+    assert (policy.target(1e3 * signal, volatility, flat) <= 0.2).all()
+
+
+def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
+    policy, bank = DirectPolicy(planted.symbols, lags=3, volatility_bars=20), whole_bank(planted)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        policy.weights.copy_(torch.randn(policy.weights.shape, generator=generator))
+        policy.beta.copy_(torch.rand(policy.beta.shape, generator=generator))
+    series = MarketSeries.of(bank, policy)
+    assert series.first == policy.history_bars - 1
+    for t in (policy.history_bars - 1, 300, len(planted) - 1):
+        window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
+        z, volatility = policy.moves(window[..., 0])
+        place = t - series.first
+        torch.testing.assert_close(z[0], series.z[place])
+        torch.testing.assert_close(volatility[0], series.volatility[place])
+        held = torch.zeros(1, len(planted.symbols), 7)
+        target, confidence = policy({"window": window, "position": held})
+        expected = policy.target(policy.signal(z), volatility, held[..., 0])
+        assert torch.equal(target, expected)
+        assert (confidence >= 0.5).all()
+
+
+def test_later_bars_change_nothing_that_was_read(planted: Panel) -> None:
+    policy = DirectPolicy(planted.symbols)
+    whole, early = (MarketSeries.of(whole_bank(panel), policy) for panel in (planted, planted.rows(0, 500)))
+    assert torch.equal(whole.z[: len(early)], early.z)
+    assert torch.equal(whole.to_open[: len(early) - 1], early.to_open)
+    assert torch.equal(whole.earned[: len(early) - 2], early.earned)

@@ -1,0 +1,81 @@
+"""Windows and macOS as far as they can be played here: no fork, no fcntl, no resource; a console with 256 letters."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+import pacesetter
+
+PACKAGE = Path(pacesetter.__file__).parent
+# At the top of the script, so that a process that it spawns begins with it too.
+WITHOUT_POSIX = """
+import multiprocessing, os, sys
+for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+    sys.modules[name] = None
+for name in ("fork", "forkpty", "getuid", "geteuid", "getloadavg", "sched_getaffinity"):
+    delattr(os, name)
+multiprocessing.get_all_start_methods = lambda: ["spawn"]
+"""
+# a study, a backtest, a verdict, a lock that is refused while it is held, and a process
+ALL_OF_IT = """
+from pathlib import Path
+def main():
+    import pacesetter as ps
+    from pacesetter.errors import RunError
+    from pacesetter.learning.workers import START, ProcessWorker
+    from pacesetter.locks import hold
+    from pacesetter.runs import Run
+    panel = ps.load("synthetic", symbols=3, bars=400, seed=1)
+    ps.LeadLag("ccf_peak").fit(panel).ranking(lookback=100)
+    print(ps.backtest("hold", panel).verdict(draws=50).is_evidence)
+    with hold(Path(".")):
+        try:
+            hold(Path(".")).__enter__()
+        except RunError as refused:
+            print("refused" if f"process {os.getpid()} on" in str(refused) else refused)
+    print(sorted(path.name for path in Path(".").glob("*.lock*")))
+    run = Run.create(Path("runs"), "small", {"seed": 1})
+    print(sorted(run.finish()["artefacts"]))
+    worker = ProcessWorker(start=START)
+    print(START, worker.submit(len, "abc").result(120))
+    worker.dismiss()
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_study_a_backtest_a_lock_and_a_process_need_neither_fork_nor_fcntl(tmp_path: Path) -> None:
+    script = tmp_path / "all.py"
+    script.write_text(WITHOUT_POSIX + ALL_OF_IT, encoding="utf-8")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["False", "refused", "[]", "['config.yaml']", "spawn 3"]
+
+
+def test_a_console_without_a_letter_shows_a_question_mark(tmp_path: Path) -> None:
+    closes = pd.DataFrame({"Σ日": range(100, 200)}, pd.date_range("2024-01-01", periods=100, name="time"))
+    closes.to_csv(tmp_path / "bars.csv")
+    line = [sys.executable, "-m", "pacesetter", "data", "check", "data=csv", "data.path=bars.csv"]
+    done = subprocess.run(
+        line, cwd=tmp_path, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "cp1252"}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"??" in done.stdout
+
+
+def test_every_text_file_names_its_encoding() -> None:
+    """On Windows a text without one is read and written in the letters of the country."""
+    odd = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                named = {keyword.arg for keyword in node.keywords}
+                if node.func.attr in ("read_text", "write_text") and "encoding" not in named:
+                    odd.append(f"{path.name}:{node.lineno}")
+    assert odd == []
