@@ -81,7 +81,7 @@ def noise(count: int) -> str:
     cash = sum(verdict.beats_cash for verdict in traded)
     return (
         f"## Noise\n\n{count} markets of 5 symbols and 1,000 bars without any relation, seeds {FIRST_NOISE_SEED} to "
-        f'{FIRST_NOISE_SEED + count - 1}, default costs, all baselines, 500 draws. Verdict "evidence" at 5 %: '
+        f'{FIRST_NOISE_SEED + count - 1}, default costs, all baselines, 500 draws. Headline "better than all": '
         f"**{evidence} of {count}**. Evidence that it beats cash alone: {cash}. In {count - len(traded)} markets no "
         "weight was used: the account stayed in cash, which is no evidence."
     )

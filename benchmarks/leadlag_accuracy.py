@@ -28,7 +28,7 @@ from scipy.stats import spearmanr
 
 import pacesetter as ps
 from pacesetter.leadlag import ESTIMATORS
-from pacesetter.leadlag.answer import Gauge, answer_window, find_links
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window, find_links
 from pacesetter.leadlag.structure.ranking import row_mean
 
 SYMBOLS, BARS, MARKETS, DRAWS, LEVEL = 10, 1_000, 10, 100, 0.05
@@ -54,7 +54,7 @@ def planted(kind: str, seed: int) -> Any:
 def on_planted(method: str, kind: str) -> str:
     direction, found, false = 0, 0, 0
     for seed in range(MARKETS):
-        window, gauge = planted(kind, seed), Gauge(method)
+        window, gauge = planted(kind, seed), StrengthMeasure(method)
         answer = answer_window(window, tuple(map(str, range(SYMBOLS))), gauge)
         links = find_links(window, gauge, answer, draws=DRAWS, level=LEVEL, seed=seed).linked(LEVEL)
         direction += int((answer.leadership[tuple(PAIRS.T)] > 0).sum())
@@ -66,14 +66,14 @@ def on_planted(method: str, kind: str) -> str:
 
 def on_deciles(method: str) -> float:
     panel = ps.load("deciles", start="1963", end="1995")
-    answer = answer_window(np.diff(np.log(panel.close), axis=0), panel.symbols, Gauge(method))
+    answer = answer_window(np.diff(np.log(panel.close), axis=0), panel.symbols, StrengthMeasure(method))
     return float(spearmanr(row_mean(answer.leadership), np.arange(10)).statistic)
 
 
 def on_us_japan(method: str, path: str) -> str:
     panel = ps.load("markets", path=path, allow=("high_low",))
     closes = np.where(panel.mask, panel.close, np.nan)[-1_501:]
-    window, gauge = np.diff(np.log(closes), axis=0), Gauge(method)
+    window, gauge = np.diff(np.log(closes), axis=0), StrengthMeasure(method)
     answer = answer_window(window, panel.symbols, gauge)
     is_us = np.array([not symbol.endswith(".T") for symbol in panel.symbols])
     ahead = answer.leadership[np.ix_(is_us, ~is_us)] > 0

@@ -16,7 +16,7 @@ import numpy as np
 from record import publish, table
 
 import pacesetter as ps
-from pacesetter.leadlag.answer import Gauge, answer_window, find_links
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window, find_links
 
 SEEDS = range(200, 210)
 BASE = {"symbols": 20, "bars": 2500, "strength": 0.4}
@@ -53,7 +53,7 @@ def counts(method: str, options: dict[str, Any], seed: int) -> Any:
     """Links found, related ones, direct ones, direct ones planted, and direct ones with the right delay and sign."""
     bars = options["bars"] + 1
     panel = ps.load("synthetic", **options | {"bars": bars}, seed=seed)
-    window, gauge = np.diff(np.log(panel.close), axis=0), Gauge(method)
+    window, gauge = np.diff(np.log(panel.close), axis=0), StrengthMeasure(method)
     answer = answer_window(window, panel.symbols, gauge)
     found = find_links(window, gauge, answer, level=LEVEL, seed=seed).linked(LEVEL)
     truth, planted = panel.truth, direct_links(panel.truth)

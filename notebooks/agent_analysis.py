@@ -52,8 +52,7 @@ print(f"{result.steps:,} steps, best validation score {result.score:+.6f}")
 # ## Judge
 #
 # The agent plays the last fifth of the bars, once, with all costs, beside baselines under the same costs and caps. The
-# sentence says "No evidence" unless the interval is clear of zero, the ratio is more than luck among all trials, and
-# every baseline is beaten.
+# headline is one of three: no edge found; edge, not better than X; better than all.
 
 # %%
 run = StoredRun(result.run.folder)

@@ -18,7 +18,7 @@ TESTS = (
     "tests/evaluation/report/test_judgement_page.py",
     "tests/test_locks.py",
     "tests/learning/test_workers.py",
-    "tests/jobs/launch/test_crew.py",
+    "tests/jobs/launch/test_worker_pool.py",
     "tests/jobs/test_resume.py",
     "tests/serving/api/test_app.py",
     "tests/serving/api/test_overload.py",

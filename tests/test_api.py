@@ -204,6 +204,6 @@ def test_everything_has_a_line_and_a_page_of_its_own(tmp_path):
         assert name in repr(thing) or "Backtest" in repr(thing)
         assert "\n" not in repr(thing)
         assert thing._repr_html_().startswith("<")
-    assert "no evidence" in repr(verdict)
+    assert "No edge found" in repr(verdict)
     assert "<li>" in verdict._repr_html_()
     assert "not finished" in run._repr_html_()

@@ -45,6 +45,7 @@ from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.registry import configure
 from pacesetter.runs import Run
 from pacesetter.stamps import utc_index
+from pacesetter.tables import PANDAS, as_kind, is_table, kind_of, read_table
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -63,6 +64,7 @@ class Result:
     """A backtest as people read it; `backtest` holds the arrays.
 
     panel    the bars it was played on      options   with which others are played for a comparison
+    kind     library of its tables: that of the bars it was given, e.g. polars
     trial    its name among the trials      ledger    gives the Sharpe ratio per bar of each trial beside its run
     """
 
@@ -71,21 +73,22 @@ class Result:
     options: Mapping[str, Any] = field(default_factory=dict)
     trial: str = ""
     ledger: Callable[[], Mapping[str, float]] | None = None
+    kind: str = PANDAS
 
     @property
     def equity(self) -> pd.Series[float]:
         """Money at the close of each bar."""
-        return pd.Series(self.backtest.equity[1:], self.backtest.times, name="equity")
+        return as_kind(pd.Series(self.backtest.equity[1:], self.backtest.times, name="equity"), self.kind)
 
     @property
     def returns(self) -> pd.Series[float]:
         """Net returns from close to close."""
-        return pd.Series(self.backtest.returns, self.backtest.times, name="return")
+        return as_kind(pd.Series(self.backtest.returns, self.backtest.times, name="return"), self.kind)
 
     @property
     def weights(self) -> pd.DataFrame:
         """What was held at the close of each bar, as shares of equity, a column a symbol."""
-        return pd.DataFrame(self.backtest.held, self.backtest.times, list(self.backtest.symbols))
+        return as_kind(pd.DataFrame(self.backtest.held, self.backtest.times, list(self.backtest.symbols)), self.kind)
 
     @property
     def wanted(self) -> pd.DataFrame:
@@ -94,15 +97,15 @@ class Result:
         Shares of equity of a policy that gives weights, with `risk` as its step made them; else its orders.
         """
         asked = self.backtest.orders if self.backtest.wanted is None else self.backtest.wanted
-        return pd.DataFrame(asked, self.backtest.times, list(self.backtest.symbols))
+        return as_kind(pd.DataFrame(asked, self.backtest.times, list(self.backtest.symbols)), self.kind)
 
     @property
     def risk(self) -> pd.DataFrame:
         """Scale, base share, expected volatility before and after limits, and `Bound` bits; empty without `risk`."""
         rows = self.backtest.risk
         if rows is None:
-            return pd.DataFrame(index=self.backtest.times)
-        return pd.DataFrame(rows, self.backtest.times, list(RISK_COLUMNS))
+            return as_kind(pd.DataFrame(index=self.backtest.times), self.kind)
+        return as_kind(pd.DataFrame(rows, self.backtest.times, list(RISK_COLUMNS)), self.kind)
 
     @property
     def cuts(self) -> str:
@@ -112,7 +115,7 @@ class Result:
     @cached_property
     def trades(self) -> pd.DataFrame:
         """A row for each trade, from flat to flat."""
-        return self.backtest.episode().trades()
+        return as_kind(self.backtest.episode().trades(), self.kind)
 
     def summary(self) -> pd.Series[float]:
         """The figures of a report: return, Sharpe ratio, drawdown, turnover, costs and the others."""
@@ -186,6 +189,7 @@ def backtest(
     market   options of the market, e.g. `leverage=2, shorting=True, position_cap=0.5, costs=2` (bps a side, all in), or
              by group, `costs={"commission_bps": 1}`; a run's own otherwise
 
+    Bars and weights may be tables of pandas, Polars or Arrow; tables of the result are of the kind of the bars.
     A `LimitWarning` says how much of the weights a limit took, and which.
 
     >>> import pacesetter as ps
@@ -203,14 +207,14 @@ def backtest(
     >>> ps.backtest("hold", market, first=300).verdict(against=["equal_weight"], draws=50).is_evidence
     False
     """
-    panel = as_panel(bars)
+    panel, kind = as_panel(bars), kind_of(bars)
     if _is_run(policy):
-        return _warn_of_cuts(_backtest_run(Path(policy), panel, first, market, risk))
+        return replace(_warn_of_cuts(_backtest_run(Path(policy), panel, first, market, risk)), kind=kind)
     rules = configure_market(market)
     bank = market_bank(panel)
     start = min(250, len(panel) // 4) if first is None else _first_bar(panel, first)
     options: dict[str, Any] = {"first": start, "market": rules, "bank": bank, "risk": _risk_options(risk)}
-    result = Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options)
+    result = Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options, kind=kind)
     _check_scale(result)
     return _counted(_warn_of_cuts(result))
 
@@ -398,8 +402,8 @@ def _is_run(policy: Any) -> bool:
 def _as_policy(policy: Any, panel: Panel, bank: Any, rules: MarketParameters) -> Policy:
     if isinstance(policy, str):
         return make_baseline(policy, bank, rules)
-    if isinstance(policy, pd.DataFrame):
-        return WeightsPolicy(_known_weights(policy, panel))
+    if is_table(policy):
+        return WeightsPolicy(_known_weights(_by_date(read_table(policy)), panel))
     if isinstance(policy, (Mapping, pd.Series, list, tuple, np.ndarray)):
         return WeightsPolicy(_known_weights(_constant_weights(policy, panel), panel))
     if hasattr(policy, "decide"):
@@ -424,6 +428,13 @@ def _constant_weights(weights: Any, panel: Panel) -> pd.DataFrame:
             "symbol, or a DataFrame by date"
         )
     return row.to_frame().T.set_axis(panel.index[:1])
+
+
+def _by_date(weights: pd.DataFrame) -> pd.DataFrame:
+    """Weights with their first column as index where that holds their dates: other libraries have no index."""
+    first = weights.columns[0] if len(weights.columns) else None
+    is_dated = first is not None and pd.api.types.is_datetime64_any_dtype(weights[first])
+    return weights.set_index(first) if is_dated else weights
 
 
 def _known_weights(weights: pd.DataFrame, panel: Panel) -> pd.DataFrame:

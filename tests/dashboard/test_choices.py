@@ -33,7 +33,13 @@ def judged(tmp_path: Path) -> Path:
     windows.assign(**{REGIME: np.where(np.arange(60) < 40, "bull", "bear")}).to_parquet(folder / "windows.parquet")
     rewards = pd.DataFrame({"agent": 0.1, "constant 10": 0.05, "optimum": 0.3}, DAYS)
     rewards.to_parquet(folder / "returns.parquet")
-    result = {"task": "lookback", "policy": "agent", "sentence": "No evidence: as a test.", "is_evidence": False}
+    result = {
+        "task": "lookback",
+        "policy": "agent",
+        "sentence": "No evidence: as a test.",
+        "is_evidence": False,
+        "headline": "No evidence",
+    }
     result |= {
         "rival": "constant 10",
         "windows": {"10": {}, "20": {}},

@@ -97,7 +97,7 @@ def test_a_judged_run_has_its_verdict_and_interval(facts, judgement):
     own = judgement.intervals["equal_weight"]
     assert row["sharpe"] == pytest.approx(own.value)
     assert row["interval"] == f"{own.low:+.2f} … {own.high:+.2f}"
-    assert row["verdict"] == ("evidence" if judgement.verdict.is_evidence else "no evidence")
+    assert row["verdict"] == judgement.verdict.headline
 
 
 def test_a_regime_keeps_what_was_judged_in_it_and_shows_its_figures(facts, judgement):

@@ -23,7 +23,7 @@ from pacesetter.dashboard.windows import (
 )
 from pacesetter.data.loading import load
 from pacesetter.errors import RunError
-from pacesetter.leadlag.answer import Gauge, answer_window
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -41,7 +41,7 @@ def test_any_pair_of_sliders_draws_the_answer_of_that_window(lens, panel, end, l
     last = min(max(end, 7), 319)
     length = min(max(lookback, 7), last)
     window = lens.series.observed_window(last, length)
-    expected = answer_window(window, panel.symbols, Gauge("ccf_auc")).leadership
+    expected = answer_window(window, panel.symbols, StrengthMeasure("ccf_auc")).leadership
     order = [panel.symbols.index(name) for name in drawn["matrix"]["names"]]
     found = np.array(drawn["matrix"]["values"], dtype=float)
     np.testing.assert_allclose(found, expected[np.ix_(order, order)], rtol=1e-3)

@@ -122,9 +122,9 @@ def test_a_check_knows_what_the_options_repair_or_allow(tmp_path, option):
     path = tmp_path / "bars.csv"
     path.write_text("date,A,B\n2020-01-02,10,20\n2020-01-03,0,21\n2020-01-06,11,22\n")
     assert not check("csv", path=str(path)).ok
-    judged = check("csv", path=str(path), **option)
-    assert judged.ok
-    (finding,) = [finding for finding in judged.findings if finding.rule == "non_positive"]
+    apply_allowances = check("csv", path=str(path), **option)
+    assert apply_allowances.ok
+    (finding,) = [finding for finding in apply_allowances.findings if finding.rule == "non_positive"]
     assert finding.remedy.startswith(("repaired by data.fill=forward", "allowed by data.allow=non_positive"))
 
 

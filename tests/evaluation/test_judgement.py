@@ -45,7 +45,8 @@ def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel
     assert found.verdict.baselines == 2  # cash is what each must exceed, `others` need not be beaten
     assert "once: risk_parity has the same returns as equal_weight at every bar." in found.sentence  # under the cap
     assert not found.verdict.is_evidence
-    assert found.verdict.sentence.startswith("No evidence")
+    assert found.verdict.headline == "No edge found"  # a Sharpe ratio above 4 that hold explains
+    assert "explains it: alpha" in found.verdict.sentence
 
 
 def test_the_same_rules_give_the_same_figures_in_every_table(found):
@@ -80,7 +81,7 @@ def test_each_set_of_rules_is_played_once(panel, monkeypatch):
 def test_it_is_plain_json_with_every_figure(found):
     stored = json.loads(json.dumps(found.to_json()))
     assert stored["policy"] == "momentum"
-    assert stored["is_evidence"] is False
+    assert (stored["headline"], stored["has_edge"], stored["is_evidence"]) == ("No edge found", False, False)
     assert stored["figures"]["momentum"]["sharpe"] == found.figures.loc["momentum", "sharpe"]
     assert stored["verdict"]["costs"]["2.0"] == found.verdict.costs[2.0]
     assert [gate["passed"] for gate in stored["gates"]] == [gate.passed for gate in found.gates]

@@ -15,7 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_SCREEN = (
     *("Pacesetter finds which assets lead others", "pip install", "make demo", "make test", "import pacesetter as ps"),
-    *("leadership       low", "No evidence that hold beats cash", "| **3.28** |", "no evidence |", "pictures/demo.png"),
+    *(
+        "leadership       low",
+        "No edge found: Sharpe ratio of hold",
+        "| **3.28** |",
+        "no edge found |",
+        "pictures/demo.png",
+    ),
     *("Nothing here is investment advice.", "## The flow and its packages", "## Measured"),
 )
 

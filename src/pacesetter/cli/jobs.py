@@ -66,7 +66,7 @@ def train(
     from pacesetter.jobs.hydra.overrides import take_options
     from pacesetter.jobs.launch.seeds import train_seeds
     from pacesetter.jobs.launch.workers import Launcher
-    from pacesetter.jobs.run.interrupts import leave
+    from pacesetter.jobs.run.interrupts import exit_on_sigterm
     from pacesetter.jobs.run.train import train as train_agent
 
     overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
@@ -78,7 +78,7 @@ def train(
     if len(own) < len(overrides):
         raise ConfigError("launcher=… launches several runs, and this is one; give seeds=5, or leave it out")
     if train_agent(config, resume=resume).stopped == "signal":
-        leave()
+        exit_on_sigterm()
 
 
 def migrate(

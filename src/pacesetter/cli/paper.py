@@ -37,7 +37,7 @@ def paper(
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
-    from pacesetter.jobs.run.interrupts import leave, on_sigterm
+    from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm
     from pacesetter.registry import configure
     from pacesetter.serving.trader.display import PaperDisplay
     from pacesetter.serving.trader.session import PaperConfig, open_session
@@ -46,7 +46,7 @@ def paper(
     trader = open_session(policy, config, BASELINES)
     display = trader.display = PaperDisplay(trader, partial(typer.echo, err=True), config.bars)
     try:
-        with on_sigterm(leave):
+        with on_sigterm(exit_on_sigterm):
             result = trader.run(config.bars)
     except (KeyboardInterrupt, SystemExit):
         typer.echo("stopped without loss: run the same command to resume", err=True)

@@ -10,7 +10,7 @@ import typer
 from pacesetter.cli.overrides import Overrides
 
 if TYPE_CHECKING:
-    from pacesetter.jobs.pipeline.stages import Found, Job
+    from pacesetter.jobs.pipeline.stages import Job, StageResult
 
 __all__ = ["register"]
 
@@ -45,7 +45,7 @@ def programme(
         _roll_back(Path(config.runs))
         return
 
-    def bundle(job: Job, folder: Path) -> Found:
+    def bundle(job: Job, folder: Path) -> StageResult:
         return _bundle(job, despite_no_go)
 
     result = run_programme(config, bundle, until=phase, despite_no_go=despite_no_go)
@@ -61,14 +61,14 @@ def _own_overrides(given: list[str]) -> list[str]:
     return [*chosen, *given, *([] if "name" in names else ["name=programme"])]
 
 
-def _bundle(job: Job, despite_no_go: bool) -> Found:
+def _bundle(job: Job, despite_no_go: bool) -> StageResult:
     """The judged policy as a bundle in the store beside the runs, with the decision of the last gates in it."""
-    from pacesetter.jobs.pipeline.stages import Found, only_run
+    from pacesetter.jobs.pipeline.stages import StageResult, only_run
     from pacesetter.runs import EVALUATION
     from pacesetter.serving.trader.demo import bundle_and_ask
 
     run = only_run(job.folder("validation"))
-    return Found(bundle_and_ask(run, _store(job.config.runs), run / EVALUATION, despite_no_go=despite_no_go))
+    return StageResult(bundle_and_ask(run, _store(job.config.runs), run / EVALUATION, despite_no_go=despite_no_go))
 
 
 def _store(runs: str | Path) -> Path:

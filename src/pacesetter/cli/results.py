@@ -149,7 +149,8 @@ def _judge(
     notes, header = stored.panel.notes, stored.header()
     page = write_report(folder / "report.html", stored.folder.name, sections, notes, facts, header)
     _track(stored, judgement.to_json())
-    _show(sections[: stored.printed], stored.brief)
+    # An idle account's verdict has no table: two lines say all of it.
+    _show(sections[: stored.printed] if sections[0].rows else sections[:1], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
     return is_repeated
 
@@ -406,5 +407,8 @@ def _show(sections: Iterable[Section], hidden: Sequence[str] = (), most: int = 2
 
     console = Console()
     for section in sections:
-        console.print(section_table(section, hidden if console.width < WIDE_LETTERS else (), most))
+        if section.headline:
+            console.print(f"[bold]{section.headline}[/]")
+        if section.rows:
+            console.print(section_table(section, hidden if console.width < WIDE_LETTERS else (), most))
         console.print(section.text, highlight=False, markup=False)

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 import yaml
 
 from pacesetter.dashboard.live import CURVES, read_metrics
-from pacesetter.dashboard.texts import say
+from pacesetter.dashboard.texts import in_own_language, say
 from pacesetter.errors import PacesetterError, RunError
 from pacesetter.evaluation.report.compare import Judged
 from pacesetter.evaluation.report.pictures import styled, thinned
@@ -92,7 +92,7 @@ class RunFacts:
         common = {
             "policy": policy,
             "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}",
-            "verdict": say("verdict.evidence" if result["is_evidence"] else "verdict.none"),
+            "verdict": in_own_language(result["headline"]),
         }
         if self.chooses_windows:  # it has a reward and no Sharpe ratio
             reward = Interval(*result["intervals"][policy])

@@ -13,6 +13,7 @@ from typing import Any
 from pacesetter.dashboard.languages.persian import PERSIAN
 from pacesetter.dashboard.settings import current
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.evaluation.report.persian import in_persian
 
 __all__ = [
     "ENGLISH",
@@ -65,8 +66,6 @@ ENGLISH: dict[str, str] = {
     "runs.tag": "Tags are given by `pacesetter tag RUN WORD`.",
     "runs.damaged": "the folder is damaged or not a run ({kind})",
     "runs.no_returns": "{path} cannot be read ({kind}); evaluate the run again",
-    "verdict.evidence": "evidence",
-    "verdict.none": "no evidence",
     "mlflow.show": "Show what MLflow tracked",
     "mlflow.missing": "MLflow is not installed; install it with: pip install 'pacesetter[track]'",
     "mlflow.unreadable": "the MLflow store cannot be read ({problem}); give another by --mlflow",
@@ -363,6 +362,11 @@ def say(key: str, **values: Any) -> str:
     # Between backquotes is what one copies into a shell, where an invisible letter would do harm.
     parts = template.split("`")
     return "`".join((CODE if place % 2 else ISOLATING).format(part, **values) for place, part in enumerate(parts))
+
+
+def in_own_language(sentence: str) -> str:
+    """A sentence of an evaluation in the reader's language, where its Persian is known."""
+    return (in_persian(sentence) if language() == "fa" else "") or sentence
 
 
 def right_to_left(text: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pacesetter.data.files import file_source
 from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
@@ -24,9 +23,10 @@ from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+from pacesetter.tables import is_table, read_table
 from pacesetter.words import counted
 
-__all__ = ["Loading", "believe", "check", "cut", "judged", "load", "source_and_loading", "source_of"]
+__all__ = ["Loading", "apply_allowances", "check", "cut", "load", "source_and_loading", "source_of", "validate_bars"]
 
 log = logging.getLogger("pacesetter.data")
 CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
@@ -61,25 +61,26 @@ class Loading:
                 raise ConfigError(f"data.allow={rule} is not a rule that can be allowed{did_you_mean(rule, known)}")
 
 
-def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
-    """A checked Panel from a registered source, a file, a folder or a DataFrame; options as keywords.
+def load(source: Any, **options: Any) -> Panel:
+    """A checked Panel from a registered source, a file, a folder or a table; options as keywords.
 
-    A DataFrame takes the options of a file: symbols, calendar, stamp, bar, timezone, date_format and close.
+    A table of pandas, Polars or Arrow takes the options of a file: symbols, calendar, stamp, bar, timezone, date_format
+    and close.
     Refuses bars that break a rule, in one sentence with the place and the remedy.
 
     >>> import pacesetter as ps
     >>> ps.load("synthetic", symbols=3, bars=100).shape[:2]
     (100, 3)
     """
-    if isinstance(source, pd.DataFrame):
+    if not isinstance(source, (str, Path)) and is_table(source):
         reading, loading = _split_options(TableOptions, options)
-        bars = reading.select_symbols(reading.read_table(source), "the frame")
-        return believe(bars, loading, "the frame")
+        bars = reading.select_symbols(reading.read_table(read_table(source)), "the frame")
+        return validate_bars(bars, loading, "the frame")
     name, reader = source_of(source)
     origin, loading = source_and_loading(name, reader | options)
     if loading.cache is None:
-        return believe(origin.read(), loading, name)
-    return _kept(loading.cache, origin, loading, lambda: believe(origin.read(), loading, name))
+        return validate_bars(origin.read(), loading, name)
+    return _kept(loading.cache, origin, loading, lambda: validate_bars(origin.read(), loading, name))
 
 
 def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
@@ -98,19 +99,19 @@ def check(source: str, **options: Any) -> Readiness:
     """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning."""
     origin, loading = source_and_loading(source, options)
     report = readiness(_bars(origin.read(), source).between(loading.start, loading.end), loading.quality)
-    return replace(report, findings=judged(report.findings, loading))
+    return replace(report, findings=apply_allowances(report.findings, loading))
 
 
-def judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:
+def apply_allowances(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:
     """The findings, those that the options allow or repair made warnings."""
-    judged = []
+    apply_allowances = []
     for finding in findings:
         if finding.severity == "error" and finding.rule in loading.allow:
             finding = replace(finding, severity="warning", remedy=f"allowed by data.allow={finding.rule}")
         elif finding.severity == "error" and loading.fill != "none" and finding.rule in REPAIRABLE:
             finding = replace(finding, severity="warning", remedy=f"repaired by data.fill={loading.fill}")
-        judged.append(finding)
-    return tuple(judged)
+        apply_allowances.append(finding)
+    return tuple(apply_allowances)
 
 
 def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
@@ -135,11 +136,11 @@ def _bars(read: Panel | Bars, source: str) -> Bars:
     return Bars.of(read, source) if isinstance(read, Panel) else read
 
 
-def believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
+def validate_bars(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     """The panel of bars that keep every rule, repaired and cut as the options say; refuses others."""
     bars = _bars(read, source)
     _check_symbols(bars.symbols, source)
-    findings = judged(examine(bars, loading.quality), loading)
+    findings = apply_allowances(examine(bars, loading.quality), loading)
     for sentence in folded(finding for finding in findings if finding.severity == "warning"):
         log.info(sentence)
     refused = [finding for finding in findings if finding.severity == "error"]

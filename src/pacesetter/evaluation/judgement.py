@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.build.sections import Evaluation
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many, make_sizer
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
@@ -27,9 +28,11 @@ from pacesetter.evaluation.statistics.metrics import annual_return, metrics, sha
 from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, regime_table
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
+from pacesetter.stamps import bars_per_day
 
 __all__ = ["Judgement", "judge_policy"]
 
@@ -106,7 +109,9 @@ class Judgement:
         tables = {"figures": self.figures, "regimes": self.regimes, "stress": self.stress, "rules": self.rules}
         return {
             "policy": self.verdict.name,
+            "headline": self.verdict.headline,
             "sentence": self.sentence,
+            "has_edge": self.verdict.has_edge,
             "is_evidence": self.verdict.is_evidence,
             "verdict": _plain(asdict(self.verdict)),
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
@@ -132,6 +137,7 @@ def judge_policy(
     seed: int = 0,
     is_fast: bool = False,
     index: Index | None = None,
+    risk: RiskOptions | None = None,
     tell: Tell | None = None,
 ) -> Judgement:
     """Judge a policy from the close of bar `first` to the end of the panel.
@@ -141,6 +147,8 @@ def judge_policy(
     other_sharpes   see `verdict.judge`
     is_fast         leave out stressed markets, and limits other than the costs that the verdict reads
     index           the symbol that stands for the market, with its returns; None: all symbols in equal parts
+    risk            how much risk the account takes: the policy's weights are then views around its base, and hold and
+                    the sized regressions are shown through the same step too
     tell            hears a line as each part begins
     """
     tell = tell or (lambda line: None)
@@ -148,18 +156,30 @@ def judge_policy(
     options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
     tell(f"{policy.name} on {len(panel) - 1 - first:,} test bars")
     # First: a policy that was fitted on these bars is refused before anything else is computed.
-    own = backtest(policy, panel, market=rules, **options)
-    shown = [backtest(each, panel, market=rules, **options) for each in others]
+    risk = _fitted(risk, policy, panel, options)
+    own = backtest(policy, panel, market=rules, risk=risk, **options)
+    shown = [backtest(each, panel, market=rules, risk=risk, **options) for each in others]
     tell("baselines")
-    simple, same = distinct(evaluate_baselines(panel, names=baselines, market=rules, **options))
-    varied = _varied(policy, panel, rules, own, options, tell, is_fast)
+    simple = evaluate_baselines(panel, names=baselines, market=rules, **options)
+    sized, without = _through_risk(risk, panel, rules, simple, options)
+    simple, same = distinct(simple | sized)
+    varied = _varied(policy, panel, rules, own, options, tell, is_fast, risk)
     # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
-    dear = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
+    higher_costs = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
-    verdict = judge(own, list(simple.values()), other_sharpes=other_sharpes, costs=dear, draws=draws, seed=seed)
+    verdict = judge(
+        own,
+        list(simple.values()),
+        without=without,
+        index=None if index is None else (index.name, index.returns[panel.index.get_indexer(own.times)]),
+        other_sharpes=other_sharpes,
+        costs=higher_costs,
+        draws=draws,
+        seed=seed,
+    )
     results = {each.name: each for each in (own, *shown)} | simple
     regimes, windows = regime_table(own, panel), _windows(own)
-    stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell)]
+    stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell, risk)]
     labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
     judgement = Judgement(
         results=results,
@@ -177,6 +197,46 @@ def judge_policy(
         index=None if index is None else _index_figures(index, own, panel),
     )
     return judgement.accepted_by(read_gate_set(Evaluation().acceptance))
+
+
+SIZED = ("hold", "lasso_sized", "ridge_sized")  # shown through the risk step too
+
+
+def _fitted(risk: RiskOptions | None, policy: Policy, panel: Panel, options: Mapping[str, Any]) -> RiskOptions | None:
+    """With the scale of the policy's views, so that costs, limits and stress do not measure it again; None if off."""
+    if risk is None or not risk.is_on:
+        return None
+    return replace(risk, scale=make_sizer(risk, policy, panel, **options).scale)
+
+
+def _through_risk(
+    risk: RiskOptions | None,
+    panel: Panel,
+    rules: MarketParameters,
+    simple: Mapping[str, Backtest],
+    options: Mapping[str, Any],
+) -> tuple[dict[str, Backtest], Backtest | None]:
+    """Hold and the sized regressions at the same risk, by name, and the base alone; nothing without `risk`.
+
+    Hold is scaled alone: as a view around the base it would be the base by another name.
+    """
+    if risk is None:
+        return {}, None
+    at = "" if risk.target_volatility is None else f" at {risk.target_volatility:.0%} volatility"
+    own = replace(risk, scale=None)
+    played: dict[str, Backtest] = {}
+    for name in (name for name in SIZED if name in simple):
+        step = replace(own, base="cash", tracking_error=None) if name == "hold" else own
+        if step.is_on:
+            result = evaluate_baselines(panel, names=[name], market=rules, risk=step, **options)[name]
+            label = f"{name}{at}" if at else f"{name} around its base"
+            played[label] = replace(result, name=label)
+    if not risk.has_base:
+        return played, None
+    base = evaluate_baselines(panel, names=["cash"], market=rules, risk=replace(risk, scale=0.0), **options)["cash"]
+    label = f"{risk.base if isinstance(risk.base, str) else 'the given base'}{at}"
+    without = replace(base, name=label)
+    return {label: without} | played, without
 
 
 def _windows(result: Backtest) -> Array:
@@ -197,6 +257,7 @@ def _varied(
     options: Mapping[str, Any],
     tell: Tell,
     is_fast: bool,
+    risk: RiskOptions | None,
 ) -> dict[MarketParameters, Backtest]:
     """The policy under each distinct set of rules, all of them played side by side; `own` is the one under `rules`."""
     first, bank, window_bars = options["first"], options["bank"], options["window_bars"]
@@ -205,7 +266,7 @@ def _varied(
         asked |= {each.market: None for each in sensitivity_scenarios(panel, first, market=rules) if each.market}
     others = [each for each in asked if each != rules]
     tell(f"{len(others)} other costs and limits")
-    markets = [PlayedMarket(panel, bank, each) for each in others]
+    markets = [PlayedMarket(panel, bank, each, risk) for each in others]
     played = backtest_many(policy, markets, first=first, window_bars=window_bars)
     return {rules: own} | dict(zip(others, played, strict=True))
 
@@ -218,15 +279,20 @@ def _stressed(
     bank_of: Callable[[Panel], Bank],
     window_bars: int,
     tell: Tell,
+    risk: RiskOptions | None,
 ) -> pd.DataFrame:
     """(scenario, figure) under each stress; features are recomputed of as many bars as they need."""
     # Features of every stressed market are computed again; older bars would only cost time.
-    recent, start = panel.rows(max(first - HISTORY_BARS, 0), len(panel)), min(first, HISTORY_BARS)
+    history = HISTORY_BARS
+    if risk is not None and risk.is_on:
+        # Three half-lives of the correlations, which are three times those of the volatilities.
+        history = max(history, math.ceil(9 * risk.half_life_days) * bars_per_day(panel.index))
+    recent, start = panel.rows(max(first - history, 0), len(panel)), min(first, history)
     scenarios = stress_scenarios(recent, start, market=market)[1:]  # behind the market as it was
     markets = []
     for number, scenario in enumerate(scenarios, start=1):
         tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
-        markets.append(PlayedMarket(scenario.panel, bank_of(scenario.panel), scenario.market))
+        markets.append(PlayedMarket(scenario.panel, bank_of(scenario.panel), scenario.market, risk))
     tell(f"{policy.name} on {len(markets)} stressed markets")
     played = backtest_many(policy, markets, first=start, window_bars=window_bars)
     return _table({scenario.label: each for scenario, each in zip(scenarios, played, strict=True)})

@@ -68,7 +68,7 @@ class StoredRun:
 
     folder: Path
     printed: ClassVar[int] = 2
-    brief: ClassVar[tuple[str, ...]] = ("volatility", "turnover", "costs", "round trips")
+    brief: ClassVar[tuple[str, ...]] = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
         "annual_return": "annual return",
         "sharpe": "Sharpe ratio",
@@ -248,6 +248,7 @@ class StoredRun:
             seed=trial.seed,
             is_fast=is_fast,
             index=self.index,
+            risk=self.risk,
             tell=tell,
         )
         # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.
@@ -310,7 +311,7 @@ class StoredRun:
 
 
 def _per_bar(judgement: Judgement) -> float:
-    return float(judgement.verdict.sharpe.value / judgement.result.bars_per_year**0.5)
+    return float(judgement.verdict.edge.value / judgement.result.bars_per_year**0.5)
 
 
 def _monte_carlo(run: StoredRun) -> Any:

@@ -20,7 +20,7 @@ from pacesetter.data.quality import Readiness
 from pacesetter.errors import ConfigError
 from pacesetter.features.store import bytes_of_bar, store_features
 from pacesetter.features.table import FeatureTable, choose_features
-from pacesetter.jobs.launch.crew import Crew, TrackedTask
+from pacesetter.jobs.launch.worker_pool import TrackedTask, WorkerPool
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.jobs.pipeline.memory import MEGABYTE, peak_mb, reset_peak
 from pacesetter.progress import counted
@@ -80,7 +80,7 @@ class LargeFiles:
             run = self._run(crew, "features")
             return store_features(stream, folder, at_once=at_once, features=names, extra=extra, run=run)
 
-    def _stream(self, crew: Crew) -> SymbolStream:
+    def _stream(self, crew: WorkerPool) -> SymbolStream:
         source, loading = source_and_loading(self.config.data["source"], self.config.data_options)
         if not isinstance(source, Files):
             raise ConfigError(
@@ -110,12 +110,12 @@ class LargeFiles:
     # ---- workers ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _crew(self) -> Iterator[Crew]:
+    def _crew(self) -> Iterator[WorkerPool]:
         reset_peak()
         with self.launcher.session() as crew:
             yield crew
 
-    def _run(self, crew: Crew, title: str) -> RunGroups:
+    def _run(self, crew: WorkerPool, title: str) -> RunGroups:
         def run(function: Callable[[Symbols], Result], groups: Sequence[Symbols]) -> list[Result]:
             with counted(title, sum(map(len, groups)), "symbol") as update:
                 jobs = crew.settle(partial(_measured, function), groups, _Watch(update))

@@ -98,7 +98,7 @@ class ScanCell:
     @property
     def study(self) -> Study:
         """The configured study by this method and lookback."""
-        return replace(build_study(_config(self.overrides)), method=self.method, lookback=self.lookback)
+        return replace(build_study(_config(self.overrides)), method=self.method, lookback=self.lookback, groups="none")
 
     def panel(self, whole: Panel) -> Panel:
         """The bars of the fold, with the window before them, of the universe's symbols."""

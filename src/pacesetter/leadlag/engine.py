@@ -34,12 +34,14 @@ from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
 from pacesetter.panel import Panel
 from pacesetter.progress import counted
 from pacesetter.registry import configure
+from pacesetter.tables import PANDAS, as_kind, kind_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects
 
-    from pacesetter.leadlag.answer.gauge import Gauge
     from pacesetter.leadlag.answer.labelled import Ranking
+    from pacesetter.leadlag.answer.strength import StrengthMeasure
+    from pacesetter.leadlag.groups import GroupFinding
 
 REPR_ROWS = 8  # of a ranking in a notebook
 __all__ = ["CacheInfo", "LeadLag", "Window"]
@@ -168,6 +170,8 @@ class LeadLag:
         line = f"<p>{html.escape(repr(self))}</p>"
         if not self._bars:
             return line
+        if self.kind_ != PANDAS:
+            return line
         ranked = self.ranking()
         note = f"<p>{ranked.note}</p>" if ranked.note else ""
         return line + str(ranked.head(REPR_ROWS).to_html(float_format="{:+.3f}".format)) + note
@@ -191,15 +195,16 @@ class LeadLag:
     def fit(self, bars: Panel | pd.DataFrame) -> LeadLag:
         """Read a panel, or a frame of closes or bars, and build the tables.
 
-        Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`.
+        Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`. Where the frame is of Polars or
+        Arrow, so are `matrix`, `ranking`, `links` and `rolling`, the index as their first column.
         """
-        panel = as_panel(bars)
+        panel, self.kind_ = as_panel(bars), kind_of(bars)
         if hasattr(self.estimator, "check_symbols"):  # the weights of a run are of its own symbols
             self.estimator.check_symbols(panel.symbols)
         minimum = self.min_observations or 0
         self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
         self.scorer_: Scorer = self._scorer()
-        self.symbols_, self.index_ = panel.symbols, panel.index
+        self.panel_, self.symbols_, self.index_ = panel, panel.symbols, panel.index
         self.backend_, self.table_bytes_ = self.scorer_.backend, self.scorer_.table_bytes
         self._bars, self._symbols, self._batched = len(panel), len(panel.symbols), self.scorer_.batched
         self._cache: OrderedDict[tuple[int, int], Array] = OrderedDict()
@@ -226,7 +231,8 @@ class LeadLag:
         (4, 4)
         """
         scores = self.scores(*self._window(end, lookback))
-        return pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
+        frame = pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
+        return as_kind(frame, self.kind_)
 
     def ranking(
         self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
@@ -245,7 +251,8 @@ class LeadLag:
         from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
 
         window = self._increments(end, lookback)
-        return ranking_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        frame = ranking_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        return as_kind(frame, self.kind_)
 
     def links(
         self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
@@ -254,7 +261,61 @@ class LeadLag:
         from pacesetter.leadlag.answer.labelled import links_frame
 
         window = self._increments(end, lookback)
-        return links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        frame = links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        return as_kind(frame, self.kind_)
+
+    def groups(
+        self,
+        by: Any = None,
+        end: Any = None,
+        lookback: Any = None,
+        *,
+        level: float = 0.05,
+        draws: int = 200,
+        seed: int = 0,
+    ) -> GroupFinding:
+        """Do the members of one group lead those of another, pooled: `.table()`, `.earned` and `.periods`.
+
+        by   {name: [symbols]} with `*` for all others, a CSV file of symbol and group, `liquidity`, `size` or `sector`;
+             by traded value when left out
+        """
+        from pacesetter.leadlag.groups import FIELDS
+        from pacesetter.leadlag.study import Study
+
+        last, back = self._window(end, lookback)
+        study = Study(
+            self.method,
+            back,
+            increments=self.reading.increments,
+            groups="liquidity" if by is None else by,
+            level=level,
+            draws=draws,
+            seed=seed,
+            engine={name: value for name, value in self._options.items() if value is not None},
+        )
+        panel = self.panel_.rows(0, last + 1)
+        finding = study.at(panel).find_groups(panel)
+        if finding is None:
+            raise ConfigError(
+                f"{self.method} has no groups, or by={by!r} names none; use {', '.join(FIELDS)} or a dict"
+            )
+        return finding
+
+    def changes(self, leader: str, follower: str, delay: int | None = None) -> pd.DataFrame:
+        """When a lead began and ended over all bars, with intervals for the dates: see `structure.changes`.
+
+        delay   bars after which the follower answers; the strongest over all bars when left out
+        """
+        from pacesetter.leadlag.answer.answer import answer_window
+        from pacesetter.leadlag.structure.changes import lead_periods
+
+        self._require_fit()
+        i, j = self.panel_.position(leader), self.panel_.position(follower)
+        whole = self._increments(None, self._bars - 1)
+        if delay is None:
+            delay = int(np.nan_to_num(answer_window(whole, self.symbols_, self._gauge()).delays[i, j], nan=1.0))
+        check_range(1, self._bars // 2, delay=delay)
+        return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:])
 
     def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
         """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.
@@ -267,7 +328,7 @@ class LeadLag:
         last = self._window(None, lookback)[1]
         ends, lookbacks = self.windows(last, step)
         blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]
-        return pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_))
+        return as_kind(pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_)), self.kind_)
 
     def plot(self, end: Any = None, lookback: Any = None) -> plotly.graph_objects.Figure:
         """The matrix of one window as a picture, leaders first; pairs that are not linked at 5 % are faint."""
@@ -389,10 +450,10 @@ class LeadLag:
         window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
         return Preparation(self.reading.residual).window(self.series_.observed_window(*window))
 
-    def _gauge(self) -> Gauge:
-        from pacesetter.leadlag.answer.gauge import Gauge
+    def _gauge(self) -> StrengthMeasure:
+        from pacesetter.leadlag.answer.strength import StrengthMeasure
 
-        return Gauge(self.method, **self._options)
+        return StrengthMeasure(self.method, **self._options)
 
     def _remember(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` from the cache, or compute it and keep a copy."""

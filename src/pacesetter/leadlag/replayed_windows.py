@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer import Gauge, Preparation
+from pacesetter.leadlag.answer import Preparation, StrengthMeasure
 from pacesetter.leadlag.answer.rolling import Answers, rolling_answers
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.series import Series
@@ -20,7 +20,7 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     from pacesetter.leadlag.study import Study
 
-__all__ = ["ReplayedWindows"]
+__all__ = ["MOST_STRATEGY_BARS", "ReplayedWindows"]
 
 Array = NDArray[Any]
 MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
@@ -35,7 +35,7 @@ class ReplayedWindows:
     study: Study
     panel: Panel
     series: Series
-    gauge: Gauge
+    gauge: StrengthMeasure
     preparation: Preparation
 
     @cached_property

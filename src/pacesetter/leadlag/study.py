@@ -14,17 +14,18 @@ from tqdm import tqdm
 
 from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
-from pacesetter.leadlag.answer import Answer, Gauge, Links, Preparation, answer_window, find_links
+from pacesetter.leadlag.answer import Answer, Links, Preparation, StrengthMeasure, answer_window, find_links
 from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
 from pacesetter.leadlag.answer.labelled import leader_table
-from pacesetter.leadlag.answer.links import CONTROLS, Control
+from pacesetter.leadlag.answer.links import CONTROLS, TESTS, Control, Test
 from pacesetter.leadlag.answer.network import link_network
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.estimators.learned import Learned
+from pacesetter.leadlag.groups import GroupFinding, group_panel, read_groups
 from pacesetter.leadlag.memory import check_memory
-from pacesetter.leadlag.replayed_windows import ReplayedWindows
+from pacesetter.leadlag.replayed_windows import MOST_STRATEGY_BARS, ReplayedWindows
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.leadlag.structure.anomaly import (
@@ -35,6 +36,7 @@ from pacesetter.leadlag.structure.anomaly import (
     instability,
     worst_windows,
 )
+from pacesetter.leadlag.structure.changes import lead_periods
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
@@ -65,9 +67,13 @@ class Study:
     residual    `none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window
     thin        `flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce
                 (`most_bounce`, a share of variance) or turn over too little (`least_turnover`, price × volume a bar)
+    test        of a link: `predicts` beyond the follower's own past, and better than the reverse; `differs`: the two
+                directions are not equally strong; `either`, which groups are tested by
     control     of false links: `max` family-wise, `bh` or `by` false-discovery rate
     draws       of the null and of the bootstrap
     level       chance of any false link (or share of false ones), and one minus the width of the intervals
+    groups      pooled: `liquidity`, `size`, `sector`, {name: [symbols]} or a CSV file, see `groups`; None for liquidity
+                where there is volume; `none` for none
     clusters    groups of symbols that lead and follow alike (Hermitian clustering); 0 for none
     autoencoder whether a small network, too, judges how unusual each window's structure is
     quantile    share of symbols that counts as leaders in the strategy
@@ -85,8 +91,10 @@ class Study:
     most_bounce: float = ThinTrading.most_bounce
     least_turnover: float = ThinTrading.least_turnover
     control: Control = "max"
+    test: Test = "predicts"
     draws: int = 200
     level: float = 0.05
+    groups: Any = None
     clusters: int = 0
     autoencoder: bool = False
     quantile: float = 0.2
@@ -106,7 +114,7 @@ class Study:
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(f"lag.{name}={getattr(self, name)} must be between 0 and 1")
-        for name, known in (("control", CONTROLS), ("thin", ("flag", "exclude", "ignore"))):
+        for name, known in (("control", CONTROLS), ("test", TESTS), ("thin", ("flag", "exclude", "ignore"))):
             if getattr(self, name) not in known:
                 raise ConfigError(
                     f"lag.{name}='{getattr(self, name)}' is unknown{did_you_mean(getattr(self, name), known)}"
@@ -131,10 +139,10 @@ class Study:
         """The configured engine, not yet fitted; it gives the estimator's own scores."""
         return LeadLag(self.method, increments=self.increments, residual=self.residual, **self.engine)
 
-    def make_gauge(self) -> Gauge:
+    def make_gauge(self) -> StrengthMeasure:
         """How the method measures strength, delay and sign."""
         self.make_engine()  # refuses options of the engine that the gauge has no use for
-        return Gauge(self.method, **self.engine)
+        return StrengthMeasure(self.method, **self.engine)
 
     def at(self, panel: Panel) -> Study:
         """The same with its window and step in bars of the panel up to `end`; refuses a window it does not hold."""
@@ -155,7 +163,44 @@ class Study:
         refuse_mixed_days(panel)
         study = self.at(panel)
         study.check_memory(panel)
-        return study._run(panel)
+        pooled = study.find_groups(panel)
+        return dataclasses.replace(study._run(panel), pooled=pooled)
+
+    def find_groups(self, panel: Panel) -> GroupFinding | None:
+        """The study of the groups' pooled series, its window in bars; None where there are no groups."""
+        first = max(self.bars, len(panel) - MOST_STRATEGY_BARS)
+        groups = {} if self.groups == "none" else read_groups(panel, self.groups, first)
+        if not groups or self.method == "learned":
+            return None
+        raw = self.read(panel, self.make_gauge()).observed_window(len(panel) - 1, self.bars)
+        flags = {} if self.thin == "ignore" else self.thin_trading.flags(panel, raw)
+        if self.thin == "exclude":
+            groups = {name: tuple(s for s in members if s not in flags) for name, members in groups.items()}
+        thin = {name: sum(symbol in flags for symbol in members) for name, members in groups.items()}
+        pooled = group_panel(panel, groups)
+        # What all symbols have in common is most of what a group is: nothing is taken off.
+        plain: dict[str, Any] = {"residual": "none", "thin": "ignore", "clusters": 0, "autoencoder": False}
+        study = dataclasses.replace(self, groups="none", test="either", **plain)
+        result = study._run(pooled)
+        return GroupFinding(groups, result, thin, *study.firmest_relation(pooled))
+
+    def firmest_relation(self, panel: Panel) -> tuple[tuple[str, str, int] | None, pd.DataFrame]:
+        """The pair that leads most over the whole history, with its delay, and the periods in which it does."""
+        gauge = self.make_gauge()
+        if not gauge.is_linear:
+            return None, pd.DataFrame()
+        series = self.read(panel, gauge)
+        whole = series.observed_window(len(panel) - 1, len(panel) - 1)
+        answer = answer_window(whole, panel.symbols, gauge)
+        if not np.isfinite(answer.leadership).any():
+            return None, pd.DataFrame()
+        i, j = np.unravel_index(np.nanargmax(answer.leadership), answer.leadership.shape)
+        delay = int(answer.delays[i, j])
+        try:
+            periods = lead_periods(whole[:, i], whole[:, j], delay, panel.index[1:])
+        except DataError:  # too few bars for two periods
+            periods = pd.DataFrame()
+        return (panel.symbols[i], panel.symbols[j], delay), periods
 
     def check_memory(self, panel: Panel) -> None:
         """Refuse more symbols than fit into memory: the null of the links and the time line hold a matrix each."""
@@ -206,11 +251,11 @@ class Study:
             cache=history.cache_info(),
         )
 
-    def read(self, panel: Panel, gauge: Gauge) -> Series:
+    def read(self, panel: Panel, gauge: StrengthMeasure) -> Series:
         """The panel's increments as the method reads them."""
         return read_series(panel, self.increments, gauge.minimum, gauge.estimator.spans_gaps)
 
-    def find(self, panel: Panel, series: Series, gauge: Gauge) -> WindowFinding:
+    def find(self, panel: Panel, series: Series, gauge: StrengthMeasure) -> WindowFinding:
         """Answer, links and network of the window that ends with the panel, whose series may hold later bars."""
         raw = series.observed_window(len(panel) - 1, self.bars)
         thin = {} if self.thin == "ignore" else self.thin_trading.flags(panel, raw)
@@ -220,7 +265,14 @@ class Study:
         window = self.preparation.window(raw)
         answer = answer_window(window, panel.symbols, gauge)
         links = find_links(
-            window, gauge, answer, control=self.control, draws=self.draws, level=self.level, seed=self.seed
+            window,
+            gauge,
+            answer,
+            control=self.control,
+            draws=self.draws,
+            level=self.level,
+            seed=self.seed,
+            test=self.test,
         )
         return WindowFinding(window, answer, links, self._network(window, panel, gauge, answer, links, thin), thin)
 
@@ -228,7 +280,7 @@ class Study:
         excluded = {symbol: f"excluded: {why}" for symbol, why in thin.items()} if self.thin == "exclude" else {}
         return series.diagnose(last, self.bars) | excluded
 
-    def _ranking(self, panel: Panel, gauge: Gauge, finding: WindowFinding) -> pd.DataFrame:
+    def _ranking(self, panel: Panel, gauge: StrengthMeasure, finding: WindowFinding) -> pd.DataFrame:
         window, answer, links = finding.window, finding.answer, finding.links
         table = leader_table(window, gauge, answer, links, draws=self.draws, level=self.level, seed=self.seed)
         remains = np.full(len(panel.symbols), np.nan)
@@ -239,7 +291,7 @@ class Study:
         return table.join(pd.Series(remains, panel.symbols, name="remains"))
 
     def _network(
-        self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links, thin: dict[str, str]
+        self, window: Array, panel: Panel, gauge: StrengthMeasure, answer: Answer, links: Links, thin: dict[str, str]
     ) -> networkx.DiGraph:
         pairs = np.argwhere(links.linked(self.level))
         remains = {
@@ -305,12 +357,13 @@ def firm_links(network: networkx.DiGraph) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """What a study found. Matrices (window, N, N) hold the leadership of the windows that end at the bars `ends`.
+    """What a study finding. Matrices (window, N, N) hold the leadership of the windows that end at the bars `ends`.
 
     answer   strength, delay and sign of every ordered pair in the last window
     links    what chance says of them
     network  the significant links, with how much of each remains without its most influential bar or day
     thin     symbol → why its prices say little
+    pooled   what groups of symbols show, where there are any
     """
 
     study: Study
@@ -325,6 +378,7 @@ class StudyResult:
     strategy: dict[str, float]
     diagnostics: dict[str, str]
     cache: CacheInfo
+    pooled: GroupFinding | None = None
 
     @property
     def matrix(self) -> Array:

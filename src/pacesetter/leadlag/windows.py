@@ -17,6 +17,7 @@ import pandas as pd
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 from pacesetter.stamps import moment_of
+from pacesetter.tables import is_table, read_table
 
 __all__ = ["as_panel", "bar_of", "bars_in", "is_span", "span_text", "usual_window"]
 
@@ -36,11 +37,11 @@ UNITS = {60: "minutes", 3600: "hours", 86_400: "days"}
 
 
 def as_panel(bars: Any) -> Panel:
-    """A panel as it is, or one from a DataFrame of closes (wide) or of bars (long, or with (field, symbol) columns)."""
+    """A panel as it is, or one from a table of closes (wide) or of bars (long, or with (field, symbol) columns)."""
     if isinstance(bars, Panel):
         return bars
-    if isinstance(bars, pd.DataFrame):
-        return Panel.from_frame(bars)
+    if is_table(bars):
+        return Panel.from_frame(read_table(bars))
     raise DataError(f"bars must be a Panel or a DataFrame, not {type(bars).__name__}; load files by ps.load(…)")
 
 

@@ -74,7 +74,7 @@ def test_the_price_of_risk_is_that_of_direct(shorting):
 
 def test_volatility_is_that_of_direct():
     returns = 0.01 * np.random.default_rng(0).normal(size=(45, 5))
-    theirs = DirectPolicy(SYMBOLS).double().moves(torch.from_numpy(returns.T.copy())[None])[1][0].numpy()
+    theirs = DirectPolicy(SYMBOLS).double().moves(torch.from_numpy(returns.T.copy())[None, ..., None])[1][0].numpy()
     assert recent_volatility(returns)[-1] == pytest.approx(theirs, rel=1e-6)
 
 

@@ -1,7 +1,7 @@
 """A lookback run judged, explained, replayed, refitted and compared by the commands that traders have.
 
 Runs `evaluation.lookback.insight`, `evaluation.lookback.judgement`, `evaluation.lookback.page`,
-`evaluation.lookback.replay`, `evaluation.lookback.worth`, `evaluation.opened`, `jobs.launch.lookback_folds`.
+`evaluation.lookback.replay`, `evaluation.lookback.downstream_value`, `evaluation.opened`, `jobs.launch.lookback_folds`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.markets import monte_carlo_scenarios
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.lookback import stored as module
+from pacesetter.evaluation.lookback.downstream_value import EXPECTED, worth_sentences
 from pacesetter.evaluation.lookback.insight import entry_names, lookback_insights
 from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
 from pacesetter.evaluation.lookback.page import lookback_sections, store_lookback
 from pacesetter.evaluation.lookback.replay import LookbackReplay
 from pacesetter.evaluation.lookback.stored import LookbackRun
-from pacesetter.evaluation.lookback.worth import EXPECTED, worth_sentences
 from pacesetter.evaluation.opened import open_run
 from pacesetter.evaluation.report.compare import RunFilter, compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow

@@ -51,6 +51,8 @@ def write(folder: Path, **changed: float) -> None:
     judged: dict[str, Any] = {
         "policy": "fleet",
         "is_evidence": False,
+        "has_edge": False,
+        "headline": "No edge found",
         "figures": {
             "fleet": FIGURES | changed,
             "hold": {"annual_return": 0.12, "sharpe": 0.5},
@@ -76,7 +78,7 @@ def test_gates_pass_with_no_evidence_and_both_are_said(run: Path) -> None:
     found = decide(run, read_gate_set("final"))
     assert found.name == "GO"
     assert "6 of 6 passed" in found.sentence
-    assert "no evidence" in found.sentence
+    assert found.sentence.endswith("The verdict on the test set: No edge found.")
     assert found.held[0].row == ("Sharpe ratio on the test set", "1.2", "> 1", "[+0.30, +2.10]", "pass")
     excess = next(each for each in found.held if each.limit.metric == "excess_annual_return")
     assert excess.measured is not None

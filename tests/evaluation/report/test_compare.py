@@ -44,7 +44,7 @@ def test_runs_are_compared_over_the_bars_they_share(runs):
     section = compare_section([find_judged(run) for run in runs])
     assert [row[0] for row in section.rows] == ["a", "b"]
     assert [row[1] for row in section.rows] == ["equal_weight", "hold"]
-    assert [row[-1] for row in section.rows] == ["evidence"] * 2
+    assert [row[-1] for row in section.rows] == ["Edge, compared with cash alone"] * 2
     assert section.text.startswith("2 runs over 119 bars")
     assert "is at or below the median in the other with probability 0." in section.text
     (figure,) = section.figures

@@ -177,3 +177,23 @@ def test_the_page_prints_to_pdf(browser, page):
 
 def test_what_each_part_opens_with_has_its_persian(found):
     assert [section.text for section in judgement_sections(found) if not in_persian(section.text)] == []
+
+
+def test_an_idle_account_gets_two_sentences_and_no_rows_of_zeros() -> None:
+    panel = load("synthetic", symbols=3, bars=420, seed=5)
+    bank = market_bank(panel, feature_table(panel, ["return_1"]))
+
+    class Idle:
+        name, action = "idle", "target"
+
+        def decide(self, snapshot):
+            return np.zeros(3)
+
+    options = {"bank_of": lambda _: bank, "baselines": ["cash", "hold"], "draws": 20, "is_fast": True}
+    judged = judge_policy(Idle(), panel, 320, **options)
+    verdict, results, gates = judgement_sections(judged)
+    assert (verdict.headline, verdict.rows, verdict.reasons) == ("No edge found", (), ())
+    assert verdict.text.startswith("No edge found: idle never held a position in 99 bars. On the same bars hold had")
+    assert verdict.text.count(". ") == 1
+    assert [row[0] for row in results.rows] == ["cash", "hold"]
+    assert gates.title == "Gates"

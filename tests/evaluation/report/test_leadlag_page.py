@@ -40,7 +40,7 @@ def test_a_symbol_that_is_not_scored_says_why():
 
 
 def test_sections_hold_the_four_pictures(results):
-    assert [len(section.figures) for section in leadlag_sections(results[0])] == [1, 2, 1]
+    assert [len(section.figures) for section in leadlag_sections(results[0])] == [1, 0, 0, 2, 1]
 
 
 def test_artefacts_are_written(results, tmp_path):

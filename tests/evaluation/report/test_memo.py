@@ -16,7 +16,9 @@ GATES = [Gate("largest drawdown", 0.0812, "<=", 0.1), Gate("regimes with a gain"
 
 def test_go_where_every_gate_is_passed() -> None:
     text = memo(VERDICT, GATES, {"seed": "0"})
-    assert text.startswith("# GO: ppo\n\nNo evidence that ppo beats cash")  # the verdict stands, whatever the gates say
+    assert text.startswith(
+        "# GO: ppo\n\n**No edge found**\n\nNo edge found: Sharpe ratio of ppo"
+    )  # the verdict stands, whatever the gates say
     assert "| largest drawdown | 0.0812 | <= 0.1 | pass |" in text
     assert "2 of 2 gates passed." in text
     assert "Failed gates" not in text

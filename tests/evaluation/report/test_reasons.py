@@ -40,7 +40,3 @@ def test_what_is_within_chance_is_said_with_its_interval(held):
     assert any(reason.startswith("Lost against cash") for reason in verdict_reasons(worse))
     unsure = replace(held, verdict=replace(held.verdict, sharpe=ratio._replace(low=-1.0, high=1.0)))
     assert any("anything from -1.00 to +1.00" in reason for reason in verdict_reasons(unsure))
-
-
-def test_cash_never_held_a_position():
-    assert verdict_reasons(judged("cash"))[0] == "It never held a position."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -144,12 +143,6 @@ def test_paired_tests_keep_their_size_over_many(record_property: Any) -> None:
     print(f"false alarms of paired tests at 5 %, 1,000 replications: {found:.1%}")
     record_property("false alarms", found)
     assert 0.03 <= found <= 0.08
-
-
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "arch.bootstrap", None)
-    with pytest.raises(ConfigError, match=r"pip install 'pacesetter\[evaluate\]'"):
-        interval(independent(np.random.default_rng(0)))
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

@@ -41,25 +41,71 @@ HOLD, EQUAL = played("hold", market(0)), played("equal_weight", 0.7 * market(0) 
 SKILLED = played("ppo", market(0) + 0.0020 + 0.003 * market(2) / 0.01)
 
 
-def test_skill_is_evidence_and_the_words_say_of_what() -> None:
+def test_skill_is_better_than_all_and_the_words_say_of_what() -> None:
     verdict = judge(SKILLED, [CASH, HOLD, EQUAL])
+    assert verdict.headline == "Better than all"
     assert verdict.is_evidence
     assert (verdict.beats_cash, verdict.beats_baselines, verdict.baselines) == (True, True, 2)
     assert verdict.sharpe.value == pytest.approx(float(sharpe(SKILLED.returns, YEAR)))
-    assert verdict.sentence.startswith("Evidence at 95% that ppo beats cash: Sharpe ratio +")
-    assert f"ppo beats {verdict.baseline}, the best of 2 baselines" in verdict.sentence
-    assert "No evidence" not in verdict.sentence
+    assert verdict.sentence.startswith("Edge at 95 %: Sharpe ratio of ppo over cash +")
+    assert f"Better than {verdict.baseline}, the best of 2 baselines: Sharpe difference +" in verdict.sentence
 
 
-def test_following_the_market_is_no_evidence_of_skill() -> None:
+def test_an_edge_that_a_baseline_has_too_is_an_edge() -> None:
+    lasso = played("lasso_sized", SKILLED.returns + 0.1 * market(9))
+    verdict = judge(SKILLED, [CASH, HOLD, lasso])
+    assert (verdict.has_edge, verdict.is_evidence) == (True, False)
+    assert verdict.headline == "Edge, not better than lasso_sized"
+    assert "Not better than lasso_sized, the best of 2 baselines: Sharpe difference" in verdict.sentence
+
+
+def test_following_the_market_is_no_edge() -> None:
     rising = market(0) + 0.0015
     verdict = judge(played("ppo", rising + 0.1 * market(3)), [CASH, played("hold", rising)])
     assert verdict.beats_cash
-    assert not verdict.is_evidence
-    first, second = verdict.claims()
-    assert (first.holds, second.holds) == (False, True)
-    assert verdict.sentence.startswith("No evidence that ppo beats hold, the best of 1 baseline: difference")
-    assert "Evidence at 95% that ppo beats cash" in verdict.sentence
+    assert verdict.headline == "No edge found"
+    assert verdict.beta == pytest.approx(1.0, abs=0.02)
+    assert "hold explains it: alpha" in verdict.sentence
+    assert "Not better than hold: Sharpe difference" in verdict.sentence
+
+
+def test_a_named_index_stands_for_the_market_and_must_be_beaten() -> None:
+    rising = market(0) + 0.0015
+    verdict = judge(played("ppo", rising + 0.1 * market(3)), [CASH], index=("SPY", rising))
+    assert (verdict.market, verdict.baseline, verdict.headline) == ("SPY", "SPY", "No edge found")
+
+
+def test_views_are_judged_by_what_they_add_to_their_base() -> None:
+    base = played("inverse_volatility at 10%", market(0) + 0.0015)
+    none = judge(played("ppo", base.returns), [CASH, base], without=base)
+    assert none.is_idle
+    assert none.headline == "No edge found"
+    assert none.sentence.startswith(
+        "No edge found: ppo has no views, so that it is inverse_volatility at 10% in 1,000 bars. The account as a whole"
+    )
+    noise = judge(played("ppo", base.returns + 0.2 * market(3)), [CASH, base], without=base)
+    assert noise.sharpe.low > 0  # of the account, by its base
+    assert not noise.has_edge
+    skilled = judge(played("ppo", base.returns + 0.2 * market(3) + 0.0004), [CASH, base], without=base)
+    assert skilled.headline == "Better than all"
+    assert skilled.added is not None
+    assert skilled.added.value == pytest.approx(YEAR * np.mean(skilled_added := 0.2 * market(3) + 0.0004), rel=1e-6)
+    assert skilled.edge.value == pytest.approx(float(sharpe(skilled_added, YEAR)), rel=1e-6)
+    assert "ppo adds +" in skilled.sentence
+    assert "a year to inverse_volatility at 10%, Sharpe ratio +" in skilled.sentence
+
+
+def test_a_ratio_that_days_flatter_is_taken_from_months() -> None:
+    shocks = np.random.default_rng(3).standard_normal(2600)
+    slow = lfilter([0.005], [1, -0.5], shocks) + 0.002
+    verdict = judge(played("ppo", slow), [played("cash", np.zeros(2600))])
+    daily = float(sharpe(slow, YEAR))
+    assert verdict.sharpe_bars == pytest.approx(daily)
+    assert 0.45 < verdict.sharpe.value / daily < 0.75  # √((1 − φ) / (1 + φ)) = 0.58 in the long run
+    assert f"from 21-day sums ({daily:+.2f} from bars)" in verdict.sentence
+    assert judge(SKILLED, [CASH]).sharpe.value == judge(SKILLED, [CASH]).sharpe_bars
+    turning = played("ppo", lfilter([0.005], [1, 0.5], shocks) + 0.002)
+    assert judge(turning).sharpe.value == judge(turning).sharpe_bars  # never eased
 
 
 def test_every_baseline_must_be_beaten() -> None:
@@ -71,7 +117,7 @@ def test_every_baseline_must_be_beaten() -> None:
     worse = judge(HOLD, [SKILLED])
     assert worse.difference is not None
     assert worse.difference.p_value == 1.0  # below a baseline is not a sign of being above it
-    assert "it was worse than" in worse.sentence
+    assert "Worse than ppo: Sharpe difference -" in worse.sentence
 
 
 def test_cash_that_earns_interest_must_be_exceeded() -> None:
@@ -87,7 +133,7 @@ def test_trials_take_evidence_away() -> None:
     alone, among = judge(SKILLED, [CASH]), judge(SKILLED, [CASH], other_sharpes=others)
     assert (alone.trials, among.trials) == (1, 301)
     assert alone.deflated > among.deflated
-    assert "more than luck in 301 trials with probability" in among.sentence
+    assert f"deflated Sharpe probability {100 * among.deflated:.0f} % (301 trials)" in among.sentence
 
 
 def test_the_best_of_two_hundred_random_ones_is_no_evidence() -> None:
@@ -101,8 +147,8 @@ def test_the_best_of_two_hundred_random_ones_is_no_evidence() -> None:
     assert verdict.overfitting is not None
     assert verdict.overfitting > 0.25
     assert [claim.holds for claim in verdict.claims()] == [False, False]
-    assert verdict.sentence.startswith("No evidence that best beats cash")
-    assert "No evidence that the selection among 200 variants is more than chance" in verdict.sentence
+    assert verdict.sentence.startswith("No edge found: Sharpe ratio of best over cash +")
+    assert "The selection among 200 variants is not more than chance" in verdict.sentence
 
 
 def false_positives(first_seed: int, markets: int = 20) -> int:
@@ -186,10 +232,15 @@ def test_a_short_record_says_how_long_it_would_take() -> None:
     assert f"detecting such a ratio takes about {verdict.track_record:,.0f} bars" in verdict.sentence
 
 
-def test_a_policy_that_never_trades_is_no_evidence() -> None:
-    verdict = judge(played("idle", np.zeros(BARS)), [CASH, HOLD])
+def test_a_policy_that_never_trades_gets_two_sentences() -> None:
+    verdict = judge(played("idle", np.zeros(BARS)), [CASH, HOLD, EQUAL], costs={2.0: played("idle", np.zeros(BARS))})
     assert verdict.sharpe == (0, 0, 0)
-    assert verdict.sentence.startswith("No evidence that idle beats cash")
+    assert (verdict.is_idle, verdict.headline) == (True, "No edge found")
+    best = verdict.baseline
+    assert verdict.sentence == (
+        f"No edge found: idle never held a position in 1,000 bars. On the same bars {best}, the best of 2 baselines, "
+        f"had a Sharpe ratio of {verdict.baseline_sharpe:+.2f}."
+    )
 
 
 def test_a_verdict_repeats() -> None:

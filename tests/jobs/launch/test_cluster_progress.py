@@ -11,7 +11,7 @@ from rich.console import Console
 from pacesetter.jobs.launch import cluster_progress
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome
 from pacesetter.jobs.launch.cluster_progress import Follower, Progress
-from pacesetter.jobs.launch.crew import TrackedTask
+from pacesetter.jobs.launch.worker_pool import TrackedTask
 from pacesetter.runs import Run
 
 

@@ -19,7 +19,7 @@ from pacesetter.jobs import STAGES, compose, run_job
 from pacesetter.jobs.pipeline import main_job
 from pacesetter.jobs.pipeline.main_job import PAGE, describe_plan, summary
 from pacesetter.jobs.pipeline.master_stage import judged_run
-from pacesetter.jobs.pipeline.stages import trained
+from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.jobs.run.train import TrainingResult
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -47,7 +47,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
     assert stored_config(judged_run(job)).agent["algorithm"] == "direct"
     assert "skipped  a direct policy allocates one account itself" in printed
-    assert "evidence that direct beats cash" in " ".join(printed.split())
+    assert any(line in printed for line in ("No edge found", "Edge, not better than", "Better than all"))
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
     assert {"ridge", "lasso", "expected", "hold"} <= {name.strip(",;.") for name in shown}
     titles = [section.title for name in PAGE for section in job.findings[name].sections]
@@ -161,7 +161,7 @@ def test_a_job_ends_where_a_signal_cuts_the_training_of_a_stage_short(tmp_path, 
     cut = TrainingResult(Run(tmp_path), 7, 0.0, "", "signal")
     monkeypatch.setattr("pacesetter.jobs.pipeline.stages.train", lambda config, console: cut)
     with pytest.raises(SystemExit, match="143"):
-        trained(compose(["data=sandbox"]))
+        train_quietly(compose(["data=sandbox"]))
 
 
 def test_summary_has_known_numbers(panel_of_closes):

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pacesetter.jobs.launch.workers import Launcher
-from pacesetter.jobs.run.interrupts import on_sigterm, told_when_stopped
+from pacesetter.jobs.run.interrupts import on_sigterm, print_when_stopped
 from pacesetter.runs import Run
 
 
@@ -49,9 +49,9 @@ def test_who_is_stopped_is_told_how_to_go_on_and_ends(
     console: Console, tmp_path: Path, ends: type[BaseException]
 ) -> None:
     run = Run.create(tmp_path, "try", {})
-    with pytest.raises(ends), told_when_stopped(run, console, lambda: "try again"):
+    with pytest.raises(ends), print_when_stopped(run, console, lambda: "try again"):
         raise ends
     assert (run.manifest["stopped"], run.manifest["finished"]) == ("interrupted", False)
-    with told_when_stopped(run, console, lambda: "nothing"):
+    with print_when_stopped(run, console, lambda: "nothing"):
         assert "stopped" not in run.manifest  # it is at work again
     assert console.file.getvalue() == "stopped; try again\n"  # type: ignore[attr-defined]

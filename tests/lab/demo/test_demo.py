@@ -67,7 +67,7 @@ def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: P
     }
     assert figures["verdict"]["sharpe"][0] == pytest.approx(figures["costs"]["1"]["direct"])
     assert not figures["later"]["is_evidence"]
-    assert "Sharpe ratio less that of hold" in printed
+    assert "Sharpe difference to hold" in printed
     assert (run.folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
     assert "The picture" in (run.folder / "report.html").read_text()
 

@@ -23,7 +23,7 @@ from pacesetter.evaluation.programme.status import (
     write_status,
 )
 from pacesetter.jobs import compose
-from pacesetter.jobs.pipeline.stages import Found, Job
+from pacesetter.jobs.pipeline.stages import Job, StageResult
 from pacesetter.lab.programme import programme
 from pacesetter.lab.programme.programme import PHASES, roll_back, run_programme
 from pacesetter.runs import DECISION
@@ -69,19 +69,19 @@ def test_all_phases_in_one_pipeline_with_a_status_that_follows(tmp_path: Path) -
     assert "there is none before it" in said  # the first bundle of the store stays
 
 
-def no_bundle(job: object, folder: Path) -> Found:
-    return Found("none")
+def no_bundle(job: object, folder: Path) -> StageResult:
+    return StageResult("none")
 
 
-def quick(job: Job, folder: Path) -> Found:
+def quick(job: Job, folder: Path) -> StageResult:
     """A phase that is done at once."""
     (folder / "left.txt").write_text("x", encoding="utf-8")
-    return Found("done at once")
+    return StageResult("done at once")
 
 
-def refusing(job: Job, folder: Path) -> Found:
+def refusing(job: Job, folder: Path) -> StageResult:
     (folder / DECISION).write_text(json.dumps({"decision": "NO-GO"}), encoding="utf-8")
-    return Found("2 of 9 passed")
+    return StageResult("2 of 9 passed")
 
 
 def test_a_no_go_ends_it_and_the_same_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

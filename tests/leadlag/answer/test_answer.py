@@ -11,9 +11,9 @@ import pytest
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag import ESTIMATORS, LeadLag
-from pacesetter.leadlag.answer import Gauge, Preparation, answer_window
-from pacesetter.leadlag.answer.gauge import lagged_correlations
+from pacesetter.leadlag.answer import Preparation, StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.rolling import rolling_answers
+from pacesetter.leadlag.answer.strength import lagged_correlations
 from pacesetter.leadlag.estimators.dependence import pearson
 from pacesetter.leadlag.series import read_series
 from pacesetter.leadlag.study import Study, refuse_mixed_days
@@ -38,7 +38,7 @@ def panel_of(increments: np.ndarray) -> Panel:
 
 
 def test_a_leader_of_either_sign_leads_with_its_delay() -> None:
-    answer = answer_window(led(), SYMBOLS, Gauge("ccf_peak"))
+    answer = answer_window(led(), SYMBOLS, StrengthMeasure("ccf_peak"))
     assert answer.leadership[0, 1] > 0.4
     assert answer.leadership[0, 2] > 0.4  # who predicts negatively leads as well
     assert (answer.delays[0, 1], answer.delays[0, 2]) == (1, 3)
@@ -51,13 +51,13 @@ def test_a_leader_of_either_sign_leads_with_its_delay() -> None:
 def test_one_signed_delay_keeps_its_sign_and_a_peak_of_one_delay_does_not() -> None:
     x = np.random.default_rng(1).standard_normal((500, 2))
     x[1:, 1] -= 0.8 * x[:-1, 0]
-    assert answer_window(x, "AB", Gauge("ccf_lag1")).leadership[0, 1] < -0.4  # REFERENCE's definition
-    assert answer_window(x, "AB", Gauge("ccf_peak", max_lag=1)).leadership[0, 1] > 0.4
+    assert answer_window(x, "AB", StrengthMeasure("ccf_lag1")).leadership[0, 1] < -0.4  # REFERENCE's definition
+    assert answer_window(x, "AB", StrengthMeasure("ccf_peak", max_lag=1)).leadership[0, 1] > 0.4
 
 
 @pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"learned"}))  # which needs a run: test_learned
 def test_every_method_has_an_antisymmetric_answer_and_names_delays_only_if_it_has_them(method: str) -> None:
-    gauge = Gauge(method)
+    gauge = StrengthMeasure(method)
     answer = answer_window(led(bars=300), SYMBOLS, gauge)
     np.testing.assert_allclose(answer.leadership, -answer.leadership.T)
     assert (answer.forward >= 0).all()
@@ -73,20 +73,20 @@ def test_matrix_ranking_and_time_line_are_one_measure(method: str) -> None:
     lag = LeadLag(method).fit(panel)
     matrix = lag.matrix(lookback=250)
     window = lag.series_.observed_window(299, 250)
-    np.testing.assert_allclose(answer_window(window, SYMBOLS, Gauge(method)).leadership, matrix, atol=1e-10)
+    np.testing.assert_allclose(answer_window(window, SYMBOLS, StrengthMeasure(method)).leadership, matrix, atol=1e-10)
     ranking = lag.ranking(lookback=250, draws=4)
     scores = matrix.sum(axis=1) / 3
     np.testing.assert_allclose(ranking["leadership"].loc[list(SYMBOLS)], scores, atol=1e-10)
     np.testing.assert_allclose(lag.rolling(250, step=49).iloc[-1], scores, atol=1e-10)
     ends = np.array([250, 299])
-    *_, block = rolling_answers(lag.series_, ends, 250, Gauge(method), Preparation())
+    *_, block = rolling_answers(lag.series_, ends, 250, StrengthMeasure(method), Preparation())
     np.testing.assert_allclose(block.leadership[-1], matrix, atol=1e-9)
 
 
 def test_the_delays_of_the_answer_are_those_of_the_estimator() -> None:
     panel = panel_of(led(bars=300))
     series = read_series(panel, "log", 0, False)
-    answer = answer_window(series.observed_window(299, 250), SYMBOLS, Gauge("ccf_peak"))
+    answer = answer_window(series.observed_window(299, 250), SYMBOLS, StrengthMeasure("ccf_peak"))
     np.testing.assert_array_equal(answer.lag_map, LeadLag("ccf_peak").fit(panel).lags(299, 250))
 
 
@@ -99,7 +99,7 @@ def test_batched_correlations_are_those_of_pearson() -> None:
 @pytest.mark.parametrize("method", ["ccf_peak", "ccf_auc", "ccf_lag1"])
 def test_sliding_windows_have_the_answers_of_single_ones(method: str) -> None:
     series = read_series(panel_of(led(bars=260)), "log", 0, False)
-    gauge, ends = Gauge(method), np.array([60, 61, 75, 80, 200, 259])
+    gauge, ends = StrengthMeasure(method), np.array([60, 61, 75, 80, 200, 259])
     (block,) = rolling_answers(series, ends, 60, gauge, Preparation())
     for end, leadership, delays in zip(ends, block.leadership, block.delays, strict=True):
         answer = answer_window(series.observed_window(end, 60), SYMBOLS, gauge)

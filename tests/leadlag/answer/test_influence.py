@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacesetter.leadlag.answer import Gauge, answer_window
-from pacesetter.leadlag.answer.gauge import lagged_correlations
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
+from pacesetter.leadlag.answer.strength import lagged_correlations
 from pacesetter.leadlag.answer.thin import ThinTrading, bounce_share, stale_share
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
@@ -25,7 +25,7 @@ def crashed(seed: int = 0) -> np.ndarray:
 def test_the_closed_form_is_a_new_computation_without_the_bar(groups: np.ndarray | None) -> None:
     x = np.random.default_rng(1).standard_t(3, (80, 3)) + 0.3
     x[4:, 1] += 0.5 * x[:-4, 0]
-    gauge = Gauge("ccf_peak", max_lag=5)
+    gauge = StrengthMeasure("ccf_peak", max_lag=5)
     answer = answer_window(x, "ABC", gauge)
     lag = int(answer.delays[0, 1])
     assert lag == 4
@@ -42,7 +42,7 @@ def test_the_closed_form_is_a_new_computation_without_the_bar(groups: np.ndarray
 
 def test_a_lead_of_one_bar_is_named() -> None:
     x = crashed()
-    gauge = Gauge("ccf_peak")
+    gauge = StrengthMeasure("ccf_peak")
     answer = answer_window(x, "ABC", gauge)
     assert answer.forward[0, 1] > 0.5
     assert links_without_a_bar(x, gauge, answer, np.array([[0, 1]]))[0] < 0.2
@@ -58,7 +58,7 @@ def test_one_crash_makes_no_significant_link() -> None:
 def test_a_day_of_several_bars_is_taken_away_as_one() -> None:
     x = np.random.default_rng(2).standard_normal((240, 2))
     x[50:55, 0] = x[51:56, 1] = 8.0
-    gauge = Gauge("ccf_peak", max_lag=1)
+    gauge = StrengthMeasure("ccf_peak", max_lag=1)
     answer = answer_window(x, "AB", gauge)
     pair, days = np.array([[0, 1]]), np.arange(240) // 12
     by_bar, by_day = (links_without_a_bar(x, gauge, answer, pair, groups)[0] for groups in (None, days))

@@ -11,7 +11,7 @@ from scipy.stats import binom, binomtest
 
 import pacesetter as ps
 from pacesetter.errors import ConfigError
-from pacesetter.leadlag.answer import Gauge, answer_window, find_links
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window, find_links
 from pacesetter.leadlag.answer.thin import stale_share
 
 BARS, SYMBOLS, LEVEL = 500, 10, 0.05
@@ -44,7 +44,7 @@ def held_back(x: np.ndarray, is_stale: np.ndarray) -> np.ndarray:
     return np.diff(path, axis=0, prepend=0.0)
 
 
-def has_false_link(kind: str, seed: int, gauge: Gauge, draws: int) -> bool:
+def has_false_link(kind: str, seed: int, gauge: StrengthMeasure, draws: int) -> bool:
     """Whether any link between symbols that trade is found."""
     window = noise(kind, seed)
     linked = find_links(window, gauge, draws=draws, level=LEVEL, seed=seed).linked(LEVEL)
@@ -54,7 +54,7 @@ def has_false_link(kind: str, seed: int, gauge: Gauge, draws: int) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_links_are_rare_on_noise(kind: str) -> None:
-    gauge = Gauge("ccf_peak")
+    gauge = StrengthMeasure("ccf_peak")
     found = sum(has_false_link(kind, seed, gauge, 100) for seed in range(40))
     assert found <= binom.ppf(0.995, 40, LEVEL)
 
@@ -62,7 +62,7 @@ def test_false_links_are_rare_on_noise(kind: str) -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_links_have_the_stated_rate_on_a_thousand_markets(kind: str) -> None:
-    gauge, markets = Gauge("ccf_peak"), 1000
+    gauge, markets = StrengthMeasure("ccf_peak"), 1000
     found = sum(has_false_link(kind, seed, gauge, 200) for seed in range(markets))
     print(f"{kind}: any false link in {found} of {markets} markets, stated {LEVEL:.0%}")
     assert binomtest(found, markets, LEVEL, alternative="greater").pvalue > 0.01
@@ -73,7 +73,7 @@ def test_stale_prices_seem_to_follow_and_are_flagged() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((1000, 1)) + 0.7 * rng.standard_normal((1000, 8))
     x = held_back(x, rng.random(x.shape) < np.where(np.arange(8) < 3, 0.4, 0.0))
-    linked = find_links(x, Gauge("ccf_peak")).linked(LEVEL)
+    linked = find_links(x, StrengthMeasure("ccf_peak")).linked(LEVEL)
     assert linked[3:, :3].any()
     assert (stale_share(x)[:3] > 0.05).all()
     assert (stale_share(x)[3:] == 0).all()
@@ -81,7 +81,7 @@ def test_stale_prices_seem_to_follow_and_are_flagged() -> None:
 
 @pytest.mark.parametrize(("method", "precision"), [("ccf_peak", 0.95), ("granger", 0.95)])
 def test_planted_leads_are_found_with_delay_and_sign(method: str, precision: float) -> None:
-    gauge = Gauge(method)
+    gauge = StrengthMeasure(method)
     for seed in (11, 12):
         panel = ps.load("synthetic", symbols=20, bars=2501, strength=0.4, seed=seed)
         window = np.diff(np.log(panel.close), axis=0)
@@ -104,7 +104,7 @@ def test_pairs_that_predict_each_other_equally_are_not_linked() -> None:
     x = rng.standard_normal((1500, 2))
     for t in range(1, 1500):
         x[t] += 0.35 * x[t - 1, ::-1]
-    assert find_links(x, Gauge("ccf_peak")).linked(LEVEL).sum() == 0
+    assert find_links(x, StrengthMeasure("ccf_peak")).linked(LEVEL).sum() == 0
 
 
 @pytest.mark.parametrize("control", ["bh", "by"])
@@ -112,7 +112,7 @@ def test_discovery_rates_find_what_was_planted(control: str) -> None:
     rng = np.random.default_rng(7)
     x = rng.standard_normal((400, 8))
     x[1:, 1:4] += 0.6 * x[:-1, :1]
-    linked = find_links(x, Gauge("ccf_lag1"), control=control).linked(LEVEL)
+    linked = find_links(x, StrengthMeasure("ccf_lag1"), control=control).linked(LEVEL)
     assert linked[0, 1:4].all()
     assert linked.sum() <= 4
 
@@ -122,7 +122,7 @@ def test_other_methods_are_tested_on_their_own_score(method: str) -> None:
     rng = np.random.default_rng(8)
     x = rng.standard_normal((600, 4))
     x[1:, 1] += x[:-1, 0]
-    assert np.argwhere(find_links(x, Gauge(method), draws=60).linked(LEVEL)).tolist() == [[0, 1]]
+    assert np.argwhere(find_links(x, StrengthMeasure(method), draws=60).linked(LEVEL)).tolist() == [[0, 1]]
 
 
 def test_information_sees_relations_that_correlation_cannot() -> None:
@@ -130,9 +130,9 @@ def test_information_sees_relations_that_correlation_cannot() -> None:
     rng = np.random.default_rng(9)
     x = rng.standard_normal((1500, 3))
     x[1:, 1] = np.cos(2 * x[:-1, 0]) + 0.3 * rng.standard_normal(1499)
-    assert not find_links(x, Gauge("ccf_lag1")).linked(LEVEL)[0, 1]
+    assert not find_links(x, StrengthMeasure("ccf_lag1")).linked(LEVEL)[0, 1]
     for method in ("mutual_information", "transfer_entropy"):
-        assert find_links(x, Gauge(method), draws=40).linked(LEVEL)[0, 1], method
+        assert find_links(x, StrengthMeasure(method), draws=40).linked(LEVEL)[0, 1], method
 
 
 def test_information_points_a_multiplicative_relation_the_right_way() -> None:
@@ -144,16 +144,16 @@ def test_information_points_a_multiplicative_relation_the_right_way() -> None:
         x[1:, leader + 1] *= x[:-1, leader]
     pairs = [0, 2, 4], [1, 3, 5]
     for method in ("mutual_information", "transfer_entropy"):
-        answer = answer_window(x, tuple("abcdef"), Gauge(method))
+        answer = answer_window(x, tuple("abcdef"), StrengthMeasure(method))
         assert (answer.leadership[pairs] > 0.02).all(), method
-    assert not find_links(x, Gauge("mutual_information"), draws=40).linked(LEVEL)[pairs].any()
+    assert not find_links(x, StrengthMeasure("mutual_information"), draws=40).linked(LEVEL)[pairs].any()
 
 
 def test_absent_symbols_have_no_chance() -> None:
     x = np.random.default_rng(10).standard_normal((200, 3))
     x[:, 1] = np.nan
-    links = find_links(x, Gauge("ccf_peak"), draws=30)
+    links = find_links(x, StrengthMeasure("ccf_peak"), draws=30)
     assert np.isnan(links.p_values[1]).all()
     assert np.isnan(links.leader_p[1])
     with pytest.raises(ConfigError, match=r"lag\.control='bf' is unknown"):
-        find_links(x, Gauge("ccf_peak"), control="bf")  # type: ignore[arg-type]
+        find_links(x, StrengthMeasure("ccf_peak"), control="bf")  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pacesetter.data import load
-from pacesetter.leadlag.answer import Gauge, Preparation, answer_window
+from pacesetter.leadlag.answer import Preparation, StrengthMeasure, answer_window
 from pacesetter.leadlag.answer import rolling as module
 from pacesetter.leadlag.answer.rolling import LEAP, rolling_answers
 from pacesetter.leadlag.series import read_series
@@ -18,7 +18,7 @@ LOOKBACK = 60
 @pytest.mark.parametrize("step", [1, LEAP, 3 * LEAP, LOOKBACK + 7])
 def test_windows_that_slide_or_leap_give_the_answer_of_each_window(method, step):
     panel = load("synthetic", symbols=5, bars=LOOKBACK + 80 * LEAP, seed=2)
-    gauge = Gauge(method)
+    gauge = StrengthMeasure(method)
     series = read_series(panel, "log", gauge.minimum, False)
     ends = np.arange(LOOKBACK, len(panel), step)
     blocks = list(rolling_answers(series, ends, LOOKBACK, gauge, Preparation()))
@@ -33,7 +33,7 @@ def test_windows_that_slide_or_leap_give_the_answer_of_each_window(method, step)
 
 def test_windows_far_apart_go_by_products_of_matrices(monkeypatch):
     panel = load("synthetic", symbols=3, bars=400, seed=2)
-    gauge = Gauge("ccf_peak")
+    gauge = StrengthMeasure("ccf_peak")
     series = read_series(panel, "log", gauge.minimum, False)
     monkeypatch.setattr(module, "_slide", None)  # would be refused if it were called
     ends = np.arange(LOOKBACK, len(panel), LEAP)

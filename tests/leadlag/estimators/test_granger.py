@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pacesetter.errors import ConfigError
-from pacesetter.leadlag.answer import Gauge
+from pacesetter.leadlag.answer import StrengthMeasure
 from pacesetter.leadlag.estimators.granger import sparse_autoregression
 
 
@@ -44,8 +44,8 @@ def test_noise_is_rarely_chosen() -> None:
 
 
 def test_it_is_a_method_like_the_others() -> None:
-    gauge = Gauge("granger", max_lag=2)
+    gauge = StrengthMeasure("granger", max_lag=2)
     assert (gauge.has_lags, gauge.is_conditional, gauge.is_signed) == (True, True, True)
     assert gauge.leadership(chain(bars=1000)[None])[0, 0, 1] > 0.3
     with pytest.raises(ConfigError, match=r"lag\.chance=0"):
-        Gauge("granger", chance=0)
+        StrengthMeasure("granger", chance=0)

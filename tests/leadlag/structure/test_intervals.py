@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag import ESTIMATORS, LeadLag
-from pacesetter.leadlag.answer import Gauge
+from pacesetter.leadlag.answer import StrengthMeasure
 from pacesetter.leadlag.answer.bootstrap import Resampled
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.leadlag.structure import intervals
@@ -41,7 +41,7 @@ def test_batches_give_the_same_intervals(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_resampled_products_give_intervals_as_wide_as_resampled_bars() -> None:
-    increments, gauge = leader_and_followers(bars=600), Gauge("ccf_lag1")
+    increments, gauge = leader_and_followers(bars=600), StrengthMeasure("ccf_lag1")
     bars = ranking_intervals(increments, SYMBOLS, gauge.leadership, draws=200)
     products = ranking_intervals(
         increments, SYMBOLS, gauge.leadership, draws=200, resampled=Resampled(increments, gauge)

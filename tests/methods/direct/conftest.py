@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -36,8 +36,8 @@ def market_panel(strength: float, seed: int = 0, bars: int = 1200, symbols: int 
     ).read()
 
 
-def whole_bank(panel: Panel) -> Bank:
-    return Bank.from_panels(panel, feature_table(panel, ["return_1"]), is_whole=True)
+def whole_bank(panel: Panel, names: Sequence[str] = ("return_1",)) -> Bank:
+    return Bank.from_panels(panel, feature_table(panel, list(names)), is_whole=True)
 
 
 Make = Callable[..., DirectLearner]

@@ -71,15 +71,18 @@ def test_weights_do_not_see_bars_that_share_an_input_or_a_return_with_a_block(
         return fit_sparse(*arrays, purge_bars=purge_bars, **options)
 
     monkeypatch.setattr("pacesetter.methods.direct.learner.fit_sparse", fit)
-    make_learner(bars=400, lags=3).fit_weights()
+    make_learner(bars=400, lags=3, dictionary=("lags",)).fit_weights()
     assert purged == [3 + 2]
+    purged.clear()
+    make_learner(bars=400, lags=3, dictionary=("lags", "slow")).fit_weights()
+    assert purged == [3 + 2, 40 + 2]  # slow means reach further back
 
 
 def test_a_hard_roll_is_what_the_kernel_plays(make_learner: Make, planted: Panel) -> None:
     learner = make_learner(bars=1200)
     learner.fit_weights()
     with torch.no_grad():
-        learner.signals = learner.policy.signal(learner.series.z)
+        learner.signals = learner.whole_signals()
         rolled = learner.roll(torch.tensor([900 - learner.series.first]), 299, learner.rules.hard())[0].numpy()
     result = played(learner, planted, 900)  # in single precision, as observations are
     np.testing.assert_allclose(rolled, result.returns, rtol=0, atol=2e-6)

@@ -46,8 +46,8 @@ def test_a_fleet_and_a_portfolio_are_the_same_account(tmp_path: Path) -> None:
 
 
 def test_windows_are_as_long_as_the_policy_reads_them() -> None:
-    assert build_task(compose([*SMALL, "task=fleet"])).window_bars == 45
-    assert build_task(compose([*SMALL, "task=fleet", "task.window_bars=60"])).window_bars == 60
+    assert build_task(compose([*SMALL, "task=fleet"])).window_bars == 125
+    assert build_task(compose([*SMALL, "task=fleet", "task.window_bars=160"])).window_bars == 160
 
 
 def test_many_symbols_in_accounts_of_their_own_are_refused(tmp_path: Path) -> None:

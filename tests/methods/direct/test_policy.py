@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from pacesetter.methods.direct.options import GROUPS
 from pacesetter.methods.direct.policy import DirectPolicy, market_price
 from pacesetter.methods.direct.series import MarketSeries
 from pacesetter.panel import Panel
@@ -35,22 +36,29 @@ def test_nothing_is_traded_inside_the_zone_and_no_more_than_its_edge_outside() -
 
 
 def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
-    policy, bank = DirectPolicy(planted.symbols, lags=3, volatility_bars=20), whole_bank(planted)
+    bank = whole_bank(planted, ["return_1", "gap"])
+    policy = DirectPolicy(planted.symbols, lags=3, volatility_bars=20, gap=1, groups=GROUPS)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         policy.weights.copy_(torch.randn(policy.weights.shape, generator=generator))
         policy.beta.copy_(torch.rand(policy.beta.shape, generator=generator))
+        policy.typical.fill_(0.01)
+        policy.follow(policy.weights)
+        policy.recency.copy_(torch.tensor([0.6, 0.5]))
+        policy.intraday.fill_(1.0)
     series = MarketSeries.of(bank, policy)
-    assert series.first == policy.history_bars - 1
+    assert series.first == 20 + 3 - 1
     for t in (policy.history_bars - 1, 300, len(planted) - 1):
         window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
-        z, volatility = policy.moves(window[..., 0])
+        z, volatility, fast = policy.moves(window)
         place = t - series.first
-        torch.testing.assert_close(z[0], series.z[place])
+        assert series.intraday is not None
+        torch.testing.assert_close(z[0], series.intraday[place])
+        torch.testing.assert_close(fast[0], series.fast[place])
         torch.testing.assert_close(volatility[0], series.volatility[place])
         held = torch.zeros(1, len(planted.symbols), 7)
         target, confidence = policy({"window": window, "position": held})
-        expected = policy.target(policy.signal(z), volatility, held[..., 0])
+        expected = policy.target(policy.signal(z, fast), volatility, held[..., 0])
         assert torch.equal(target, expected)
         assert (confidence >= 0.5).all()
 

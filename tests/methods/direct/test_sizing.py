@@ -44,9 +44,9 @@ def learner(risk: RiskOptions, market: MarketParameters = MARKET, bars: int = 40
 @pytest.mark.parametrize("shorting", [False, True])
 def test_the_rolled_account_repeats_the_backtest_through_the_risk_step(name: str, shorting: bool) -> None:
     market = replace(MARKET, limits=replace(MARKET.limits, shorting=shorting))
-    made, panel, first = learner(RISKS[name], market), market_panel(0.8, bars=400), 60
+    made, panel, first = learner(RISKS[name], market), market_panel(0.8, bars=400), 130
     assert made.scale > 0
-    made.signals = made.policy.signal(made.series.z).detach()  # as a backtest shows them, by all bars
+    made.signals = made.whole_signals()  # as a backtest shows them, by all bars
     bars = len(panel) - 1 - first
     start = torch.tensor([first - made.series.first])
     returns, _ = made.roll_sized(start, bars, made.rules.hard())
@@ -69,7 +69,7 @@ def test_views_are_signed_around_a_base_and_their_sum_is_long_only() -> None:
     policy = AgentPolicy(made.agent, "direct", "target", is_whole=True)
     risk = replace(RISKS["base"], scale=made.scale)
     bank, bars = whole_bank(panel), made.config.history_bars
-    played = backtest(policy, panel, risk=risk, first=60, market=made.market, bank=bank, window_bars=bars)
+    played = backtest(policy, panel, risk=risk, first=130, market=made.market, bank=bank, window_bars=bars)
     assert (played.orders < 0).any()
     assert played.held is not None
     assert played.held.min() >= 0.0

@@ -46,10 +46,10 @@ def test_one_release_is_for_all_that_share_the_file(tmp_path: Path) -> None:
     switches, guards = [KillSwitch(tmp_path / "HALT") for _ in range(2)], [Guard(), Guard()]
     KillSwitch(tmp_path / "HALT").engage("fire")
     pairs = list(zip(switches, guards, strict=True))
-    assert [switch.heed(guard) for switch, guard in pairs] == [("halt", "fire")] * 2
-    assert [switch.heed(guard) for switch, guard in pairs] == [None] * 2
+    assert [switch.sync_with_guard(guard) for switch, guard in pairs] == [("halt", "fire")] * 2
+    assert [switch.sync_with_guard(guard) for switch, guard in pairs] == [None] * 2
     KillSwitch(tmp_path / "HALT").release("Ada")
-    assert [switch.heed(guard) for switch, guard in pairs] == [("resume", "by Ada")] * 2
+    assert [switch.sync_with_guard(guard) for switch, guard in pairs] == [("resume", "by Ada")] * 2
     assert [guard.state for guard in guards] == [State.ACTIVE] * 2
 
 
@@ -57,9 +57,9 @@ def test_an_old_release_does_not_resume_a_guard_that_halts_later(tmp_path: Path)
     switch, guard = KillSwitch(tmp_path / "HALT"), Guard()
     switch.engage("fire")
     switch.release("Ada")
-    assert switch.heed(guard) is None
+    assert switch.sync_with_guard(guard) is None
     guard.halt("loss of the day")
-    assert switch.heed(guard) == ("halt", "loss of the day")
+    assert switch.sync_with_guard(guard) == ("halt", "loss of the day")
     assert (switch.engaged(), switch.reason()) == (True, "loss of the day")
 
 
@@ -78,9 +78,9 @@ def test_a_release_is_not_lost_between_two_threads(tmp_path: Path) -> None:
 
     switch, guard = Slow(tmp_path / "HALT"), Guard()
     switch.engage("fire")
-    switch.heed(guard)
+    switch.sync_with_guard(guard)
     switch.release("Ada")
-    loop, worker = (Thread(target=switch.heed, args=(guard,)) for _ in range(2))
+    loop, worker = (Thread(target=switch.sync_with_guard, args=(guard,)) for _ in range(2))
     loop.start()
     assert is_taken.wait(10)
     worker.start()
@@ -112,7 +112,7 @@ def test_a_full_disk_still_takes_the_empty_file(tmp_path: Path, monkeypatch: pyt
 def test_it_says_whose_limit_engaged_it_and_how_it_is_released(tmp_path: Path) -> None:
     switch, guard = KillSwitch(tmp_path / "HALT it"), Guard()
     guard.halt("loss of the day")
-    switch.heed(guard, "run 'a'")
+    switch.sync_with_guard(guard, "run 'a'")
     assert switch.engaged_by() == "run 'a'"
     assert switch.way_out == f"pacesetter resume --by NAME --file '{tmp_path}/HALT it'"
     switch.release("Ada")

@@ -365,7 +365,7 @@ def test_the_kill_switch_acts_with_the_database_gone(panel: Panel, tmp_path: Pat
     trader.journal = Silent()  # type: ignore[assignment]
     trader.switch.engage("stop")
     with pytest.raises(RunError, match="gone"):
-        trader._heed_switch()
+        trader._sync_switch()
     assert trader.desk.guard.state is State.HALTED
     assert cancelled == [True]
 

@@ -43,8 +43,6 @@ PERSIAN: dict[str, str] = {
     "runs.save_report": "گزارش را ذخیره کن",
     "runs.damaged": "پوشه آسیب دیده یا اجرا نیست ({kind})",
     "runs.no_returns": "{path} خوانده نمی‌شود ({kind})؛ اجرا را دوباره ارزیابی کنید",
-    "verdict.evidence": "شواهد هست",
-    "verdict.none": "شواهدی نیست",
     "mlflow.show": "آنچه MLflow ثبت کرده نشان بده",
     "mlflow.missing": "MLflow نصب نیست؛ نصب: pip install 'pacesetter[track]'",
     "mlflow.unreadable": "انبار MLflow خوانده نمی‌شود ({problem})؛ با --mlflow یکی دیگر بدهید",

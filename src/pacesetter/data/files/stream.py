@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.data.files.folder import Files
-from pacesetter.data.loading import Loading, believe, cut, judged
+from pacesetter.data.loading import Loading, apply_allowances, cut, validate_bars
 from pacesetter.data.quality import Examined, Readiness, examined, whole_readiness
 from pacesetter.data.source import Source
 from pacesetter.errors import ConfigError, DataError, did_you_mean
@@ -70,7 +70,7 @@ class SymbolStream:
 
     def panel(self, symbols: Symbols) -> Panel:
         """The checked bars of some symbols: their columns in the panel that `load` gives of all."""
-        return believe(self.bars(symbols), self.loading, self.origin.path)
+        return validate_bars(self.bars(symbols), self.loading, self.origin.path)
 
     @cached_property
     def moments(self) -> pd.DatetimeIndex:
@@ -114,7 +114,7 @@ def check_stream(stream: SymbolStream, at_once: int, run: RunGroups = one_by_one
     """What `check` says of all symbols, some of them examined at a time."""
     parts = run(partial(_examined, stream), groups(stream.symbols, at_once))
     report = whole_readiness(parts, stream.index, stream.fields, stream.calendar)
-    return replace(report, findings=judged(report.findings, stream.loading))
+    return replace(report, findings=apply_allowances(report.findings, stream.loading))
 
 
 def _examined(stream: SymbolStream, symbols: Symbols) -> Examined:

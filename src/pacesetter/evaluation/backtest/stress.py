@@ -134,9 +134,9 @@ class LiquidityDrought(Stress):
         return replace(panel, blocks=blocks, mask=mask, truth=None)
 
     def rules(self, market: MarketParameters, panel: Panel) -> MarketParameters:
-        dear = scaled_costs(market, self.cost_factor, ("spread_bps", "slippage_bps", "impact_bps"))
+        higher_costs = scaled_costs(market, self.cost_factor, ("spread_bps", "slippage_bps", "impact_bps"))
         cap = market.limits.volume_cap_fraction or (self.volume_cap if "volume" in panel.fields else None)
-        return replace(dear, limits=replace(market.limits, volume_cap_fraction=cap))
+        return replace(higher_costs, limits=replace(market.limits, volume_cap_fraction=cap))
 
 
 def stress_scenarios(

@@ -75,6 +75,11 @@ class LookbackJudgement:
         return self.differences[self.rival].low > 0 and self.intervals[AGENT].low > 0
 
     @property
+    def headline(self) -> str:
+        """Evidence, or none."""
+        return "Evidence" if self.is_evidence else "No evidence"
+
+    @property
     def gates(self) -> tuple[Gate, ...]:
         """What the agent has to reach."""
         used = float(self.windows["share"].max())
@@ -144,6 +149,7 @@ class LookbackJudgement:
             "task": "lookback",
             "policy": AGENT,
             "sentence": self.sentence,
+            "headline": self.headline,
             "is_evidence": self.is_evidence,
             "rival": self.rival,
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},

@@ -72,7 +72,8 @@ def store_lookback(judgement: LookbackJudgement, panel: Panel, folder: Path, fac
 def _verdict(judgement: LookbackJudgement) -> Section:
     order = judgement.figures.drop(index=AGENT).sort_values("reward", ascending=False).index
     rows = tuple(_row(judgement, str(name)) for name in (AGENT, *order))
-    return Section(VERDICT, judgement.sentence, (), HEADER, rows, judgement.is_evidence)
+    is_evidence, headline = judgement.is_evidence, judgement.headline
+    return Section(VERDICT, judgement.sentence, (), HEADER, rows, is_evidence, headline=headline)
 
 
 def _row(judgement: LookbackJudgement, name: str) -> tuple[str, ...]:

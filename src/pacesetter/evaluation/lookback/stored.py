@@ -26,9 +26,9 @@ from pacesetter.evaluation.backtest.markets import (
 )
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.backtest.stress import stress_scenarios
+from pacesetter.evaluation.lookback.downstream_value import worth_sentences, worth_table
 from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
 from pacesetter.evaluation.lookback.page import BRIEF, PRINTED, lookback_sections, store_lookback
-from pacesetter.evaluation.lookback.worth import worth_sentences, worth_table
 from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.trials import Trial, Trials

@@ -27,7 +27,7 @@ class GateDecision:
     """What a set of gates says of a run.
 
     held          each limit of the set          conditional   those of a conditional decision
-    is_evidence   what the verdict says, which gates do not change
+    headline      what the verdict says, which gates do not change
     reason        why a GO was withheld though every gate passed; empty otherwise
     """
 
@@ -35,7 +35,7 @@ class GateDecision:
     run: str
     held: tuple[Held, ...]
     conditional: tuple[Held, ...]
-    is_evidence: bool
+    headline: str
     reason: str = ""
 
     @property
@@ -59,8 +59,7 @@ class GateDecision:
             said += f", {len(missing)} not measured{_by(missing)}"
         if self.name == CONDITIONAL:
             said += f"; {self.reason or self.gates.then or 'the lower limits hold'}"
-        verdict = "evidence" if self.is_evidence else "no evidence"
-        return f"{said}. The verdict on the test set is {verdict}."
+        return f"{said}. The verdict on the test set: {self.headline}."
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as `decision.json` stores it."""
@@ -69,7 +68,7 @@ class GateDecision:
             "run": self.run,
             "decision": self.name,
             "sentence": self.sentence,
-            "is_evidence": self.is_evidence,
+            "headline": self.headline,
             "held": [each.to_json() for each in self.held],
             "conditional": [each.to_json() for each in self.conditional],
         }
@@ -85,7 +84,7 @@ def decide(folder: Path, gates: GateSet) -> GateDecision:
         folder.name,
         held_gates(record, gates),
         held_gates(record, gates, is_conditional=True),
-        is_evidence=bool(record.judged["is_evidence"]),
+        headline=str(record.judged["headline"]),
         reason=_withheld(folder, gates),
     )
 

@@ -307,8 +307,14 @@ def _agents_above_supervised(record: RunRecord) -> Measured:
     return Measured(float((record.agents["sharpe"] > bar).sum()))
 
 
-def _evidence(record: RunRecord) -> Measured:
-    return Measured(float(bool(record.judged["is_evidence"])))
+def _judged(name: str) -> Callable[[RunRecord], Measured]:
+    """What the verdict says with yes or no; NaN where it was not asked."""
+
+    def read(record: RunRecord) -> Measured:
+        value = record.judged.get(name)
+        return Measured(math.nan if value is None else float(bool(value)))
+
+    return read
 
 
 def _windows(record: RunRecord) -> Measured:
@@ -342,13 +348,15 @@ def _costs(multiple: float) -> Callable[[RunRecord], Measured]:
 
 METRICS: dict[str, Metric] = {
     "sharpe": Metric("Sharpe ratio on the test set", _sharpe),
-    "sharpe_low": Metric("Sharpe ratio, lower end", _verdict("sharpe", 1)),
-    "deflated_sharpe": Metric("deflated Sharpe ratio, probability", _verdict("deflated"), 0.0, 1.0),
-    "sharpe_above_baseline_low": Metric("Sharpe ratio above the best baseline, lower end", _verdict("difference", 1)),
+    "sharpe_low": Metric("Sharpe ratio, lower bound", _verdict("sharpe", 1)),
+    "deflated_sharpe": Metric("deflated Sharpe probability", _verdict("deflated"), 0.0, 1.0),
+    "sharpe_above_baseline_low": Metric(
+        "Sharpe difference to the best baseline, lower bound", _verdict("difference", 1)
+    ),
     "overfitting": Metric("probability of overfitting", _verdict("overfitting"), 0.0, 1.0),
     "sharpe_double_costs": Metric("Sharpe ratio at 2× costs", _costs(2.0)),
     "sharpe_triple_costs": Metric("Sharpe ratio at 3× costs", _costs(3.0)),
-    "windows_with_gain": Metric("windows of the judged bars with a gain, share", _windows, 0.0, 1.0),
+    "windows_with_gain": Metric("share of profitable test periods", _windows, 0.0, 1.0),
     "regimes_with_gain": Metric("regimes with a gain", _regimes, 0.0, 4.0),
     "total_return": Metric("total return", _bootstrapped("total_return", lambda _: total_return), -1.0),
     "annual_return": Metric("annual return", _bootstrapped("annual_return", _annual), -1.0),
@@ -366,7 +374,8 @@ METRICS: dict[str, Metric] = {
     "walk_forward_sharpe": Metric(
         "Sharpe ratio of walk-forward folds, mean", _walk_forward, by="pacesetter evaluate RUN --folds 5"
     ),
-    "evidence": Metric("the verdict is evidence", _evidence, 0.0, 1.0),
+    "edge": Metric("an edge was found", _judged("has_edge"), 0.0, 1.0),
+    "evidence": Metric("better than all baselines", _judged("is_evidence"), 0.0, 1.0),
     "agents": Metric("agents that finished", _agents(_finished), 0.0),
     "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _share_above(0.2), 0.0, 1.0),
     "agents_above_03": Metric("agents above a Sharpe ratio of 0.3", _agents(_number_above(0.3)), 0.0),

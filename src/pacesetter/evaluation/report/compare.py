@@ -68,7 +68,7 @@ class Judged:
             number(growth, "+.1%"),
             number(drawdown, ".1%"),
             f"{sum(gate['passed'] for gate in gates)} of {len(gates)}",
-            "evidence" if self.result["is_evidence"] else "no evidence",
+            str(self.result["headline"]),
         )
 
     def _figures(self, common: pd.Index) -> tuple[Interval, float, float]:
@@ -213,7 +213,7 @@ def _window_row(run: Judged, own: Array, first: Array) -> tuple[str, ...]:
         number(float(figures["share of the optimum"] or float("nan")), ".0%"),
         number(float(figures["switches"]), ".1%"),
         f"{sum(gate['passed'] for gate in gates)} of {len(gates)}",
-        "evidence" if run.result["is_evidence"] else "no evidence",
+        str(run.result["headline"]),
     )
 
 

@@ -24,6 +24,7 @@ from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
+from pacesetter.market.ledger import Column
 from pacesetter.methods.options.page import options_section
 from pacesetter.runs import write_atomic
 from pacesetter.words import for_markdown
@@ -31,14 +32,27 @@ from pacesetter.words import for_markdown
 __all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement"]
 
 VERDICT = "Verdict"
-SCORES = ("policy", "annual return", "volatility", "Sharpe ratio", "drawdown", "turnover", "costs", "round trips")
-BRIEF = ("volatility", "turnover", "costs", "round trips")  # columns left out on a console of 80 letters
+SCORES = (
+    *("policy", "annual return", "volatility", "volatility (21 days)", "Sharpe ratio", "Sharpe (21 days)"),
+    *("drawdown", "turnover", "costs", "round trips"),
+)
+BRIEF = (
+    "volatility",
+    "volatility (21 days)",
+    "turnover",
+    "costs",
+    "round trips",
+)  # columns left out on a console of 80 letters
 MOST_LINES = 6
 SENSES = {"<=": "≤", ">=": "≥", ">": ">", "<": "<"}
 
 
 def judgement_sections(judgement: Judgement) -> list[Section]:
-    """The sections of the report that a judgement fills, the verdict first."""
+    """The sections of the report that a judgement fills, the verdict first; of an idle account little is to be said."""
+    if is_idle(judgement):
+        others = {name: each for name, each in judgement.results.items() if name != judgement.verdict.name}
+        beside = [results_section(others, judgement.intervals)] if others else []
+        return [_verdict_section(judgement), *beside, _gates_section(judgement)]
     return [
         _verdict_section(judgement),
         _gates_section(judgement),
@@ -82,9 +96,17 @@ def _line(cells: Any) -> str:
     return "| " + " | ".join(for_markdown(cell).replace("|", "/") for cell in cells) + " |"
 
 
+def is_idle(judgement: Judgement) -> bool:
+    """Whether the account never held a position, so that its tables would be of zeros."""
+    return not judgement.result.ledger[:, Column.EXPOSURE].any()
+
+
 def _verdict_section(judgement: Judgement) -> Section:
-    table = results_section(judgement.results, judgement.intervals)
-    own: dict[str, Any] = {"title": VERDICT, "text": judgement.sentence, "is_evidence": judgement.verdict.is_evidence}
+    verdict = judgement.verdict
+    own: dict[str, Any] = {"title": VERDICT, "is_evidence": verdict.is_evidence, "headline": verdict.headline}
+    if is_idle(judgement):
+        return Section(text=verdict.sentence, **own)
+    table, own["text"] = results_section(judgement.results, judgement.intervals), judgement.sentence
     faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(judgement.intervals[str(row[0])]))
     return replace(table, **own, reasons=verdict_reasons(judgement), faint=faint)
 
@@ -122,7 +144,9 @@ def _score(name: str, row: Mapping[str, float], intervals: Mapping[str, Interval
         name,
         number(row["annual_return"], "+.1%"),
         number(row["volatility"], ".1%"),
+        number(row["volatility_21_days"], ".1%"),
         str(intervals[name]) if intervals else number(row["sharpe"], "+.2f"),
+        number(row["sharpe_21_days"], "+.2f"),
         number(row["max_drawdown"], ".1%"),
         f"{row['turnover']:.1f}×",
         number(row["cost_share"], ".1%"),

@@ -12,10 +12,11 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import day_form, styled
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.answer.influence import HALF
+from pacesetter.leadlag.groups import GroupFinding
 from pacesetter.leadlag.study import StudyResult
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
+__all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
 HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "led in windows", "note")
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
@@ -84,6 +85,7 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
     faint = tuple(place for place, row in enumerate(rows) if row[2] not in ("leader", "follower"))
     return [
         Section("Lead–lag", leadlag_verdict(result), (shown["matrix"],), HEADER, tuple(rows), faint=faint),
+        *_group_sections(result.pooled),
         Section(
             "Links and lags",
             _links_text(result),
@@ -100,12 +102,77 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
     ]
 
 
+def _group_sections(finding: GroupFinding | None) -> list[Section]:
+    """Relations between groups, and when the strongest of them began and ended."""
+    if finding is None:
+        return []
+    level, rows = finding.result.study.level, []
+    table = finding.table()
+    for row in table.to_dict("records"):
+        members = len(finding.groups[row["follower"]])
+        thin = f"{row['thin']} of {members}" if row["thin"] else ""
+        delay = f"{row['delay']:.0f}" if np.isfinite(row["delay"]) else "–"
+        strengths = f"{row['forward']:.3f}", f"{row['backward']:.3f}"
+        role = row["relation"] if row["p_value"] <= level else "–"
+        rows.append((row["leader"], row["follower"], role, delay, *strengths, f"{row['p_value']:.2g}", thin))
+    header = ("leader", "follower", "relation", "delay (bars)", "forward", "backward", "p", "thin members")
+    faint = tuple(place for place, p_value in enumerate(table["p_value"]) if not p_value <= level)
+    sections = [Section("Groups", group_verdict(finding), (), header, tuple(rows), faint=faint)]
+    if finding.relation is not None and len(finding.periods):
+        sections.append(_periods_section(finding))
+    return sections
+
+
+def group_verdict(finding: GroupFinding) -> str:
+    """Which group leads which, all relations tested together, and what following the leading one earned."""
+    result, flow = finding.result, finding.earned
+    sizes = ", ".join(f"{name} ({len(members)})" for name, members in finding.groups.items())
+    table = finding.table()
+    firm = table[table["p_value"] <= result.study.level].to_dict("records")
+    said = "; ".join(
+        f"{row['leader']} {row['relation'].replace('leads', 'leads ' + row['follower'], 1)}"
+        + (f", delay {row['delay']:.0f}" if np.isfinite(row["delay"]) else "")
+        for row in firm
+    )
+    earned = (
+        f"Following the leading group at every bar earned {flow['gross_bps']:+.1f} bps a bar gross "
+        f"(t = {flow['gross_t']:+.1f}) and {flow['net_bps']:+.1f} net of {result.study.cost_bps:g} bps a side "
+        f"(t = {flow['net_t']:+.1f})."
+    )
+    return f"Equal-weighted means of {sizes}: {said or 'no evidence that a group leads another'}. {earned}"
+
+
+def _periods_section(finding: GroupFinding) -> Section:
+    assert finding.relation is not None
+    leader, follower, delay = finding.relation
+    days = finding.result.panel.index
+    form = day_form(days)
+    rows = []
+    for row in finding.periods.to_dict("records"):
+        begun = "" if pd.isna(row["earliest"]) else f"{row['earliest']:{form}} … {row['latest']:{form}}"
+        interval = f"{row['low']:+.3f} … {row['high']:+.3f}"
+        period = f"{row['first']:{form}}", f"{row['last']:{form}}", begun
+        rows.append(
+            (*period, f"{row['forward']:+.3f}", interval, f"{row['backward']:+.3f}", "yes" if row["leads"] else "no")
+        )
+    text = (
+        f"Over all bars {leader} leads {follower} most, at a delay of {delay}. The correlation is split where it "
+        "changed (each split at 1 %; returns in units of their volatility), with a 95 % interval for each date."
+    )
+    header = ("from", "to", "began within", "forward", "95 % interval", "backward", "leads")
+    faint = tuple(place for place, is_lead in enumerate(finding.periods["leads"]) if not is_lead)
+    return Section("When it began and ended", text, (), header, tuple(rows), faint=faint)
+
+
 def store_leadlag(result: StudyResult, folder: Path) -> None:
     """Write matrix, ranking, links and pictures (HTML and PNG) into a folder."""
     symbols = list(result.panel.symbols)
     for_spreadsheets(pd.DataFrame(result.matrix, index=symbols, columns=symbols)).to_csv(folder / "matrix.csv")
     for_spreadsheets(result.table()).to_csv(folder / "ranking.csv")
     for_spreadsheets(_links(result)).to_csv(folder / "links.csv", index=False)
+    if result.pooled is not None:
+        for_spreadsheets(result.pooled.table()).to_csv(folder / "groups.csv", index=False)
+        result.pooled.periods.to_csv(folder / "periods.csv", index=False)
     for name, picture in leadlag_pictures(result).items():
         pictures.save_picture(picture, folder, name)
 

@@ -22,7 +22,13 @@ def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | Non
     passed = f"{len(gates) - len(failed)} of {len(gates)} gates passed."
     rows = [f"| {gate.name} | {gate.value:.4g} | {gate.sense} {gate.limit:g} | {_word(gate)} |" for gate in gates]
     table = ["| gate | value | limit | |", "|---|---|---|---|", *rows]
-    parts = [decision, for_markdown(verdict.sentence), passed, "## Gates\n\n" + "\n".join(table)]
+    parts = [
+        decision,
+        f"**{for_markdown(verdict.headline)}**",
+        for_markdown(verdict.sentence),
+        passed,
+        "## Gates\n\n" + "\n".join(table),
+    ]
     if failed:
         open_points = [f"- {gate.name}: {gate.value:.4g} must be {gate.sense} {gate.limit:g}" for gate in failed]
         parts.append("## Failed gates\n\n" + "\n".join(open_points))

@@ -25,7 +25,8 @@ from pacesetter.runs import write_atomic
 __all__ = ["Section", "number", "plain", "significant", "write_pdf", "write_report"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PLAIN = ("title", "text", "header", "rows", "is_evidence", "reasons", "faint")  # what of a section JSON holds as it is
+# what of a section JSON holds as it is
+PLAIN = ("title", "text", "header", "rows", "is_evidence", "reasons", "faint", "headline")
 MOST_ROWS = 25  # of a table until the reader asks for all
 FEW_SECTIONS = 3  # that need no tabs
 REST = "More"  # the tab of what no other has
@@ -52,7 +53,10 @@ TABS = {  # tab -> titles of its sections
         *("Results by regime", "Stress", "Costs and limits", "Walk-forward", "Combinatorial paths"),
         *("Costs of switching", "Safety", "Regret", "Worth downstream"),
     ),
-    "Lead–lag": ("Lead–lag", "Links and lags", "Leadership over time", "Lookback", "Who leads", "Learned relations"),
+    "Lead–lag": (
+        *("Lead–lag", "Groups", "When it began and ended", "Links and lags", "Leadership over time", "Lookback"),
+        *("Who leads", "Learned relations"),
+    ),
     "Agents": ("Agents", "Agents out-of-sample", "Agents together", "Allocations"),
     "Data": ("Bars", "Data quality", "Features", "Regimes"),
 }
@@ -94,7 +98,7 @@ class Section:
     """A part of the report: a title, a sentence, pictures (plotly figures), and a table.
 
     is_evidence  of a verdict, whose sentence then opens the page on a card; None for all other parts
-    reasons      of a verdict, one sentence each
+    headline     of a verdict, in a few words        reasons   of a verdict, one sentence each
     choices      (name, figure) of which the reader picks one, e.g. a symbol
     faint        rows of the table that are not significant
     """
@@ -108,6 +112,7 @@ class Section:
     reasons: tuple[str, ...] = ()
     choices: tuple[tuple[str, Any], ...] = ()
     faint: tuple[int, ...] = ()
+    headline: str = ""
 
     @property
     def tab(self) -> str:

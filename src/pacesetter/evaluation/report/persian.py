@@ -6,6 +6,7 @@ A text is translated whole or not at all, so that a page never mixes two languag
 from __future__ import annotations
 
 import re
+from itertools import product
 
 __all__ = ["in_persian"]
 
@@ -17,47 +18,87 @@ AT_COST, AT_COST_FIRST = r"(\S+) at (\S+×)", r"\2: \1"
 NAME = r"\S+(?: \S+)*?"
 
 # English pattern -> Persian, \1 … being what the groups hold; the first that matches is taken.
-CLAIMS = (
-    (rf"({NAME}) beats cash", r"\1 از نقد بهتر است"),
-    (rf"({NAME}) beats ({NAME}), the best of ({NUMBER}) baselines?", r"\1 از \2، بهترینِ \3 روش پایه، بهتر است"),
+TRIALS = rf", ({NUMBER}) bars, deflated Sharpe probability ((?:{NUMBER}) %) \(({NUMBER}) trials?\)"
+TRIALS_PERSIAN = r"، {0} میله، احتمال شارپ تعدیل‌شده {1} ({2} آزمایش)"
+PERCENT = rf"({INTERVAL})"
+SHARPES = (  # by single bars, or by sums of 21 days; Persian with the places of its groups
+    (rf"({INTERVAL})", r"{0}"),
+    (rf"({INTERVAL}) from 21-day sums \(({NUMBER}) from bars\)", r"{0} از مجموع‌های 21 روزه ({1} از میله‌ها)"),
+)
+EDGES = (
+    (rf"Sharpe ratio of ({NAME}) over cash ", r"نسبت شارپ {0} نسبت به نقد "),
     (
-        rf"the selection among ({NUMBER}) variants is more than chance",
-        r"انتخاب از میان \1 گونه چیزی بیش از تصادف است",
+        rf"({NAME}) adds {PERCENT} a year to ({NAME}), Sharpe ratio ",
+        r"{0} سالانه {1} به {2} می‌افزاید، نسبت شارپ ",
     ),
 )
+ENDS = (
+    (rf"; detecting such a ratio takes about ({NUMBER}) bars", r"؛ برای تشخیص چنین نسبتی حدود {0} میله لازم است"),
+    (
+        rf"; ({NAME}) explains it: alpha {PERCENT} a year at beta ({NUMBER})",
+        r"؛ {0} آن را توضیح می‌دهد: آلفا سالانه {1} با بتای {2}",
+    ),
+    ("", ""),
+)
+CLAIMS = (
+    (r"No edge found", r"مزیتی یافت نشد"),
+    (rf"Edge at ((?:{NUMBER}) %)", r"مزیت در سطح \1"),
+    (rf"Better than ({NAME}), the best of ({NUMBER}) baselines", r"بهتر از \1، بهترینِ \2 روش پایه"),
+    (rf"Not better than ({NAME}), the best of ({NUMBER}) baselines", r"نه بهتر از \1، بهترینِ \2 روش پایه"),
+    (rf"Worse than ({NAME}), the best of ({NUMBER}) baselines", r"بدتر از \1، بهترینِ \2 روش پایه"),
+    (rf"Better than ({NAME})", r"بهتر از \1"),
+    (rf"Not better than ({NAME})", r"نه بهتر از \1"),
+    (rf"Worse than ({NAME})", r"بدتر از \1"),
+    (rf"The selection among ({NUMBER}) variants is more than chance", r"انتخاب از میان \1 گونه بیش از تصادف است"),
+    (
+        rf"The selection among ({NUMBER}) variants is not more than chance",
+        r"انتخاب از میان \1 گونه بهتر از تصادف نیست",
+    ),
+)
+
+
+def _joined(*parts: tuple[str, str]) -> tuple[str, str]:
+    """One pattern of several, and its Persian, in which {0} … of each part become its own groups."""
+    english, persian, before = "", "", 0
+    for pattern, said in parts:
+        groups = re.compile(pattern).groups
+        persian += said.format(*(rf"\{before + place}" for place in range(1, groups + 1)))
+        english, before = english + pattern, before + groups
+    return english, persian
+
+
 FIGURES = (
+    *(_joined(edge, ratio, (TRIALS, TRIALS_PERSIAN), end) for edge, ratio, end in product(EDGES, SHARPES, ENDS)),
+    (rf"({NAME}) never held a position in ({NUMBER}) bars", r"\1 در \2 میله هرگز موقعیتی نداشت"),
     (
-        (
-            rf"Sharpe ratio ({INTERVAL}) over ({NUMBER}) bars, more than luck in ({NUMBER}) trials? with probability "
-            rf"({NUMBER}); detecting such a ratio takes about ({NUMBER}) bars"
-        ),
-        r"نسبت شارپ \1 در \2 میله، با احتمال \4 بیش از بخت در \3 آزمایش؛ برای تشخیص چنین نسبتی حدود \5 میله لازم است",
+        rf"({NAME}) has no views, so that it is ({NAME}) in ({NUMBER}) bars",
+        r"\1 در \3 میله نظری نداشت، پس همان \2 است",
     ),
-    (
-        (
-            rf"Sharpe ratio ({INTERVAL}) over ({NUMBER}) bars, more than luck in ({NUMBER}) trials? with probability "
-            rf"({NUMBER})"
-        ),
-        r"نسبت شارپ \1 در \2 میله، با احتمال \4 بیش از بخت در \3 آزمایش",
-    ),
-    (
-        rf"difference of the Sharpe ratios ({INTERVAL}), p = ({NUMBER})",
-        r"اختلاف نسبت‌های شارپ \1، مقدار p برابر \2",
-    ),
+    (rf"Sharpe difference ({INTERVAL}), p = ({NUMBER})", r"اختلاف نسبت شارپ \1، مقدار p برابر \2"),
     (
         rf"the best falls to or below their median out-of-sample with probability ({NUMBER})",
         r"بهترین آن‌ها بیرون از نمونه با احتمال \1 به میانه یا پایین‌تر از آن می‌رسد",
     ),
 )
+OPENINGS = "|".join(("No edge found", "Edge at", "Better than", "Not better than", "Worse than", "The selection among"))
 SENTENCES = (
-    (r"No evidence that (?P<claim>.+?): (?P<figures>.+?)\.", "شواهدی نیست که {claim}: {figures}."),
-    (
-        rf"Evidence at ({NUMBER}) that (?P<claim>.+?): (?P<figures>.+?)\.",
-        r"شواهدی در سطح \1 هست که {claim}: {figures}.",
+    (r"No evidence$", r"شواهدی نیست"),
+    (r"Evidence$", r"شواهد هست"),
+    (r"No edge found$", r"مزیتی یافت نشد"),
+    (r"Better than all$", r"بهتر از همه"),
+    (r"Edge, compared with cash alone$", r"مزیت، تنها در برابر نقد"),
+    (rf"Edge, not better than ({NAME})$", r"مزیت، نه بهتر از \1"),
+    (rf"(?P<claim>(?:{OPENINGS})[^:]*): (?P<figures>.+?)\.", "{claim}: {figures}."),
+    *(
+        _joined((r"The account as a whole: Sharpe ratio ", "حساب در کل: نسبت شارپ "), ratio, (r"\.", "."))
+        for ratio in SHARPES
     ),
-    (rf"The interval shows that it was worse than ({NAME})\.", r"بازهٔ اطمینان نشان می‌دهد که از \1 بدتر بوده است."),
+    (
+        rf"On the same bars ({NAME}), the best of ({NUMBER}) baselines, had a Sharpe ratio of ({NUMBER})\.",
+        r"در همان میله‌ها \1، بهترینِ \2 روش پایه، نسبت شارپ \3 داشت.",
+    ),
+    (rf"On the same bars ({NAME}) had a Sharpe ratio of ({NUMBER})\.", r"در همان میله‌ها \1 نسبت شارپ \2 داشت."),
     (r"Sharpe ratio by costs: ([^:]+?×)\.", r"نسبت شارپ بر پایهٔ هزینه‌ها: \1."),
-    (r"It never held a position\.", r"هرگز موقعیتی نداشت."),
     (
         rf"Moves like the index: beta ({NUMBER}), correlation ({NUMBER})\.",
         r"مانند شاخص حرکت می‌کند: بتا \1، همبستگی \2.",
@@ -83,14 +124,17 @@ SENTENCES = (
         r"در محدودهٔ تصادف: نسبت شارپ آن می‌تواند هر مقداری از \1 تا \2 باشد.",
     ),
     (
-        rf"Worse than ({NAME}), the best baseline, by ({NUMBER}) of Sharpe ratio\.",
+        rf"Worse than ({NAME}), the best baseline, by a Sharpe difference of ({NUMBER})\.",
         r"نسبت شارپ آن \2 از \1، بهترین روش پایه، کمتر است.",
     ),
     (
-        rf"Better than ({NAME}), the best baseline, by ({NUMBER}) of Sharpe ratio\.",
+        rf"Better than ({NAME}), the best baseline, by a Sharpe difference of ({NUMBER})\.",
         r"نسبت شارپ آن \2 از \1، بهترین روش پایه، بیشتر است.",
     ),
-    (rf"Cannot be told apart from ({NAME}), the best baseline\.", r"از \1، بهترین روش پایه، قابل تمایز نیست."),
+    (
+        rf"No different from ({NAME}), the best baseline, within chance\.",
+        r"در محدودهٔ تصادف تفاوتی با \1، بهترین روش پایه، ندارد.",
+    ),
     (
         rf"Lost before costs, and costs took another ({NUMBER}) of the first equity\.",
         r"پیش از هزینه‌ها هم زیان کرد، و هزینه‌ها \1 دیگر از سرمایهٔ نخستین را گرفت.",
@@ -222,4 +266,4 @@ def _filled(match: re.Match[str], persian: str) -> str:
         held = match[int(number[1])].replace(" to ", " … ")
         return f"{LEFT_TO_RIGHT}{re.sub(AT_COST, AT_COST_FIRST, held)}{END}"
 
-    return re.sub(r"\\(\d)", group, persian)
+    return re.sub(r"\\(\d+)", group, persian)

@@ -19,7 +19,6 @@ def verdict_reasons(judgement: Judgement) -> tuple[str, ...]:
     """Short sentences, the weightiest first."""
     figures = metrics(judgement.result)
     asked = (
-        _traded(figures),
         _index(judgement),
         _chance(judgement),
         _beaten(judgement),
@@ -27,10 +26,6 @@ def verdict_reasons(judgement: Judgement) -> tuple[str, ...]:
         _rare(figures),
     )
     return tuple(sentence for sentence in asked if sentence)
-
-
-def _traded(figures: dict[str, float]) -> str:
-    return "It never held a position." if figures["exposure"] == 0 else ""
 
 
 def _index(judgement: Judgement) -> str:
@@ -58,10 +53,10 @@ def _beaten(judgement: Judgement) -> str:
     if gap is None:
         return ""
     if gap.high < 0:
-        return f"Worse than {best}, the best baseline, by {-gap.value:.2f} of Sharpe ratio."
+        return f"Worse than {best}, the best baseline, by a Sharpe difference of {-gap.value:.2f}."
     if gap.low > 0:
-        return f"Better than {best}, the best baseline, by {gap.value:.2f} of Sharpe ratio."
-    return f"Cannot be told apart from {best}, the best baseline."
+        return f"Better than {best}, the best baseline, by a Sharpe difference of {gap.value:.2f}."
+    return f"No different from {best}, the best baseline, within chance."
 
 
 def _costs(figures: dict[str, float]) -> str:

@@ -45,6 +45,8 @@ PERSIAN: dict[str, str] = {
     "Lead–lag": "پیشرو–پیرو",
     "Links and lags": "پیوندها و تأخیرها",
     "Leadership over time": "پیشروی در زمان",
+    "Groups": "گروه‌ها",
+    "When it began and ended": "چه زمانی آغاز شد و پایان یافت",
     "Lookback": "پنجرهٔ نگاه به گذشته",
     "Allocations": "تخصیص‌ها",
     "Bars": "میله‌ها",

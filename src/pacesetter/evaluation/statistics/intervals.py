@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.statistics.metrics import checked, sharpe
+from pacesetter.evaluation.statistics.metrics import alpha_beta, checked, sharpe
 
-__all__ = ["Difference", "Interval", "Statistic", "block_length", "interval", "paired_difference"]
+__all__ = ["Difference", "Interval", "Statistic", "alpha_interval", "block_length", "interval", "paired_difference"]
 
 Array = NDArray[Any]
 Statistic = Callable[[Array], Array]  # (time, many) -> (many,)
@@ -73,6 +73,7 @@ def paired_difference(
     other: ArrayLike,
     statistic: Statistic = sharpe,
     *,
+    other_statistic: Statistic | None = None,
     level: float = 0.95,
     draws: int = 1000,
     block_bars: int | None = None,
@@ -80,19 +81,36 @@ def paired_difference(
 ) -> Difference:
     """Statistic of `returns` (time,) minus that of `other` over the same bars, both redrawn by the same blocks.
 
-    The p-value counts the draws that stray from the difference found by as much as it is away from zero.
+    `other_statistic` is that of `other` where it is not the same. The p-value counts the draws that stray from the
+    difference found by as much as it is away from zero.
     """
-    first, second = checked(returns), checked(other)
+    first, second, beside = checked(returns), checked(other), other_statistic or statistic
     if first.shape != second.shape:
         raise DataError(f"{len(first)} bars cannot be paired with {len(second)}; compare over the same period")
     # The same rows for both keep the bars paired; the longer memory of the two decides, so that neither is broken up.
     blocks = max(block_length(first), block_length(second)) if block_bars is None else block_bars
     rows = _rows(len(first), blocks, draws, seed)
-    drawn = np.concatenate([statistic(first[chosen]) - statistic(second[chosen]) for chosen in rows])
-    gap = float(statistic(first) - statistic(second))
+    drawn = np.concatenate([statistic(first[chosen]) - beside(second[chosen]) for chosen in rows])
+    gap = float(statistic(first) - beside(second))
     # Draws are centred on the difference found; shifted to 0 they are the null. +1, so that p is never 0.
     p_value = (1 + np.sum(np.abs(drawn - gap) >= abs(gap))) / (1 + draws)
     return Difference(gap, *_ends(drawn, level), float(p_value))
+
+
+def alpha_interval(
+    returns: ArrayLike,
+    benchmark: ArrayLike,
+    bars_per_year: float,
+    *,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Annualised alpha of returns (time,) to a benchmark's, its beta estimated in every draw."""
+    own, other = checked(returns), checked(benchmark)
+    rows = _rows(len(own), max(block_length(own), block_length(other)), draws, seed)
+    drawn = np.concatenate([alpha_beta(own[chosen], other[chosen], bars_per_year)[0] for chosen in rows])
+    return Interval(float(alpha_beta(own, other, bars_per_year)[0]), *_ends(drawn, level))
 
 
 def block_length(series: Array) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.backtest import Backtest
 
 __all__ = [
+    "MONTH_DAYS",
     "alpha_beta",
     "annual_return",
     "calmar",
@@ -34,6 +35,7 @@ __all__ = [
     "profit_factor",
     "sharpe",
     "sortino",
+    "sums_stretch",
     "sums_volatility",
     "tail_ratio",
     "total_return",
@@ -97,6 +99,19 @@ def sums_volatility(returns: Array, bars: int, bars_per_year: float = 1.0) -> Ar
     freedom = bars * (count - bars + 1) * (1 - bars / count)
     deviation: Array = np.sqrt(np.sum(deviations**2, axis=0) / freedom * bars_per_year)
     return deviation
+
+
+def sums_stretch(returns: Array, bars: int) -> float:
+    """How many times the volatility of single bars that of sums of `bars` is; 1 where it is not clearly above.
+
+    Clearly: the ratio of variances is two standard errors of independent returns above 1 (Lo and MacKinlay 1988). A
+    Sharpe ratio by bars is divided by it (Lo 2002). Below 1 it is never used: returns that turn back ease nothing.
+    """
+    single, sums = float(volatility(returns)), float(sums_volatility(returns, bars))
+    if bars < 2 or not single > 0 or not np.isfinite(sums):
+        return 1.0
+    error = np.sqrt(2 * (2 * bars - 1) * (bars - 1) / (3 * bars * len(returns)))
+    return sums / single if (sums / single) ** 2 > 1 + 2 * error else 1.0
 
 
 def drawdowns(returns: Array) -> Array:
@@ -171,12 +186,12 @@ def expected_shortfall(returns: Array) -> Array:
     return ratio(-np.where(beyond, returns, 0.0).sum(axis=0), beyond.sum(axis=0))
 
 
-def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[float, float]:
-    """Annualised alpha and beta of returns (time,) to those of a benchmark (time,); NaN where that never moves."""
-    spread = benchmark - benchmark.mean()
+def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[Array, Array]:
+    """Annualised alpha and beta of returns (time, …) to those of a benchmark; NaN where that never moves."""
+    spread = benchmark - benchmark.mean(axis=0)
     # cov / var, in which deviations of `returns` from their own mean are not needed: Σ spread = 0.
-    beta = ratio(np.sum(spread * returns), np.sum(spread * spread))
-    return float((returns.mean() - beta * benchmark.mean()) * bars_per_year), float(beta)
+    beta = ratio(np.sum(spread * returns, axis=0), np.sum(spread * spread, axis=0))
+    return (returns.mean(axis=0) - beta * benchmark.mean(axis=0)) * bars_per_year, beta
 
 
 # ---- a whole backtest -----------------------------------------------------------------------------------------------

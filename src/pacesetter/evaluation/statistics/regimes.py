@@ -95,8 +95,8 @@ def _against(result: Backtest, index: Array, panel: Panel) -> dict[str, float]:
     alpha, beta = alpha_beta(own, other, result.bars_per_year)
     moves = own.std() > 0 and other.std() > 0
     return {
-        "alpha": alpha,
-        "beta": beta,
+        "alpha": float(alpha),
+        "beta": float(beta),
         "correlation": float(np.corrcoef(own, other)[0, 1]) if moves else float("nan"),
         "active_sharpe": float(sharpe(own - other, result.bars_per_year)),
         "active_drawdown": float(max_drawdown(own - other)),

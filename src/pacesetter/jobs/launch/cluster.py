@@ -24,10 +24,10 @@ from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.jobs.launch.cluster_progress import Progress
 from pacesetter.jobs.launch.comparison import LEVEL, mean_and_half_width
-from pacesetter.jobs.launch.crew import TrackedTask
 from pacesetter.jobs.launch.seeds import same_data
+from pacesetter.jobs.launch.worker_pool import TrackedTask
 from pacesetter.jobs.launch.workers import Launcher
-from pacesetter.jobs.run.interrupts import told_when_stopped
+from pacesetter.jobs.run.interrupts import print_when_stopped
 from pacesetter.runs import Run, config_hash
 
 __all__ = ["ClusterPlan", "ClusterResult", "by_fold", "run_cluster"]
@@ -136,7 +136,7 @@ def run_cluster(
     if left:
         # the longest first, by the steps of all its symbols, so that none begins when the others end
         left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.left(task), reverse=True)
-        stopped = told_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
+        stopped = print_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
         with stopped, launcher.session() as crew, progress.shown():
             settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome, run_task
-from pacesetter.jobs.launch.crew import TrackedTask
+from pacesetter.jobs.launch.worker_pool import TrackedTask
 from pacesetter.runs import Run
 
 __all__ = ["Follower", "Progress"]
@@ -66,7 +66,7 @@ def _lines(text: bytes) -> Iterator[dict[str, Any]]:
 
 
 class Progress:
-    """What all runs do, each to make `steps`; `watch` is for `Crew.settle`."""
+    """What all runs do, each to make `steps`; `watch` is for `WorkerPool.settle`."""
 
     def __init__(self, run: Run, tasks: Sequence[Assignment], steps: int, console: Console) -> None:
         self.path, self.steps, self.console = run.path("progress.jsonl"), steps, console

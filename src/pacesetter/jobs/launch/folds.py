@@ -97,7 +97,7 @@ def fold_report(
 ) -> FoldReport:
     """Refit by the way that the task declares to be judged; refuses a task that folds cannot test.
 
-    `each` runs the fits, e.g. `Crew.run`.
+    `each` runs the fits, e.g. `WorkerPool.run`.
     """
     task_of(config).check("folds")
     reports = {"account": _account_report, "windows": _windows_report}

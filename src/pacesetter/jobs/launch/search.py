@@ -32,7 +32,7 @@ from pacesetter.jobs.launch.samplers import (
     value_at,
 )
 from pacesetter.jobs.launch.workers import Launcher
-from pacesetter.jobs.run.interrupts import told_when_stopped
+from pacesetter.jobs.run.interrupts import print_when_stopped
 from pacesetter.learning.cross_entropy import CrossEntropy
 from pacesetter.runs import Run, check_schema
 
@@ -141,7 +141,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     study = _resumed_study(storage, search.unpruned, run)
     # Made here, not stored: a study in a database keeps trials, not its sampler.
     study.sampler = search.make_sampler(distributions, config.seed, len(study.trials))
-    stopped = told_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
+    stopped = print_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search, crew.size):
             attempts = [

@@ -21,7 +21,7 @@ from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overri
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.jobs.launch.comparison import LEVEL, cells, compare, picture
 from pacesetter.jobs.launch.workers import Launcher
-from pacesetter.jobs.run.interrupts import told_when_stopped
+from pacesetter.jobs.run.interrupts import print_when_stopped
 from pacesetter.runs import Run
 
 __all__ = ["Plan", "Sweep", "SweepResult", "sweep"]
@@ -104,7 +104,7 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
     console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
-    with told_when_stopped(run, console, lambda: f"resume with: pacesetter sweep --resume {run.folder}"):
+    with print_when_stopped(run, console, lambda: f"resume with: pacesetter sweep --resume {run.folder}"):
         outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
     rows = [plan.row(*pair, outcome) for pair, outcome in zip(plan.pairs(), outcomes, strict=True)]
     runs = pd.DataFrame(rows)

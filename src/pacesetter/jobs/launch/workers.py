@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.launch.crew import Crew
-from pacesetter.jobs.run.interrupts import leave, on_sigterm
+from pacesetter.jobs.launch.worker_pool import WorkerPool
+from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm
 from pacesetter.learning.workers import START, ActorWorker, ProcessWorker, ThisProcess, ray_session
 
 __all__ = ["Launcher"]
@@ -59,9 +59,9 @@ class Launcher:
             return crew.run(function, tasks)
 
     @contextmanager
-    def session(self) -> Iterator[Crew]:
+    def session(self) -> Iterator[WorkerPool]:
         """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
-        with self._ray() if self.name == "ray" else nullcontext() as ray, on_sigterm(leave):
+        with self._ray() if self.name == "ray" else nullcontext() as ray, on_sigterm(exit_on_sigterm):
             crew = self._crew(ray)
             try:
                 yield crew
@@ -72,12 +72,12 @@ class Launcher:
         # As many cores as the workers hold, where Ray is started here: the rest is left to the user.
         return ray_session(self.address, self.workers and self.workers * self.cores)
 
-    def _crew(self, ray: Any) -> Crew:
+    def _crew(self, ray: Any) -> WorkerPool:
         if self.name == "ray":
             slots = self.slots([node["Resources"] for node in ray.nodes() if node["Alive"]])
-            return Crew(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
+            return WorkerPool(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
         if self.workers is None:
-            return Crew(ThisProcess, 1, retries=0)
+            return WorkerPool(ThisProcess, 1, retries=0)
         cores = os.cpu_count() or 1
         if self.workers > cores:
             log.warning(
@@ -85,7 +85,7 @@ class Launcher:
             )
         # Threads of all workers together fill the machine once: more would only take turns.
         share = max(cores // self.workers, 1)
-        return Crew(partial(ProcessWorker, share, START), self.workers, self.retries)
+        return WorkerPool(partial(ProcessWorker, share, START), self.workers, self.retries)
 
     def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
         """Workers for which machines have `CPU` cores and `GPU`s; refuses none, as one would wait for them for ever."""

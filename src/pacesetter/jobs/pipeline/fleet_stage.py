@@ -16,7 +16,7 @@ from pacesetter.build.learner import check_agent, check_device
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
-from pacesetter.jobs.pipeline.stages import Found, Job, only_run, trained
+from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.market.covariance import check_history
 from pacesetter.methods.direct.page import DIRECT, TITLE, LearnedRelations
 from pacesetter.panel import Panel
@@ -91,16 +91,16 @@ def _check_room(config: Config, panel: Panel, learned: int) -> None:
                 raise
 
 
-def train_fleet(job: Job, folder: Path) -> Found:
+def train_fleet(job: Job, folder: Path) -> StageResult:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
     config = fleet_config(job.config, folder, _lookback(job))
-    run = trained(config)
+    run = train_quietly(config)
     if config.agent["algorithm"] == DIRECT:
         learned = LearnedRelations.of(run, job.panel)
-        return Found(learned.sentence, (learned.section(),), {TITLE: ()})
+        return StageResult(learned.sentence, (learned.section(),), {TITLE: ()})
     if one_account_options(config) is not None:
-        return Found(f"{config.agent['algorithm']} trades all symbols in one account")
-    return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
+        return StageResult(f"{config.agent['algorithm']} trades all symbols in one account")
+    return StageResult(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
 
 
 def _lookback(job: Job) -> str | int:

@@ -14,7 +14,7 @@ from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_loo
 from pacesetter.errors import DataError
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.page import Section
-from pacesetter.jobs.pipeline.stages import Found, Job, trained
+from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
 from pacesetter.panel import Panel
 
@@ -79,20 +79,20 @@ def longest_window(config: Config) -> int:
     return longest
 
 
-def learn_lookback(job: Job, folder: Path) -> Found:
+def learn_lookback(job: Job, folder: Path) -> StageResult:
     """Train an agent, and judge it on the test years beside other policies."""
     start = int(build_fold(job.config, job.panel).test[0])
-    run = lookback_run(job) or trained(lookback_config(job.config, folder))
+    run = lookback_run(job) or train_quietly(lookback_config(job.config, folder))
     check_unseen("job.lookback: the agent of", run, job.panel.index[start - 1])
     evaluation = _judged(run, job.panel, start, folder)
-    return Found(_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
+    return StageResult(_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
 
 
 def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Section]:
     """The same with all training bars of the configuration: what is said of it, and its section."""
     own = lookback_config(config, folder)
     own = replace(own, train=replace(own.train, shares=config.train.shares))
-    evaluation = _judged(trained(own), panel, int(build_fold(config, panel).test[0]), folder)
+    evaluation = _judged(train_quietly(own), panel, int(build_fold(config, panel).test[0]), folder)
     return _line(evaluation), _section(panel, evaluation)
 
 

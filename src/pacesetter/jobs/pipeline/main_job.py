@@ -24,8 +24,8 @@ from pacesetter.jobs.pipeline.lookback_stage import check_bars, learn_lookback
 from pacesetter.jobs.pipeline.master_stage import needs_no_master, train_master
 from pacesetter.jobs.pipeline.memory import check_budget, within_budget
 from pacesetter.jobs.pipeline.show import section_table
-from pacesetter.jobs.pipeline.stages import Found, Job, Stage, StageWatch, check_stages, chosen_stages, run_stage
-from pacesetter.jobs.run.interrupts import leave, on_sigterm, told_when_stopped
+from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
+from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import describe_risk
@@ -37,14 +37,14 @@ from pacesetter.words import counted
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
 
-def load_panel(job: Job, folder: Path) -> Found:
+def load_panel(job: Job, folder: Path) -> StageResult:
     job.panel = build_panel(job.config)
     check_budget(job.panel, job.config.job.memory_mb)
     job.panel.save(folder / "panel.parquet")
-    return Found(repr(job.panel))
+    return StageResult(repr(job.panel))
 
 
-def check_panel(job: Job, folder: Path) -> Found:
+def check_panel(job: Job, folder: Path) -> StageResult:
     readiness = build_readiness(job.config)
     (folder / "readiness.json").write_text(
         json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
@@ -58,15 +58,15 @@ def check_panel(job: Job, folder: Path) -> Found:
         header=("severity", "rule", "symbol", "first at", "times", "what"),
         rows=tuple(rows),
     )
-    return Found(counted(len(findings), "warning") if findings else "nothing to report", (section,))
+    return StageResult(counted(len(findings), "warning") if findings else "nothing to report", (section,))
 
 
-def describe(job: Job, folder: Path) -> Found:
+def describe(job: Job, folder: Path) -> StageResult:
     panel, labels = job.panel, regime_labels(job.panel)
     table = build_table(job.config, panel)
     sections = (_bars_section(panel, labels), _features_section(table), _regimes_section(panel, labels))
     line = f"{len(table.names)} features" + (f", left out: {', '.join(table.left_out)}" if table.left_out else "")
-    return Found(line, sections)
+    return StageResult(line, sections)
 
 
 def _bars_section(panel: Panel, labels: Any) -> Section:
@@ -99,7 +99,7 @@ def check_window(job: Job) -> None:
     study.make_gauge().check(study.bars)
 
 
-def find_leaders(job: Job, folder: Path) -> Found:
+def find_leaders(job: Job, folder: Path) -> StageResult:
     study = build_study(job.config, job.panel).run(job.panel)
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
@@ -108,10 +108,11 @@ def find_leaders(job: Job, folder: Path) -> Found:
     flagged = f" ({count - firm} flagged)" if firm < count else ""
     line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
     details = ", ".join(filter(None, (line, str(study.cache))))
-    return Found(details, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
+    shown: dict[str, tuple[str, ...]] = {"Lead–lag": ("rank interval",), "Groups": (), "When it began and ended": ()}
+    return StageResult(details, tuple(leadlag_sections(study)), shown)
 
 
-def write_page(job: Job, folder: Path) -> Found:
+def write_page(job: Job, folder: Path) -> StageResult:
     """The report, its parts in the order of what a reader wants to know first."""
     sections = [section for name in PAGE if name in job.findings for section in job.findings[name].sections]
     manifest = job.run.manifest
@@ -126,7 +127,7 @@ def write_page(job: Job, folder: Path) -> Found:
     source, seed = str(job.config.data["source"]), job.config.seed
     header = page_header(source, job.panel.index, job.panel.symbols, seed, rules if "judge" in job.findings else None)
     write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts, header)
-    return Found(f"{len(sections)} sections")
+    return StageResult(f"{len(sections)} sections")
 
 
 TRADED = ("data", "features", "task", "agent", "risk", "train", "job")
@@ -173,10 +174,10 @@ def run_job(
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
         job.console.print(describe_plan(config), soft_wrap=True, highlight=False, markup=False)
-    stopped = told_when_stopped(
+    stopped = print_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
     )
-    with stopped, on_sigterm(leave), ExitStack() as budget:
+    with stopped, on_sigterm(exit_on_sigterm), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
             watch.begun(job, stage)
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
@@ -226,7 +227,10 @@ def _show(job: Job) -> None:
     for finding in job.findings.values():
         for section in finding.sections:
             if section.title in finding.shown:
-                job.console.print(section_table(section, finding.shown[section.title]))
+                if section.headline:
+                    job.console.print(f"[bold]{section.headline}[/]", highlight=False)
+                if section.rows:
+                    job.console.print(section_table(section, finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pacesetter.build import Config, stored_config
 from pacesetter.build.configuration import one_account_options
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
-from pacesetter.jobs.pipeline.stages import Found, Job, only_run, trained
+from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.methods.master.build import with_fleet
 from pacesetter.methods.master.page import (
     allocation_sentence,
@@ -44,15 +44,15 @@ def master_config(config: Config, folder: Path, fleet: Path) -> Config:
     return with_fleet(made)
 
 
-def train_master(job: Job, folder: Path) -> Found:
+def train_master(job: Job, folder: Path) -> StageResult:
     """Train on the training years over frozen agents, and compare by the validation years; the run is in `folder`."""
     fleet = only_run(job.folder("agents"))
-    run = trained(master_config(job.config, folder, fleet))
+    run = train_quietly(master_config(job.config, folder, fleet))
     section = allocations_section(run)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
     text = f"{section.text} On these years the {chosen} is better, so it is evaluated."
     line = f"{allocation_sentence(read_allocations(run))}; the {chosen} is evaluated"
-    return Found(line, (replace(section, text=text),), {section.title: HIDDEN})
+    return StageResult(line, (replace(section, text=text),), {section.title: HIDDEN})
 
 
 def needs_no_master(job: Job) -> str:

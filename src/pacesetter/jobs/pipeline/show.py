@@ -15,7 +15,7 @@ __all__ = ["section_table"]
 # set to the left
 TEXT_COLUMNS = (
     *("symbol", "role", "regime now", "policy", "run", "verdict", "gate", "scenario", "closed by"),
-    *("family", "task", "difference"),
+    *("family", "task", "difference", "leader", "follower", "relation"),
 )
 
 

@@ -21,20 +21,30 @@ from pacesetter.build import Config
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.memory import peak_mb, reset_peak
-from pacesetter.jobs.run.interrupts import leave
+from pacesetter.jobs.run.interrupts import exit_on_sigterm
 from pacesetter.jobs.run.train import train
 from pacesetter.market.jit import source_digest
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
 
-__all__ = ["Found", "Job", "Stage", "StageWatch", "check_stages", "chosen_stages", "only_run", "run_stage", "trained"]
+__all__ = [
+    "Job",
+    "Stage",
+    "StageResult",
+    "StageWatch",
+    "check_stages",
+    "chosen_stages",
+    "only_run",
+    "run_stage",
+    "train_quietly",
+]
 
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
 
 
 @dataclass(frozen=True)
-class Found:
+class StageResult:
     """What a stage came to.
 
     line      what is said of it while the job goes on
@@ -55,7 +65,7 @@ class Job:
     run: Run
     console: Console = field(default_factory=Console)
     panel: Panel = field(init=False)
-    findings: dict[str, Found] = field(default_factory=dict)
+    findings: dict[str, StageResult] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     costs: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -84,7 +94,7 @@ class Stage:
     """
 
     name: str
-    work: Callable[[Job, Path], Found]
+    work: Callable[[Job, Path], StageResult]
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     is_kept: bool = True
@@ -108,11 +118,11 @@ def only_run(folder: Path) -> Path:
     return next(path.parent for path in sorted(folder.glob("*/manifest.json")))
 
 
-def trained(config: Config) -> Path:
+def train_quietly(config: Config) -> Path:
     """The run folder of a training that a stage makes without a word; where SIGTERM cuts it short, the job ends."""
     result = train(config, console=Console(quiet=True))
     if result.stopped == "signal":
-        leave()
+        exit_on_sigterm()
     # A learner and its environments refer to each other: their tables would stay until somebody collects them.
     gc.collect()
     return result.run.folder
@@ -146,7 +156,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     start, used = time.perf_counter(), time.process_time()
     reset_peak()
     if why := stage.skipped(job):
-        finding, spent = Found(why), "skipped"
+        finding, spent = StageResult(why), "skipped"
     else:
         with job.console.status(label), _recorded(job.run, stage.name):
             finding, is_old = _found(job, stage)
@@ -160,7 +170,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     job.console.print(f"  {label:<14}{spent:>8}  {finding.line}", soft_wrap=True, highlight=False)
 
 
-def _found(job: Job, stage: Stage) -> tuple[Found, bool]:
+def _found(job: Job, stage: Stage) -> tuple[StageResult, bool]:
     if not stage.is_kept:
         return stage.work(job, job.folder(stage.name)), False
     job.keys[stage.name] = _key(job, stage)
@@ -193,7 +203,7 @@ def _code_digest() -> int:
     return source_digest(*sorted(Path(pacesetter.__file__).parent.rglob("*.py")))
 
 
-def _make(job: Job, stage: Stage, kept: Path) -> Found:
+def _make(job: Job, stage: Stage, kept: Path) -> StageResult:
     """Work beside the final place and move there at the end, so that a job that died leaves nothing half done."""
     # On the same disk as its final place, so that the rename is atomic; hidden, so that no command lists it.
     fresh = kept.with_name(f".{job.run.folder.name}-{stage.name}")
@@ -212,7 +222,7 @@ def _make(job: Job, stage: Stage, kept: Path) -> Found:
     return finding
 
 
-def _read(kept: Path) -> Found | None:
+def _read(kept: Path) -> StageResult | None:
     """What is kept there; None where there is nothing, or where a file is not as it was written."""
     try:
         record = json.loads((kept / RECORD).read_text(encoding="utf-8"))
@@ -222,11 +232,13 @@ def _read(kept: Path) -> Found | None:
         return None
     stored = record["found"]
     sections = tuple(Section.from_json(each) for each in stored["sections"])
-    return Found(stored["line"], sections, {name: tuple(hidden) for name, hidden in stored["shown"].items()})
+    return StageResult(stored["line"], sections, {name: tuple(hidden) for name, hidden in stored["shown"].items()})
 
 
-def _plain(finding: Found) -> dict[str, Any]:
-    return asdict(Found(finding.line, (), finding.shown)) | {"sections": [each.to_json() for each in finding.sections]}
+def _plain(finding: StageResult) -> dict[str, Any]:
+    return asdict(StageResult(finding.line, (), finding.shown)) | {
+        "sections": [each.to_json() for each in finding.sections]
+    }
 
 
 @contextmanager

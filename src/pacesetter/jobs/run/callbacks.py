@@ -286,9 +286,9 @@ class Validator(Callback[LearnerT]):
         is_start = every > 0 and parts.prior is not None and not self.state["scores"]
         if self.is_due(every) or is_start:
             self.validate()
-        self.be_patient()  # also when resumed in what follows learning
+        self.check_early_stop()  # also when resumed in what follows learning
 
-    def be_patient(self) -> None:
+    def check_early_stop(self) -> None:
         """Ask for a stop where the score has not been better for `train.patience` validations."""
         patience = self.session.config.train.patience
         if patience is not None and self.state["since_best"] >= patience:
@@ -313,7 +313,7 @@ class Validator(Callback[LearnerT]):
         else:
             self.state["since_best"] += 1
         session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
-        self.be_patient()
+        self.check_early_stop()
         # After the best was kept: a pruned trial still has an agent.
         if session.report is not None and session.report(step, score):
             session.stop = "report"

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from pacesetter.runs import Run
 
-__all__ = ["leave", "on_sigterm", "told_when_stopped"]
+__all__ = ["exit_on_sigterm", "on_sigterm", "print_when_stopped"]
 
 ENDS = ("stopped", "failed")  # how a run ended that may be taken up again
 
 
-def leave() -> NoReturn:
+def exit_on_sigterm() -> NoReturn:
     """End this process with what a shell gives to one that SIGTERM ended."""
     sys.exit(128 + signal.SIGTERM)
 
@@ -42,7 +42,7 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def told_when_stopped(run: Run, console: Console, tell: Callable[[], str]) -> Iterator[None]:
+def print_when_stopped(run: Run, console: Console, tell: Callable[[], str]) -> Iterator[None]:
     """Say how to go on where Ctrl-C, or the exit that SIGTERM asks for, ends the work; it ends all the same.
 
     The manifest says so, too, until the work is taken up again: then it forgets how it ended before.

@@ -31,7 +31,7 @@ from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
-from pacesetter.jobs.run.interrupts import on_sigterm, told_when_stopped
+from pacesetter.jobs.run.interrupts import on_sigterm, print_when_stopped
 from pacesetter.locks import hold
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, write_atomic
@@ -233,10 +233,10 @@ def _learn(session: Session[Any]) -> TrainingResult:
 
         others.append(EpisodeLog(session))
     checkpoints = Checkpoints(session, others)
-    _go_on(session, checkpoints)
+    _resume_checkpoint(session, checkpoints)
     _tell_steps(session)
     stopped = "steps"
-    with _told_how_to_go_on(session), progress(session, meter, validator) as show, _terminable(session):
+    with _print_resume_hint(session), progress(session, meter, validator) as show, _terminable(session):
         try:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
             # The last update has no round behind it at whose start it would be looked at.
@@ -281,7 +281,7 @@ def _tell_steps(session: Session[Any]) -> None:
         session.console.print(sentence, soft_wrap=True, highlight=False)
 
 
-def _go_on(session: Session[Any], checkpoints: Any) -> None:
+def _resume_checkpoint(session: Session[Any], checkpoints: Any) -> None:
     """Load the last checkpoint where there is one, if it is of this config, data and machine."""
     from pacesetter.jobs.run.checkpoint import check_same, cut_metrics, last_checkpoint
     from pacesetter.learning.state import read_header
@@ -304,7 +304,7 @@ def _finish_validation(session: Session[Any], validator: Validator[Any]) -> None
     if session.config.train.validate_every and (not scores or scores[-1][0] != session.learner.step):
         validator.validate()
     else:
-        validator.be_patient()  # as that validation was, so that a resumed run ends for the same reason
+        validator.check_early_stop()  # as that validation was, so that a resumed run ends for the same reason
 
 
 def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> TrainingResult:
@@ -372,7 +372,7 @@ def _logged(run: Run) -> Iterator[None]:
         handler.close()
 
 
-def _told_how_to_go_on(session: Session[Any]) -> AbstractContextManager[None]:
+def _print_resume_hint(session: Session[Any]) -> AbstractContextManager[None]:
     """Ctrl-C ends the run at once; what came after its last checkpoint is made again."""
     folder = session.run.folder
 
@@ -380,7 +380,7 @@ def _told_how_to_go_on(session: Session[Any]) -> AbstractContextManager[None]:
         where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
         return f"resume from {where} with: pacesetter train --resume {folder}"
 
-    return told_when_stopped(session.run, session.console, tell)
+    return print_when_stopped(session.run, session.console, tell)
 
 
 def _terminable(session: Session[Any]) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from pacesetter.errors import RunError
 from pacesetter.evaluation.programme.measured import REPEAT
 from pacesetter.jobs.run.checkpoint import check_same, identity, resumed_config
-from pacesetter.jobs.run.interrupts import leave
+from pacesetter.jobs.run.interrupts import exit_on_sigterm
 from pacesetter.jobs.run.train import train
 from pacesetter.runs import Run
 
@@ -43,7 +43,7 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
         quiet = replace(config.track, mlflow="off", tensorboard="off", wandb="off")
         result = train(replace(config, runs=where, track=quiet), console=console)
         if result.stopped == "signal":
-            leave()
+            exit_on_sigterm()
         again = result.run
         again_score = again.manifest["score"]
         rows = [(name, stored[name], again.manifest[name]) for name in COMPARED]

@@ -25,10 +25,10 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.pipeline.lookback_stage import check_windows
 from pacesetter.jobs.pipeline.show import section_table
-from pacesetter.jobs.pipeline.stages import trained
+from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.lab.demo.market import DemoMarket, demo_market
 from pacesetter.lab.demo.picture import DemoPicture, leadership_of
-from pacesetter.leadlag.answer import Gauge, answer_window
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.market.ledger import Column
 from pacesetter.methods.direct.page import LearnedRelations
@@ -43,7 +43,7 @@ COSTS_BPS = (0.0, 1.0, 5.0, 10.0)
 TREES = "trees_sized"  # not among the default baselines: with many symbols it takes minutes
 BESIDE = ("lasso_sized", "ridge_sized", TREES, "hold")
 HOLD, CASH = "hold", "cash"
-HIDDEN = ("volatility", "turnover", "costs", "round trips")
+HIDDEN = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
 COMMON = (
     *("task=fleet", "agent=direct", "features.names=[return_1]", "features.leadlag.lookback=null"),
     *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
@@ -106,7 +106,7 @@ class Demo:
 
         market = self.market
         panel = market.known.between(end=market.choose_until)
-        answer = answer_window(np.diff(np.log(panel.close), axis=0), panel.symbols, Gauge("ccf_peak"))
+        answer = answer_window(np.diff(np.log(panel.close), axis=0), panel.symbols, StrengthMeasure("ccf_peak"))
         scores = row_mean(answer.leadership)
         agreement = float(spearmanr(scores, market.order).statistic)
         order = np.argsort(-scores)
@@ -121,7 +121,7 @@ class Demo:
 
     def train(self, bps: float) -> StoredRun:
         """A direct policy that pays so much a side; learned and chosen before the test."""
-        run = StoredRun(trained(self.config(bps, str(self.run.folder / "agents"))))
+        run = StoredRun(train_quietly(self.config(bps, str(self.run.folder / "agents"))))
         if bps == VERDICT_BPS:
             learned = LearnedRelations.of(run.folder, self.market.known)
             self.sections.append(learned.section())
@@ -152,7 +152,7 @@ class Demo:
             ratios = {own.name: _ratio(own)} | {name: _ratio(simple[name]) for name in BESIDE}
             self.figures.setdefault("costs", {})[f"{bps:g}"] = ratios | {"above_hold": list(gap)}
             rows.append((f"{bps:g}", *(f"{value:+.2f}" for value in ratios.values()), str(gap)))
-        header = ("bps a side", "direct", *BESIDE, "direct less hold, 95 % interval")
+        header = ("bps a side", "direct", *BESIDE, "Sharpe difference to hold, 95 % interval")
         text = (
             f"Annualised Sharpe ratio on the test set by costs; {_period(self.market.known, self.market.choose_until)}."
         )
@@ -239,12 +239,12 @@ class Demo:
         }
         period = f"{own.times[0]:%Y-%m-%d} to {own.times[-1]:%Y-%m-%d}"
         text = (
-            f"{period}. {verdict.sentence} Sharpe ratio less that of hold: {gap}. On average {_invested(own):.0%} of "
-            f"equity was invested, by hold {_invested(simple[HOLD]):.0%}."
+            f"{period}. {verdict.headline}. {verdict.sentence} Sharpe difference to hold: {gap}. On average "
+            f"{_invested(own):.0%} of equity was invested (hold: {_invested(simple[HOLD]):.0%})."
         )
         self.figures[name] = _facts(verdict, gap)
         table = results_section(results, intervals)
-        self.add(replace(table, title=title, text=text, is_evidence=verdict.is_evidence))
+        self.add(replace(table, title=title, text=text, is_evidence=verdict.is_evidence, headline=verdict.headline))
 
     def _above_hold(self, own: Backtest, simple: Mapping[str, Backtest]) -> Difference:
         hold = simple[HOLD]
@@ -284,4 +284,4 @@ def _facts(verdict: Verdict, gap: Difference) -> dict[str, Any]:
     """What a machine reads of a verdict."""
     plain = {name: value for name, value in asdict(verdict).items() if name != "costs"}
     stored: dict[str, Any] = json.loads(json.dumps(plain))
-    return stored | {"is_evidence": verdict.is_evidence, "above_hold": list(gap)}
+    return stored | {"headline": verdict.headline, "is_evidence": verdict.is_evidence, "above_hold": list(gap)}

@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
 from pacesetter.lab.demo.market import DemoMarket
-from pacesetter.leadlag.answer import Gauge, Preparation
+from pacesetter.leadlag.answer import Preparation, StrengthMeasure
 from pacesetter.leadlag.answer.rolling import rolling_answers
 from pacesetter.leadlag.series import read_series
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -30,7 +30,7 @@ WIDTH, HEIGHT, DPI = 10.0, 6.0, 110
 
 def leadership_of(panel: Panel, column: int, lookback: int = LOOKBACK, step: int = STEP) -> pd.Series:
     """Leader score of one symbol over windows of the panel, by the bar that ends each."""
-    gauge, lookback = Gauge("ccf_peak"), min(lookback, len(panel) // 4)
+    gauge, lookback = StrengthMeasure("ccf_peak"), min(lookback, len(panel) // 4)
     series = read_series(panel, "log", gauge.minimum, gauge.estimator.spans_gaps)
     ends = np.arange(lookback, len(panel), step)
     blocks = rolling_answers(series, ends, lookback, gauge, Preparation())

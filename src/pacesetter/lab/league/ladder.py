@@ -132,7 +132,7 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "direct": (
         "task=fleet",
         "agent=direct",
-        "features.leadlag.lookback=null",  # it reads returns only
+        *("features.leadlag.lookback=null", "features.names=[return_1,gap]"),  # all that it reads
         "train.steps=61440",
         "train.validate_every=30720",
         "train.log_every=30720",

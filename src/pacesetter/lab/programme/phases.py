@@ -26,7 +26,7 @@ from pacesetter.jobs.launch.folds import fold_report
 from pacesetter.jobs.pipeline.fleet_stage import check_episodes, fleet_config
 from pacesetter.jobs.pipeline.lookback_stage import longest_window
 from pacesetter.jobs.pipeline.master_stage import master_config
-from pacesetter.jobs.pipeline.stages import Found, Job, only_run, trained
+from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.lab.programme.environment import check_environment, environment_section
 from pacesetter.lab.programme.tuning import CHOICE, search_and_retrain
 from pacesetter.methods.master.page import allocation_sentence, better_run, read_allocations
@@ -56,7 +56,7 @@ DECISIONS = ("validation", "targets", "final")  # of the last judgement; the las
 # ---- data and baselines ---------------------------------------------------------------------------------------------
 
 
-def check_data(job: Job, folder: Path) -> Found:
+def check_data(job: Job, folder: Path) -> StageResult:
     """Readiness of the bars, and whether the environment is as asked for."""
     readiness, rows = build_readiness(job.config), check_environment(job.config.runs)
     (folder / "readiness.json").write_text(
@@ -73,7 +73,7 @@ def check_data(job: Job, folder: Path) -> Found:
         rows=tuple((f.severity, f.rule, f.symbol or "all", f.count, f.what) for f in readiness.findings),
     )
     line = f"{len(readiness.findings)} warnings of the data, {poor} of the environment"
-    return Found(line, (section, environment_section(rows)))
+    return StageResult(line, (section, environment_section(rows)))
 
 
 def check_phases(job: Job) -> None:
@@ -87,7 +87,7 @@ def check_phases(job: Job) -> None:
     check_episodes(job)
 
 
-def run_baselines(job: Job, folder: Path) -> Found:
+def run_baselines(job: Job, folder: Path) -> StageResult:
     """Baselines on the test set, the best supervised one beside the targets of the programme."""
     config, panel = _traded(job), job.panel
     task, fold, table = build_task(config), build_fold(config, panel), build_table(config, panel)
@@ -103,7 +103,7 @@ def run_baselines(job: Job, folder: Path) -> Found:
         sections.append(_targets(record, best))
         line = f"{best} is the best supervised baseline: Sharpe ratio {figures[best]['sharpe']:+.2f} on the test set"
     sections += _classifiers(job, panel, table, fold, task, folder)
-    return Found(line, tuple(sections), {"Baselines": ("volatility", "turnover", "costs", "round trips")})
+    return StageResult(line, tuple(sections), {"Baselines": ("volatility", "turnover", "costs", "round trips")})
 
 
 def _targets(record: RunRecord, best: str) -> Section:
@@ -132,19 +132,19 @@ def _classifiers(job: Job, panel: Panel, table: Any, fold: Any, task: Any, folde
 # ---- prototype and tuning -------------------------------------------------------------------------------------------
 
 
-def run_prototype(job: Job, folder: Path) -> Found:
+def run_prototype(job: Job, folder: Path) -> StageResult:
     """A fleet of the prototype's symbols, trained twice from the same seed, judged by the gates `prototype`."""
     config = _fleet(prototype_config(job.config, job.panel), folder)
     job.tell("the prototype")
-    run = trained(config)
+    run = train_quietly(config)
     job.tell("once more from the same seed")
     # In a folder of its own: beside the first, `only_run` could not tell them apart.
-    again = trained(replace(config, runs=str(folder / "repeat")))
+    again = train_quietly(replace(config, runs=str(folder / "repeat")))
     (run / REPEAT).write_text(json.dumps({"difference": repeat_difference(run, again)}) + "\n", encoding="utf-8")
     decision = _judged(job, run, ("prototype",), is_fast=True)[-1]
     _leave(decision, folder)
     sections = (gate_section(decision), _agents(run))
-    return Found(decision.sentence, sections, {sections[0].title: ()})
+    return StageResult(decision.sentence, sections, {sections[0].title: ()})
 
 
 def repeat_difference(first: Path, second: Path) -> float:
@@ -173,7 +173,7 @@ def without_tuning(job: Job) -> str:
     return "" if job.config.programme.trials else "no trials were asked for: programme.trials=0"
 
 
-def run_tuning(job: Job, folder: Path) -> Found:
+def run_tuning(job: Job, folder: Path) -> StageResult:
     """Search on the prototype, retrain the best on all symbols, and choose beside the default."""
     small = _fleet(prototype_config(job.config, job.panel), folder)
     return search_and_retrain(job, folder, small, _fleet(_scaled(job), folder))
@@ -182,13 +182,13 @@ def run_tuning(job: Job, folder: Path) -> Found:
 # ---- fleet, master, validation --------------------------------------------------------------------------------------
 
 
-def run_fleet(job: Job, folder: Path) -> Found:
+def run_fleet(job: Job, folder: Path) -> StageResult:
     """All symbols, by the configuration that tuning chose; judged by the gates `fleet`."""
-    run = _chosen_run(job, folder) or trained(_fleet(_scaled(job), folder))
+    run = _chosen_run(job, folder) or train_quietly(_fleet(_scaled(job), folder))
     decision = _judged(job, run, ("fleet",), is_fast=True)[-1]
     _leave(decision, folder)
     section = gate_section(decision)
-    return Found(decision.sentence, (section, _agents(run)), {section.title: ()})
+    return StageResult(decision.sentence, (section, _agents(run)), {section.title: ()})
 
 
 def _chosen_run(job: Job, folder: Path) -> Path | None:
@@ -202,16 +202,16 @@ def _chosen_run(job: Job, folder: Path) -> Path | None:
     return Path(shutil.copytree(run, folder / run.name))
 
 
-def run_master(job: Job, folder: Path) -> Found:
+def run_master(job: Job, folder: Path) -> StageResult:
     """A master over the fleet's frozen agents; judged by the gates `master`, whichever of the two is better."""
     fleet = only_run(job.folder("fleet"))
-    run = trained(master_config(job.config, folder, fleet))
+    run = train_quietly(master_config(job.config, folder, fleet))
     decision = _judged(job, run, ("master",), is_fast=True)[-1]
     _leave(decision, folder)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
     line = f"{allocation_sentence(read_allocations(run))}; the {chosen} goes to validation"
     section = gate_section(decision)
-    return Found(line, (section,), {section.title: ()})
+    return StageResult(line, (section,), {section.title: ()})
 
 
 def judged_programme_run(job: Job) -> Path:
@@ -221,7 +221,7 @@ def judged_programme_run(job: Job) -> Path:
     return better_run(fleet, only_run(job.folder("master"))) if has_master else fleet
 
 
-def run_validation(job: Job, folder: Path) -> Found:
+def run_validation(job: Job, folder: Path) -> StageResult:
     """The whole judgement with stress and walk-forward folds, by the gates `validation`, `targets` and `final`."""
     origin = judged_programme_run(job)
     # A copy: judging writes into the run, and what earlier phases left must stay as it was kept.
@@ -230,7 +230,7 @@ def run_validation(job: Job, folder: Path) -> Found:
     decisions = _judged(job, run, DECISIONS, is_fast=False)
     _leave(decisions[-1], folder)
     sections = tuple(gate_section(each) for each in decisions)
-    return Found(" ".join(each.sentence for each in decisions), sections, {each.title: () for each in sections})
+    return StageResult(" ".join(each.sentence for each in decisions), sections, {each.title: () for each in sections})
 
 
 def _walk_forward(job: Job, run: Path) -> None:

@@ -28,7 +28,7 @@ from pacesetter.evaluation.programme.status import (
 from pacesetter.evaluation.report.judgement_page import markdown
 from pacesetter.evaluation.report.page import write_report
 from pacesetter.jobs.pipeline.main_job import load_panel, run_job
-from pacesetter.jobs.pipeline.stages import CACHE, Found, Job, Stage, StageWatch
+from pacesetter.jobs.pipeline.stages import CACHE, Job, Stage, StageResult, StageWatch
 from pacesetter.lab.programme.phases import (
     check_data,
     check_phases,
@@ -48,7 +48,7 @@ __all__ = ["PHASES", "ProgrammeResult", "roll_back", "run_programme"]
 PHASES = ("data", "baselines", "prototype", "tuning", "fleet", "master", "validation", "bundle")
 TRADED = ("data", "features", "task", "agent", "risk", "train", "job", "programme")
 JUDGED = (*TRADED, "evaluation")
-Bundle = Callable[[Job, Path], Found]
+Bundle = Callable[[Job, Path], StageResult]
 
 
 class ProgrammeResult:

@@ -22,7 +22,7 @@ from pacesetter.evaluation.programme.measured import LARGE_LOSS
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.jobs.launch.folds import changed
 from pacesetter.jobs.launch.search import SPACES, tune
-from pacesetter.jobs.pipeline.stages import Found, Job, trained
+from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.runs import SCHEMA, write_atomic
 
 __all__ = ["CHOICE", "Candidate", "Choice", "choose_candidate", "config_preset", "search_and_retrain"]
@@ -86,7 +86,7 @@ def choose_candidate(default: Candidate, others: Sequence[Candidate], gain: floa
     )
 
 
-def search_and_retrain(job: Job, folder: Path, small: Config, whole: Config) -> Found:
+def search_and_retrain(job: Job, folder: Path, small: Config, whole: Config) -> StageResult:
     """Search on the prototype's configuration, retrain the best on the whole one, and choose."""
     options, agent = job.config.programme, str(whole.agent["algorithm"])
     if not options.search and agent not in SPACES:
@@ -95,17 +95,17 @@ def search_and_retrain(job: Job, folder: Path, small: Config, whole: Config) -> 
         )
     trials = _best_trials(small, folder, options.trials, options.search, options.top)
     job.tell(f"the default and {len(trials)} best trials on all symbols")
-    default = Candidate.of(DEFAULT, {}, trained(replace(whole, runs=str(folder / DEFAULT))))
+    default = Candidate.of(DEFAULT, {}, train_quietly(replace(whole, runs=str(folder / DEFAULT))))
     others = []
     for number_, values in trials:
         name = f"trial {number_}"
         config = changed(whole, [f"{key}={value}" for key, value in values.items()])
-        others.append(Candidate.of(name, values, trained(replace(config, runs=str(folder / f"trial-{number_}")))))
+        others.append(Candidate.of(name, values, train_quietly(replace(config, runs=str(folder / f"trial-{number_}")))))
     choice = choose_candidate(default, others, options.gain)
     rows = [default, *others]
     stored = {"reason": choice.reason, "taken": choice.taken.name, "candidates": [asdict(each) for each in rows]}
     write_atomic(folder / CHOICE, json.dumps(stored, indent=2) + "\n")
-    return Found(choice.reason, (_section(choice, rows),), {"Tuning": ()})
+    return StageResult(choice.reason, (_section(choice, rows),), {"Tuning": ()})
 
 
 def config_preset(config: Config, path: Path) -> Path:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pacesetter.data import load
 from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
-from pacesetter.leadlag.answer import Gauge, answer_window
+from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
@@ -99,5 +99,5 @@ def rank_correlation(panel: Panel, method: str = "ccf_peak") -> float:
     from scipy.stats import spearmanr
 
     increments: Array = np.diff(np.log(panel.close), axis=0)
-    answer = answer_window(increments, panel.symbols, Gauge(method))
+    answer = answer_window(increments, panel.symbols, StrengthMeasure(method))
     return float(spearmanr(row_mean(answer.leadership), np.arange(len(panel.symbols))).statistic)

@@ -25,7 +25,7 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.selftest.surrogates import Planted, Surrogates
-from pacesetter.leadlag.answer import Gauge, find_links
+from pacesetter.leadlag.answer import StrengthMeasure, find_links
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
@@ -160,7 +160,7 @@ class _Engine:
     """Links of a whole copy, as a study finds them in its window."""
 
     def __init__(self, settings: Selftest) -> None:
-        self.gauge, self.draws = Gauge(settings.method), settings.draws
+        self.gauge, self.draws = StrengthMeasure(settings.method), settings.draws
 
     def links(self, copy: Planted) -> set[tuple[int, int]]:
         moves = np.diff(np.log(copy.panel.close), axis=0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.gauge import Gauge, folded, weighed
+from pacesetter.leadlag.answer.strength import StrengthMeasure, folded, weighed
 
 __all__ = ["Answer", "answer_window"]
 
@@ -56,7 +56,7 @@ class Answer:
         return "leads" if not sign else f"leads, {'same' if sign > 0 else 'opposite'} sign"
 
 
-def answer_window(window: Array, symbols: Sequence[str], gauge: Gauge) -> Answer:
+def answer_window(window: Array, symbols: Sequence[str], gauge: StrengthMeasure) -> Answer:
     """The answer for prepared increments (time, symbol) by the gauge's method."""
     if not gauge.has_lags:
         score = gauge.scores(window[None])[0]

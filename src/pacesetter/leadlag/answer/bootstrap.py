@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.gauge import Gauge, fold_in, weighed
+from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_in, weighed
 from pacesetter.leadlag.observed import ratio
 
 __all__ = ["Resampled"]
@@ -23,7 +23,7 @@ BLOCK_BYTES = 32 * 2**20  # of products in memory at once
 class Resampled:
     """Leadership (draw, i, j) by correlations of one window (time, symbol) whose bars are drawn `counts` times."""
 
-    def __init__(self, window: Array, gauge: Gauge) -> None:
+    def __init__(self, window: Array, gauge: StrengthMeasure) -> None:
         self.gauge = gauge
         x = np.nan_to_num(window)
         # single precision is plenty for an interval, once all symbols have the same scale

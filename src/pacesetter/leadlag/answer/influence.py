@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.gauge import Gauge
+from pacesetter.leadlag.answer.strength import StrengthMeasure
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.structure.ranking import row_mean
 
@@ -26,7 +26,7 @@ MOST_BARS = 5  # largest bars that are tried where there is no closed form
 
 
 def links_without_a_bar(
-    window: Array, gauge: Gauge, answer: Answer, pairs: Array, groups: Array | None = None
+    window: Array, gauge: StrengthMeasure, answer: Answer, pairs: Array, groups: Array | None = None
 ) -> Array:
     """(pairs,) share of the strength of each of `pairs` (pair, 2) that remains without its most influential bar.
 
@@ -44,7 +44,7 @@ def links_without_a_bar(
 
 
 def leaders_without_a_bar(
-    window: Array, gauge: Gauge, answer: Answer, symbols: Array, groups: Array | None = None
+    window: Array, gauge: StrengthMeasure, answer: Answer, symbols: Array, groups: Array | None = None
 ) -> Array:
     """(symbols,) share of the leader score of the columns `symbols` that remains without one of the largest bars."""
     return _asked_again(window, gauge, answer, groups, lambda reply: row_mean(reply.leadership)[symbols])
@@ -78,7 +78,7 @@ def _correlation(bars: int, xy: Any, x: Any, xx: Any, y: Any, yy: Any) -> Any:
     return ratio(bars * xy - x * y, np.sqrt(np.maximum(bars * xx - x * x, 0.0) * np.maximum(bars * yy - y * y, 0.0)))
 
 
-def _asked_again(window: Array, gauge: Gauge, answer: Answer, groups: Array | None, read: Any) -> Array:
+def _asked_again(window: Array, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Any) -> Array:
     """Least share of what `read` finds in the answer that is left without one of the largest bars or groups."""
     whole = read(answer)
     if not np.size(whole):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pacesetter.leadlag.answer.answer import Answer, answer_window
 from pacesetter.leadlag.answer.bootstrap import Resampled
-from pacesetter.leadlag.answer.gauge import Gauge
 from pacesetter.leadlag.answer.links import Links, find_links
+from pacesetter.leadlag.answer.strength import StrengthMeasure
 from pacesetter.leadlag.structure.intervals import ranking_intervals
 
 __all__ = ["Ranking", "leader_table", "links_frame", "ranking_frame"]
@@ -40,7 +40,7 @@ class Ranking(pd.DataFrame):
 
 
 def ranking_frame(
-    window: Array, symbols: tuple[str, ...], gauge: Gauge, *, draws: int, level: float, seed: int
+    window: Array, symbols: tuple[str, ...], gauge: StrengthMeasure, *, draws: int, level: float, seed: int
 ) -> Ranking:
     """Symbols in order of leadership, the row mean of the matrix: see `LeadLag.ranking`."""
     answer = answer_window(window, symbols, gauge)
@@ -55,7 +55,7 @@ def ranking_frame(
 
 
 def leader_table(
-    window: Array, gauge: Gauge, answer: Answer, links: Links, *, draws: int, level: float, seed: int
+    window: Array, gauge: StrengthMeasure, answer: Answer, links: Links, *, draws: int, level: float, seed: int
 ) -> pd.DataFrame:
     """Leader scores with intervals (`ranking_intervals`), `p_value` by the null of the links, and the `role`.
 
@@ -80,7 +80,7 @@ def leader_table(
 
 
 def links_frame(
-    window: Array, symbols: tuple[str, ...], gauge: Gauge, *, draws: int, level: float, seed: int
+    window: Array, symbols: tuple[str, ...], gauge: StrengthMeasure, *, draws: int, level: float, seed: int
 ) -> pd.DataFrame:
     """The links that chance does not explain at a family-wise `level`, strongest first."""
     answer = answer_window(window, symbols, gauge)

@@ -14,6 +14,11 @@ A link i → j must pass twice, and its p-value is the larger of the two:
    standard error, which allows for autocorrelation and changing volatility (Newey and West), over all ordered pairs
    that seem related (Bonferroni). It keeps pairs apart that predict each other equally well, as symbols do that share
    an autocorrelated factor.
+
+The other test, `differs`, asks only whether the two directions of a pair differ. Nothing is taken off first: a follower
+that answers slowly to what all symbols know predicts itself, and by the first test its leader would add little to that.
+Its statistic is the difference of the two lagged products over its Newey–West error, the largest over all delays and
+pairs, against the same of flipped bars. `either` takes twice the smaller p-value of the two tests.
 """
 
 from __future__ import annotations
@@ -27,16 +32,18 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.gauge import Gauge, fold_in, folded, lagged_correlations, weighed
+from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_in, folded, lagged_correlations, weighed
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import prewhiten
 
-__all__ = ["CONTROLS", "Control", "Links", "find_links"]
+__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "find_links"]
 
 Array = NDArray[Any]
 Control = Literal["max", "bh", "by"]
 CONTROLS = ("max", "bh", "by")
+Test = Literal["predicts", "differs", "either"]
+TESTS = ("predicts", "differs", "either")
 BLOCK_BYTES = 32 * 2**20  # of products, or of drawn windows, in memory at once
 HALF_NORMAL_VARIANCE = 1 - 2 / np.pi
 # A sum over delays varies more where one of them is a true relation than under the null: of five delays, its variance
@@ -86,16 +93,18 @@ class _Null:
 
 def find_links(
     window: Array,
-    gauge: Gauge,
+    gauge: StrengthMeasure,
     answer: Answer | None = None,
     *,
     control: Control = "max",
     draws: int = 200,
     level: float = 0.05,
     seed: int = 0,
+    test: Test = "predicts",
 ) -> Links:
     """Test the leads of one window of prepared increments (time, symbol), whose answer may be given.
 
+    test     `predicts`; for correlations also `differs` or `either`: see above
     control  `max`: chance of any false link ≤ level (family-wise); `bh`, `by`: expected share of false links ≤ level,
              the latter under any dependence between pairs
     """
@@ -128,10 +137,18 @@ def find_links(
         leads_p[is_candidate] = np.minimum(_related(null, len(z), level) * ndtr(-z), 1.0)
     # Both tests must reject, so the larger p-value counts (intersection–union); what does not lead gets 1.
     final = np.where(lead > 0, np.maximum(predicts, np.where(is_candidate, leads_p, 0.0)), 1.0)
+    if test != "predicts" and gauge.is_linear:
+        differs = np.where(lead > 0, _differing(window[:, scored], gauge.max_lag, draws, rng), 1.0)
+        # Bonferroni: twice the smaller of two.
+        final = differs if test == "differs" else np.minimum(2 * np.minimum(final, differs), 1.0)
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
     leader_p[scored] = _leader_p(lead, null)
     in_correlations = gauge.is_conditional or (gauge.is_linear and gauge.fold == PEAK)
-    detectable = _detectable(null, len(window), level) if in_correlations and control == "max" else float("nan")
+    detectable = (
+        _detectable(null, len(window), level)
+        if in_correlations and control == "max" and test == "predicts"
+        else float("nan")
+    )
     return Links(p_values, leader_p, orders, detectable)
 
 
@@ -216,7 +233,13 @@ def _leader_p(lead: Array, null: _Null) -> Array:
 
 
 def _advantages(
-    window: Array, gauge: Gauge, answer: Answer, scored: Array, is_candidate: Array, is_firm: Array, null: _Null
+    window: Array,
+    gauge: StrengthMeasure,
+    answer: Answer,
+    scored: Array,
+    is_candidate: Array,
+    is_firm: Array,
+    null: _Null,
 ) -> Array:
     """(candidates,) leadership in standard errors, in the order of `is_candidate`."""
     inner = np.ix_(scored, scored)
@@ -237,19 +260,14 @@ def _advantages(
     return np.concatenate(parts)
 
 
-def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: Gauge) -> Array:
+def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: StrengthMeasure) -> Array:
     """(pairs,) |T[i, j]| − |T[j, i]| over its Newey–West error; for sums over delays, over that of a sum."""
     forward, backward = _lagged_products(x, i, j, delay), _lagged_products(x, j, i, back)
     # |T| written as a sum over bars, so that the difference of the two ways is a series with a variance to estimate.
     signed = forward * np.sign(forward.sum(axis=0)) - backward * np.sign(backward.sum(axis=0))
     total, centred = signed.sum(axis=0), signed - signed.mean(axis=0)
     plain = (centred**2).sum(axis=0)
-    variance = plain.copy()
-    for lag in range(1, NEWEY_WEST_LAGS + 1):
-        # Bartlett weights keep the variance from turning negative; 2, for lags of either sign.
-        weight = 2 * (1 - lag / (NEWEY_WEST_LAGS + 1))
-        variance += weight * (centred[lag:] * centred[:-lag]).sum(axis=0)
-    variance = np.maximum(variance, plain / 4)  # the estimate may fall to nothing where bounces alternate
+    variance = np.maximum(_newey_west(centred), plain / 4)  # it may fall to nothing where bounces alternate
     if gauge.fold != ABSOLUTE_SUM or gauge.is_conditional:
         return np.asarray(total / np.sqrt(variance))
     correlations = lagged_correlations(x[None], gauge.max_lag)[0]
@@ -267,10 +285,41 @@ def _lagged_products(x: Array, i: Array, j: Array, delay: Array) -> Array:
     return np.asarray(products * np.nan_to_num(ratio(1.0, np.sqrt((products**2).sum(axis=0)))))
 
 
+def _differing(window: Array, max_lag: int, draws: int, rng: np.random.Generator) -> Array:
+    """(n, n) family-wise p-values that the two directions of a pair differ at some delay, symmetric."""
+    x = _unit(window).astype(np.float64)
+    bars, symbols = x.shape
+    i, j = np.triu_indices(symbols, 1)
+    flips = rng.integers(0, 2, (draws, bars)) * 2.0 - 1.0
+    observed, largest = np.zeros(len(i)), np.zeros(draws)
+    # An estimated long-run variance is uncertain itself: Kiefer and Vogelsang (2005), Bartlett weights, to first order.
+    wider = 1 + 1.5 * NEWEY_WEST_LAGS / bars
+    for lag in range(1, min(max_lag, bars - 2) + 1):
+        gaps = x[:-lag, i] * x[lag:, j] - x[:-lag, j] * x[lag:, i]
+        plain = (gaps**2).sum(axis=0)
+        centred = gaps - gaps.mean(axis=0)
+        error = wider * np.sqrt(np.maximum(_newey_west(centred), plain / 4))
+        observed = np.maximum(observed, np.abs(np.nan_to_num(ratio(gaps.sum(axis=0), error))))
+        drawn = (flips[:, :-lag] * flips[:, lag:]) @ (gaps * np.nan_to_num(ratio(1.0, np.sqrt(plain))))
+        largest = np.maximum(largest, np.abs(drawn).max(axis=1))
+    p_values = np.ones((symbols, symbols))
+    p_values[i, j] = p_values[j, i] = _by_maximum(observed, largest[:, None])
+    return p_values
+
+
+def _newey_west(centred: Array) -> Array:
+    """(columns,) variance of the sums of centred columns (time, columns) that allows for autocorrelation."""
+    variance = (centred**2).sum(axis=0)
+    for lag in range(1, NEWEY_WEST_LAGS + 1):
+        # Bartlett weights keep the variance from turning negative; 2, for lags of either sign.
+        variance += 2 * (1 - lag / (NEWEY_WEST_LAGS + 1)) * (centred[lag:] * centred[:-lag]).sum(axis=0)
+    return np.asarray(variance)
+
+
 # ---- correlations: flips in closed form --------------------------------------------------------------------------
 
 
-def _linear(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
+def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
     """Σ_t η(t) x_i(t−l) x_j(t) with η(t) = ε(t−l) ε(t): all draws of a delay are one matrix product."""
     x = _unit(white)
     bars, symbols = x.shape
@@ -321,7 +370,7 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
 # ---- any other method: flips one by one --------------------------------------------------------------------------
 
 
-def _general(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
+def _general(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
     """Strengths of flipped windows, each pair's in units of its own null."""
     size = max(BLOCK_BYTES // max(white.nbytes, 1), 1)
     strengths, leads = [], []

@@ -15,7 +15,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from pacesetter.leadlag.answer.answer import answer_window
-from pacesetter.leadlag.answer.gauge import Gauge
+from pacesetter.leadlag.answer.strength import StrengthMeasure
 from pacesetter.leadlag.estimators.correlation import fold_lag, part_moments, weigh_directions
 from pacesetter.leadlag.prepare import Preparation
 from pacesetter.leadlag.series import Series, inverse_deviations
@@ -43,7 +43,7 @@ def rolling_answers(
     series: Series,
     ends: Array,
     lookback: int,
-    gauge: Gauge,
+    gauge: StrengthMeasure,
     preparation: Preparation,
     title: str = "",
     excluded: Array | None = None,
@@ -71,7 +71,7 @@ def rolling_answers(
 
 
 def _asked(
-    series: Series, ends: Array, lookback: int, gauge: Gauge, preparation: Preparation, excluded: Array
+    series: Series, ends: Array, lookback: int, gauge: StrengthMeasure, preparation: Preparation, excluded: Array
 ) -> Answers:
     """Window by window, in the shape of the sliding ones."""
     symbols = len(series.symbols)
@@ -89,7 +89,7 @@ def _asked(
     return Answers(ends, leadership, delays)
 
 
-def _sliding(series: Series, ends: Array, lookback: int, gauge: Gauge) -> Answers:
+def _sliding(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> Answers:
     symbols = len(series.symbols)
     leadership = np.empty((len(ends), symbols, symbols))
     delays = np.empty(leadership.shape, dtype=np.int16)

@@ -1,6 +1,7 @@
 """Direct reinforcement (Moody & Saffell 2001): gradients of the account's own result, through a differentiable ledger.
 
-1. weights   every symbol's sparse weights over the last moves of all symbols, see `sparse`; no random number is drawn
+1. weights   every symbol's sparse weights over the last moves of all symbols, see `sparse`, and over the groups of the
+             `dictionary` that pay on bars left out, see `discovery`; no random number is drawn
 2. shape     gain, price of market risk and no-trade zone, by gradient ascent on the net result of the whole account
              over segments of bars drawn at random, all costs and caps included. Signals are those of weights that did
              not see the bar (cross-fitting): a shape learned on fitted signals would trust them too much
@@ -14,11 +15,14 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.envs.batch.bank import Bank
@@ -30,21 +34,24 @@ from pacesetter.learning.state import read_header, read_state, tensors_hash, wri
 from pacesetter.market.covariance import RiskTables
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
-from pacesetter.methods.direct.hidden import Hidden, fit_hidden
+from pacesetter.methods.direct.dictionary import INPUTS
+from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
 from pacesetter.methods.direct.ledger import Rules, settle
-from pacesetter.methods.direct.options import Direct
+from pacesetter.methods.direct.options import SLOW_BARS, Direct
 from pacesetter.methods.direct.policy import DirectPolicy, market_price
-from pacesetter.methods.direct.series import MarketSeries, return_column
+from pacesetter.methods.direct.series import MarketSeries, gap_column, return_column
 from pacesetter.methods.direct.sizing import ViewSizer
-from pacesetter.methods.direct.sparse import fit_sparse
+from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
 from pacesetter.registry import configure
 
 __all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
 
+Array = NDArray[Any]
 KIND = "direct"
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
 ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 per bar
+CHUNK_ROWS = 128  # bars whose inputs are made at a time: with many symbols a bar has thousands
 UNCAPPED = 1e3  # share of equity: limits hold for what the risk step makes of views, not for views
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
@@ -75,10 +82,11 @@ class DirectLearner:
             volatility_bars=config.volatility_bars,
             cut=config.cut,
             column=return_column(bank),
+            gap=gap_column(bank) if "intraday" in config.dictionary else -1,
             cap=self.rules.cap if risk is None else UNCAPPED,
             lowest=self.rules.lowest if risk is None else _lowest_view(risk[0], self.rules),
             side_cost=self.rules.side_cost,
-            hidden=config.hidden if config.network == "mlp" else 0,
+            groups=config.dictionary,
         ).double()
         # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
@@ -114,17 +122,12 @@ class DirectLearner:
         policy, series = self.policy, self.series
         # Bars whose return fill to fill is known; the newest two have none and take no part in the fit.
         bars = len(series.earned)
-        z, volatility = series.z[:bars], series.volatility[:bars]
-        # Before the inputs, which are residuals by `beta` divided by `scale`.
-        _count(policy, z)
-        inputs = policy.raw_inputs(z) / policy.scale  # (bar, input)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
-        returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
-        # A row reaches `lags` bars back and its return two ahead: closer rows share a bar with it.
-        purge_bars = self.config.lags + RETURN_BARS
-        x, y = inputs.cpu().numpy(), returns.cpu().numpy()  # coordinate descent is one weight after another
-        fit = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
-        policy.weights.copy_(torch.from_numpy(fit.weights))
+        returns = (series.earned / series.volatility[:bars]).clamp(-policy.cut, policy.cut)
+        discovery = self._discovered(returns.cpu().numpy())
+        fit = discovery.fit
+        self._count(discovery.is_intraday)
+        policy.weights.copy_(torch.from_numpy(self._placed(fit.weights, discovery.groups)))
         self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
         self.fit_figures = {
             "penalty": fit.penalty,
@@ -132,15 +135,15 @@ class DirectLearner:
             "utility": fit.utility,
             "sureness": fit.sureness,
             "inputs_used": int((fit.weights != 0).sum()),
+            "intraday": float(discovery.is_intraday),
+            **{f"gain_{name}": value for name, value in discovery.gains.items()},
         }
-        if policy.layers is not None:
-            weights, held_out = (fit.weights, *fit.without), self.signals[:bars].clone()
-            sizes: Any = {"hidden": policy.hidden, "purge_bars": purge_bars, "seed": self.config.seed}
-            self._take_hidden(fit_hidden(inputs, returns, weights, held_out, **sizes))
+        if policy.is_recent:
+            self._weigh_recent(discovery, returns)
         # The last bars have no outcome yet, so no weights have seen them.
-        self.signals[bars:] = policy.signal(series.z[bars:])
+        self.signals[bars:] = policy.signal(self._moves[bars:], series.fast[bars:])
         # From the moves' correlation, so that ascent starts near the mean–variance optimum.
-        policy.log_price.fill_(math.log(_first_price(z[..., -1])))
+        policy.log_price.fill_(math.log(_first_price(series.z[:bars, :, -1])))
         excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
         # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
         wanted = (excess / series.volatility)[excess > 0]
@@ -152,21 +155,116 @@ class DirectLearner:
             self.scale = self.sizer.fitted_scale(self._variance)
         self.fit_figures["first_risk"] = self.risk()
 
+    # ---- discovery --------------------------------------------------------------------------------------------------
+
+    @property
+    def _moves(self) -> torch.Tensor:
+        """(bar, symbol, past bar) moves as the policy reads them."""
+        series = self.series
+        return series.z if series.intraday is None or not bool(self.policy.intraday) else series.intraday
+
+    @torch.no_grad()
+    def whole_signals(self) -> torch.Tensor:
+        """(bar, symbol) what the policy says of every bar, its own training bars among them."""
+        return self._in_chunks(self.policy.signal, len(self.series))
+
+    def _discovered(self, y: Array) -> Discovery:
+        """Groups that pay on bars left out, of returns (bar, symbol) in units of volatility."""
+        tables: dict[tuple[str, bool], Array] = {}
+        policy, bars = self.policy, len(y)
+
+        def inputs(group: str, is_intraday: bool) -> Array:
+            if (group, is_intraday) not in tables:
+                self._count(is_intraday)
+                raw = self._in_chunks(partial(policy.raw_inputs, groups=(group,)), bars)
+                tables[group, is_intraday] = (raw / policy.scale[policy.places(group)]).cpu().numpy()
+            return tables[group, is_intraday]
+
+        def fit(groups: tuple[str, ...], is_intraday: bool) -> Sparse:
+            chosen = [name for name in INPUTS if name in groups]
+            x = np.concatenate([inputs(name, is_intraday) for name in chosen], 1)
+            # A row reaches as far back as its inputs and its return two ahead: closer rows share a bar with it.
+            reach = max(SLOW_BARS, self.config.lags) if "slow" in groups else self.config.lags
+            return fit_sparse(x, y, folds=self.config.folds, purge_bars=reach + RETURN_BARS)
+
+        tried = [name for name in policy.sizes if policy.sizes[name]] + ["intraday"] * (policy.gap >= 0)
+        return discover(tried, inputs, fit, y)
+
+    def _in_chunks(self, read: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], bars: int) -> torch.Tensor:
+        """(bar, …) what `read` makes of moves and recent volatility, some bars at a time to keep memory small."""
+        return torch.cat([read(*chunk) for chunk in self._chunks(slice(0, bars))])
+
+    def _chunks(self, rows: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, self.series.fast))
+        yield from zip(*parts, strict=True)
+
+    def _placed(self, weights: Array, groups: tuple[str, ...]) -> Array:
+        """Weights (input, symbol) of some groups among those of all, which are 0."""
+        policy, first = self.policy, 0
+        placed = np.zeros((policy.width, weights.shape[1]))
+        for name in INPUTS:
+            if name in groups:
+                placed[policy.places(name)] = weights[first : first + policy.sizes[name]]
+                first += policy.sizes[name]
+        return placed
+
+    def _weigh_recent(self, discovery: Discovery, y: torch.Tensor) -> None:
+        """How much a link counts by the last bars, if that pays on blocks left out."""
+        policy, bars, steady = self.policy, len(y), torch.from_numpy(discovery.fit.held_out).to(y)
+        policy.recency.copy_(torch.tensor([1.0, 0.0]))
+        if not discovery.fit.weights.any():
+            return
+        blocks = [slice(int(each[0]), int(each[-1]) + 1) for each in blocks_of(bars, self.config.folds)]
+        said = torch.zeros_like(y)
+        for block, weights in zip(blocks, discovery.fit.without, strict=True):
+            # The links of each block are those found without it.
+            policy.follow(torch.from_numpy(self._placed(weights, discovery.groups)).to(y))
+            said[block] = self._recent(block)
+        after = torch.zeros_like(y)
+        for block in blocks:
+            kept = torch.ones(bars, dtype=torch.bool, device=y.device)
+            kept[block] = False
+            shares = _two_shares(steady[kept], said[kept], y[kept])
+            after[block] = shares[0] * steady[block] + shares[1] * said[block]
+        sure = gain(*(each.cpu().numpy() for each in (steady, after, y)))
+        self.fit_figures["gain_recent"] = sure
+        policy.follow(policy.weights)
+        if sure >= LEAST_GAIN:
+            policy.recency.copy_(_two_shares(steady, said, y))
+            self.signals[:bars] = policy.recency[0] * steady + policy.recency[1] * said
+
+    def _recent(self, rows: slice) -> torch.Tensor:
+        policy = self.policy
+        return torch.cat(
+            [policy.recent(z, policy.raw_inputs(z, fast) / policy.scale) for z, fast in self._chunks(rows)]
+        )
+
+    def _count(self, is_intraday: bool) -> None:
+        """Count each symbol's beta to the mean of the others, the state's level, and the spread of every input."""
+        policy, series = self.policy, self.series
+        policy.intraday.fill_(float(is_intraday))
+        bars = len(series.earned)
+        now, count = self._moves[:bars, :, -1], len(policy.symbols)
+        if count > 1:
+            others = (now.sum(1, keepdim=True) - now) / (count - 1)
+            # Without an intercept: moves in units of volatility have a mean near 0.
+            policy.beta.copy_((now * others).sum(0) / others.square().sum(0).clamp_min(1e-12))
+        policy.typical.copy_(series.volatility[:bars].log().mean(0).exp())
+        level = (series.fast[:bars] / policy.typical).log().mean(1)
+        policy.level.copy_(torch.stack([level.median(), level.std().clamp_min(1e-3)]))
+        for group, size in policy.sizes.items():
+            if size:
+                spread = self._in_chunks(partial(policy.raw_inputs, groups=(group,)), bars).std(0)
+                # A column that never moves, e.g. of a halted symbol, would be divided by 0; nor has the constant a
+                # spread.
+                policy.scale[policy.places(group)] = spread.where(spread > 1e-9, torch.ones_like(spread))
+
     @torch.no_grad()
     def risk(self) -> float:
         """Deviation per bar of accounts over segments side by side, in the shape as it is."""
         bars = self.config.segment_bars
         starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
         return float(self.earned(starts, bars)[:, self.config.burn_in_bars :].std())
-
-    def _take_hidden(self, fit: Hidden) -> None:
-        """Let the policy use as much of the hidden layer as blocks left out confirm."""
-        layers: Any = self.policy.layers
-        layers.load_state_dict(fit.layers.state_dict())
-        # The last layer is linear without a bias: scaled weights scale all of h(x), and serving needs to know no share.
-        layers[-1].weight.mul_(fit.share)
-        self.signals[: len(fit.held_out)] += fit.share * fit.held_out
-        self.fit_figures |= {"hidden_share": fit.share, "hidden_sureness": fit.sureness}
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
@@ -358,8 +456,6 @@ class DirectLearner:
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
         stored = dict(read_header(folder)["learner"])
-        # An option that the run's version did not have is at its default, which is what that version did.
-        stored["config"] = dataclasses.asdict(Direct()) | dict(stored.get("config", {}))
         for name, value in self._described().items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
@@ -369,7 +465,8 @@ class DirectLearner:
 
     def _described(self) -> dict[str, Any]:
         made = self.policy.made_with | {"symbols": list(self.policy.symbols)}
-        return {"algorithm": KIND, "config": dataclasses.asdict(self.config), "policy": made}
+        config = dataclasses.asdict(self.config) | {"dictionary": list(self.config.dictionary)}
+        return {"algorithm": KIND, "config": config, "policy": made}
 
 
 def make_direct(setup: Setup) -> DirectLearner:
@@ -385,7 +482,8 @@ def load_direct(folder: str | Path) -> DirectPolicy:
         raise RunError(f"{folder} holds no direct policy; give checkpoints/best of a run of agent=direct")
     made = dict(described["policy"])
     policy = DirectPolicy(tuple(made.pop("symbols")), **made).double()
-    policy.load_state_dict(read_state(folder)["policy"])
+    # What a policy stored before there was a dictionary lacks is as in a new one, which then changes nothing.
+    policy.load_state_dict(policy.state_dict() | read_state(folder)["policy"])
     return policy.float().eval()
 
 
@@ -418,16 +516,9 @@ def _first_price(z: torch.Tensor) -> float:
     return max(correlation / (1 - correlation), LEAST_PRICE)
 
 
-def _count(policy: DirectPolicy, z: torch.Tensor) -> None:
-    """Count each symbol's beta to the mean of the others, and the spread of every input."""
-    count = z.shape[1]
-    if count > 1:
-        now = z[..., -1]
-        others = (now.sum(1, keepdim=True) - now) / (count - 1)
-        # Without an intercept: moves in units of volatility have a mean near 0.
-        policy.beta.copy_((now * others).sum(0) / others.square().sum(0).clamp_min(1e-12))
-    scale = policy.raw_inputs(z).std(0)
-    # The constant has no spread.
-    scale[-1] = 1.0
-    # A column that never moves, e.g. of a halted symbol, would be divided by 0.
-    policy.scale.copy_(scale.where(scale > 1e-9, torch.ones_like(scale)))
+def _two_shares(steady: torch.Tensor, recent: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """(2,) how much of both signals (bar, symbol) together predicts y best; at least 0."""
+    signals = torch.stack([steady.flatten(), recent.flatten()], 1)
+    system = signals.T @ signals + 1e-9 * torch.eye(2).to(y)
+    shares: torch.Tensor = torch.linalg.solve(system, signals.T @ y.flatten())
+    return shares.clamp_min(0.0)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pacesetter.errors import ConfigError, DataError, check_range
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 
-__all__ = ["Direct"]
+__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "Direct"]
+
+# Of the dictionary; here, because that one imports torch.
+GROUPS = ("lags", "large", "state", "product", "slow", "recent", "intraday")
+SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
-NETWORKS = ("linear_cross", "mlp")
+NETWORKS = ("linear_cross",)
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,8 @@ class Direct:
     segments          of a round
     learning_rate     of the shape
     softness          of |turnover|, as a share of equity: see `ledger`
-    network           linear_cross: sparse linear weights over the lags of all symbols; mlp: a hidden layer beside them,
-                      used as far as blocks left out confirm it
-    hidden            units of that layer
+    dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on bars left out
+    network           linear_cross: sparse weights over the inputs of all symbols
     compile           fuse the ledger's steps by torch.compile, which pays on a GPU
     """
 
@@ -47,17 +50,25 @@ class Direct:
     learning_rate: float = 0.05
     softness: float = 1e-4
     network: str = "linear_cross"
-    hidden: int = 16
+    dictionary: tuple[str, ...] = GROUPS
     compile: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
             raise ConfigError(
-                f"agent.network={self.network} is not a network of agent=direct; give linear_cross (all symbols' lags) "
-                "or mlp (a hidden layer beside them), or train agent=ppo or agent=sac with it"
+                f"agent.network={self.network} is not a network of agent=direct; give linear_cross, or train agent=ppo "
+                "or agent=sac with it"
             )
-        check_range(1, owner="agent", lags=self.lags, segments=self.segments, hidden=self.hidden)
+        for group in self.dictionary:
+            if group not in GROUPS:
+                raise ConfigError(
+                    f"agent.dictionary={list(self.dictionary)} names '{group}'{did_you_mean(group, GROUPS)}; give some "
+                    f"of {', '.join(GROUPS)}"
+                )
+        if "lags" not in self.dictionary:
+            raise ConfigError(f"agent.dictionary={list(self.dictionary)} needs lags, which all else is tried beside")
+        check_range(1, owner="agent", lags=self.lags, segments=self.segments)
         # Four half-lives of the volatility's weights lie in the window: a bar for each at least.
         check_range(4, owner="agent", volatility_bars=self.volatility_bars)
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
@@ -72,14 +83,17 @@ class Direct:
     @property
     def history_bars(self) -> int:
         """Bars that an observation must show."""
-        return self.lags + self.volatility_bars
+        slow = SLOW_BARS if "slow" in self.dictionary else 0
+        recent = RECENT_BARS if "recent" in self.dictionary else 0
+        return self.volatility_bars + max(slow, self.lags + recent)
 
     def check_bars(self, bars: int) -> None:
         """Refuse training bars of which too few are left behind the first full observation."""
-        left = bars - self.history_bars + 1
+        first = self.lags + self.volatility_bars - 1
+        left = bars - first
         needed = max(self.segment_bars + 1, LEAST_FOLD_BARS * self.folds)
         if left < needed:
             raise DataError(
-                f"agent=direct has {left} training bars behind its first {self.history_bars - 1}; it needs {needed}: "
+                f"agent=direct has {left} training bars behind its first {first}; it needs {needed}: "
                 "give more bars, or smaller agent.segment_bars and agent.folds"
             )

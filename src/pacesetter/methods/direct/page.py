@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,6 +18,9 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.panel import Panel
 
+if TYPE_CHECKING:
+    from pacesetter.methods.direct.policy import DirectPolicy
+
 __all__ = ["DIRECT", "TITLE", "LearnedRelations", "Relation"]
 
 Array = NDArray[Any]
@@ -28,7 +31,7 @@ MOST_ROWS = 20
 
 
 class Relation(NamedTuple):
-    """A weight that is used: the leader's move `delay` bars before the return that it predicts."""
+    """A weight that is used: what moved, `delay` bars before the return that it predicts; 0 for means of many bars."""
 
     leader: str
     follower: str
@@ -61,7 +64,7 @@ class LearnedRelations:
         checkpoint = best_checkpoint(run)
         policy, fitted = load_direct(checkpoint), read_state(checkpoint)["found"]
         weights = policy.weights.detach().numpy()
-        relations = sorted(_used(weights, policy.symbols, policy.lags), key=lambda each: -abs(each.weight))
+        relations = sorted(_used(weights, policy), key=lambda each: -abs(each.weight))
         planted = _planted(panel.truth, panel.symbols) if panel.truth is not None else set()
         recovered = planted & {(each.leader, each.follower, each.delay) for each in relations}
         sureness = float(fitted.get("sureness", np.nan))
@@ -87,8 +90,8 @@ class LearnedRelations:
         text = (
             f"One policy for all symbols in one account, trained by the gradient of its own net result: {self.sentence}"
             ". A weight is the predicted next return of the follower, in units of its volatility, per unit of the "
-            f"leader's own move; '{MARKET}' is the mean move of all. The validation set selected the policy and is not "
-            "evidence for it."
+            f"leader's own move; '{MARKET}' is the mean move of all, and other names are groups of the dictionary. "
+            "The validation set selected the policy and is not evidence for it."
         )
         rows = tuple(
             (each.leader, each.follower, str(each.delay), f"{each.weight:+.3f}") for each in self.relations[:MOST_ROWS]
@@ -110,14 +113,16 @@ class LearnedRelations:
         return figure.update_xaxes(title="follower").update_yaxes(title="leader")
 
 
-def _used(weights: Array, symbols: tuple[str, ...], lags: int) -> Iterator[Relation]:
-    """Inputs are ordered by lag and symbol, then the market by lag, then the constant 1."""
-    moved = [(name, lag) for lag in range(1, lags + 1) for name in symbols]
-    if len(symbols) > 1:
-        moved += [(MARKET, lag) for lag in range(1, lags + 1)]
-    for row, column in zip(*np.nonzero(weights[: len(moved)]), strict=True):
-        leader, lag = moved[row]
-        yield Relation(leader, symbols[column], lag, float(weights[row, column]))
+def _used(weights: Array, policy: DirectPolicy) -> Iterator[Relation]:
+    """The weights that are not 0, of all groups of the dictionary, with what moved."""
+    from pacesetter.methods.direct.dictionary import input_names
+
+    for group in policy.sizes:
+        names, own = input_names(group, policy.symbols, policy.lags, MARKET), weights[policy.places(group)]
+        # Behind the lags stands the constant, which has no name.
+        for row, column in zip(*np.nonzero(own[: len(names)]), strict=True):
+            leader, delay = names[row]
+            yield Relation(leader, policy.symbols[column], delay, float(own[row, column]))
 
 
 def _planted(truth: Truth, symbols: tuple[str, ...]) -> set[tuple[str, str, int]]:

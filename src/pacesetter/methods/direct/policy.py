@@ -3,10 +3,13 @@
 What it reads are the last bars of `return_1` of every symbol, i.e. the `window` of a whole market:
 
     σ_i(t)   volatility of the last `volatility_bars` bars, weights halving every quarter of them
-    z_i(t)   return / σ_i(t−1), cut at ± `cut`
+    z_i(t)   return / σ_i(t−1), cut at ± `cut`; intraday the return less the gap, i.e. from open to close
     u_i(t)   z_i − β_i · mean of the other z: the symbol's own move
-    x(t)     u of all symbols and the mean z, lags 1 … `lags`, and 1
-    s_j(t)   Σ w_j · x, the predicted next return in units of σ_j; w is sparse (L1). A hidden layer may add to it
+    a(t)     tanh of the mean log volatility of the last bars against that of the training bars: the state
+    x(t)     the inputs of `dictionary`: lags 1 … `lags` of all u and of the mean z, 1, and the groups beside them
+    l_j(t)   Σ w_j · x, sparse (L1)
+    r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
+    s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
 
 and what it targets, with h the share that it holds and c the cost of a side:
 
@@ -19,6 +22,7 @@ and what it targets, with h the share that it holds and c the cost of a side:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,26 +31,36 @@ from torch import nn
 
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
-from pacesetter.methods.direct.hidden import hidden_layers
+from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
+from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 
 __all__ = ["DirectPolicy", "market_price"]
 
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
-RETURN = "return_1"
+RETURN, GAP = "return_1", "gap"
+STATE_BARS, STATE_STEEPNESS = 16, 2.0  # bars of the state's volatility, weights halving every quarter of them
+LINKS = 4  # a symbol, that are followed at most: the strongest
 WEIGHT = 0  # column of `position` that is the share held
 
 
 class DirectPolicy(nn.Module):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
-    column   of the window that holds `return_1`        hidden   units of a layer beside the weights; 0 is none
-    The weights (input, symbol) and the four numbers of the shape are what is learned; `beta` and `scale` are counted.
+    column, gap   of the window that hold `return_1` and `gap`; −1 where there are no gaps
+    groups        of the dictionary; the weights of those that did not pay are 0
+    The weights (input, symbol) and the numbers of the shape are what is learned; the buffers are counted.
     """
 
     takes_rows = True  # `act` answers for several markets or accounts at once
     beta: torch.Tensor
     scale: torch.Tensor
     decay: torch.Tensor
+    intraday: torch.Tensor
+    typical: torch.Tensor
+    level: torch.Tensor
+    recency: torch.Tensor
+    links: torch.Tensor
+    follows: torch.Tensor
 
     def __init__(
         self,
@@ -56,17 +70,19 @@ class DirectPolicy(nn.Module):
         volatility_bars: int = 40,
         cut: float = 3.0,
         column: int = 0,
+        gap: int = -1,
         cap: float = 0.15,
         lowest: float = 0.0,
         side_cost: float = 0.0,
-        hidden: int = 0,
+        groups: Sequence[str] = ("lags",),
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
-        self.column, self.cap, self.lowest, self.side_cost, self.hidden = column, cap, lowest, side_cost, hidden
+        self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
+        self.groups = tuple(groups)
         count = len(self.symbols)
+        self.sizes = {name: size for name, size in group_sizes(count, lags).items() if name in self.groups}
         self.weights = nn.Parameter(torch.zeros(self.width, count))
-        self.layers = hidden_layers(self.width, hidden, count) if hidden else None
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
         self.log_price = nn.Parameter(torch.tensor(math.log(0.15)))
@@ -74,27 +90,47 @@ class DirectPolicy(nn.Module):
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
-        # The newest bar is last; four half-lives fit into the window.
-        decay = 0.5 ** (torch.arange(volatility_bars).flip(0) * 4.0 / volatility_bars)
-        self.register_buffer("decay", decay / decay.sum())
+        self.register_buffer("decay", _halving(volatility_bars))
+        self.register_buffer("intraday", torch.tensor(0.0))  # 1 where moves are those from open to close
+        self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
+        self.register_buffer("level", torch.tensor([0.0, 1.0]))  # middle and spread of the mean log volatility
+        self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
+        room = LINKS * count if self.is_recent else 0
+        self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
+        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) 1 where the symbol follows it
 
     @property
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
-        names = ("symbols", "lags", "volatility_bars", "cut", "column", "cap", "lowest", "side_cost")
-        # Without a hidden layer as it was before there were any, so that those stored then are the same.
-        return {name: getattr(self, name) for name in names} | ({"hidden": self.hidden} if self.hidden else {})
+        names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost")
+        return {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether links may count by how they held lately."""
+        return "recent" in self.groups and len(self.symbols) > 1
+
+    @property
+    def past_bars(self) -> int:
+        """Moves that inputs reach back."""
+        slow = SLOW_BARS if "slow" in self.groups else 0
+        return max(self.lags, slow, RECENT_BARS + self.lags if self.is_recent else 0)
 
     @property
     def history_bars(self) -> int:
         """Bars of the window that it reads."""
-        return self.volatility_bars + self.lags
+        return self.volatility_bars + self.past_bars
 
     @property
     def width(self) -> int:
-        """How many inputs there are; a symbol alone has no market beside it."""
-        count = len(self.symbols)
-        return self.lags * (count + 1 if count > 1 else 1) + 1
+        """How many inputs there are."""
+        return sum(self.sizes.values())
+
+    def places(self, group: str) -> slice:
+        """Where the inputs of a group of the dictionary are."""
+        before = INPUTS[: INPUTS.index(group)]
+        first = sum(self.sizes.get(name, 0) for name in before)
+        return slice(first, first + self.sizes[group])
 
     def shape(self) -> list[nn.Parameter]:
         """The numbers that turn signals into shares."""
@@ -102,34 +138,77 @@ class DirectPolicy(nn.Module):
 
     # ---- what it reads --------------------------------------------------------------------------------------------
 
-    def moves(self, returns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(z (row, symbol, lag), newest last; σ (row, symbol) now) of windows (row, symbol, bar) of returns."""
-        returns = returns[..., -self.history_bars :]
-        before = returns.square().unfold(-1, self.volatility_bars, 1)  # (row, symbol, lags + 1, bar)
+    def moves(self, window: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(z (row, symbol, bar), newest last; σ and that of the state (row, symbol)) of windows (row, symbol, bar, …).
+
+        Of the last `past_bars` bars, or of as many as the windows have volatility for.
+        """
+        returns = window[..., -self.history_bars :, self.column]
+        before = returns.square().unfold(-1, self.volatility_bars, 1)  # (row, symbol, past + 1, bar)
         volatility = (before @ self.decay).sqrt()
         # Of the bar before: a move measured by a volatility that includes it could never be large.
         known = volatility[..., :-1]
-        z = returns[..., -self.lags :] / known.clamp_min(LEAST_VOLATILITY)
+        moved = returns[..., self.volatility_bars :]
+        if self.gap >= 0:
+            moved = moved - self.intraday * window[..., -moved.shape[-1] :, self.gap]
+        z = moved / known.clamp_min(LEAST_VOLATILITY)
         z = torch.where(known > LEAST_VOLATILITY, z.clamp(-self.cut, self.cut), 0.0)
-        return z, volatility[..., -1].clamp_min(LEAST_VOLATILITY)
+        bars = min(STATE_BARS, self.volatility_bars)
+        fast = (returns[..., -bars:].square() @ _halving(bars).to(returns)).sqrt()
+        return z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY)
 
-    def raw_inputs(self, z: torch.Tensor) -> torch.Tensor:
-        """(row, input) before scaling: own moves by lag and symbol, the market's by lag, 1."""
-        one = z.new_ones(z.shape[0], 1)
+    def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
         count = z.shape[1]
         if count == 1:
-            return torch.cat([z.flatten(1).flip(1), one], 1)
-        market = z.mean(1, keepdim=True)  # (row, 1, lag)
+            return z, z[:, :0]
+        market = z.mean(1, keepdim=True)
         # Without the symbol itself, or part of its own move would be explained away.
         others = (market * count - z) / (count - 1)
-        own = z - self.beta[:, None] * others
-        return torch.cat([own.flip(2).transpose(1, 2).flatten(1), market.flip(2).flatten(1), one], 1)
+        return z - self.beta[:, None] * others, market
 
-    def signal(self, z: torch.Tensor) -> torch.Tensor:
+    def state(self, fast: torch.Tensor) -> torch.Tensor:
+        """(row,) the state of volatility in (−1, 1), of that of the last bars (row, symbol)."""
+        level = (fast / self.typical).log().mean(1)
+        return torch.tanh(STATE_STEEPNESS * (level - self.level[0]) / self.level[1])
+
+    def raw_inputs(self, z: torch.Tensor, fast: torch.Tensor, groups: Sequence[str] | None = None) -> torch.Tensor:
+        """(row, input) before scaling, of all groups or of some."""
+        moves, state = self.own_moves(z), self.state(fast)
+        chosen = [name for name in self.sizes if groups is None or name in groups]
+        return torch.cat([group_inputs(name, *moves, state, self.lags) for name in chosen], 1)
+
+    def signal(self, z: torch.Tensor, fast: torch.Tensor) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
-        x = self.raw_inputs(z) / self.scale
+        x = self.raw_inputs(z, fast) / self.scale
         linear = x @ self.weights
-        return linear if self.layers is None else linear + self.layers(x)
+        if not self.is_recent:
+            return linear
+        return self.recency[0] * linear + self.recency[1] * self.recent(z, x)
+
+    def recent(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """(row, symbol) what the links say if each holds as it did in the last bars."""
+        own, count = self.own_moves(z)[0], len(self.symbols)
+        lag, leader = self.links[:, 0], self.links[:, 1]
+        bars = torch.arange(own.shape[2] - RECENT_BARS, own.shape[2], device=own.device)
+        place = lag * count + leader  # among the inputs: lag by lag, symbol by symbol
+        led = own[:, leader[:, None], bars - 1 - lag[:, None]] / self.scale[place, None]  # (row, link, bar)
+        followed = own[:, self.follows.argmax(1)][:, :, -RECENT_BARS:]
+        held = (led * followed) @ _halving(RECENT_BARS, RECENT_BARS / RECENT_HALF_LIFE).to(own)
+        return (x[:, place] * held) @ self.follows
+
+    @torch.no_grad()
+    def follow(self, weights: torch.Tensor) -> None:
+        """Take the strongest links among the weights (input, symbol) of the lags as those whose holding is watched."""
+        count = len(self.symbols)
+        strength = weights[: self.lags * count].abs()
+        order = strength.flatten().argsort(descending=True, stable=True)[: len(self.links)]
+        place, symbol = order // count, order % count
+        self.links.zero_()
+        self.follows.zero_()
+        rows = torch.arange(len(order), device=weights.device)
+        self.links[rows, 0], self.links[rows, 1] = place // count, place % count
+        self.follows[rows, symbol] = (strength.flatten()[order] > 0).to(self.follows)
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 
@@ -147,8 +226,8 @@ class DirectPolicy(nn.Module):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
-        z, volatility = self.moves(observation["window"][..., self.column])
-        signal = self.signal(z)
+        z, volatility, fast = self.moves(observation["window"])
+        signal = self.signal(z, fast)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
         return self.target(signal, volatility, observation["position"][..., WEIGHT]), confidence
@@ -162,6 +241,12 @@ class DirectPolicy(nn.Module):
         target: NDArray[Any] = self(rows)[0].numpy()
         one: NDArray[Any] = target[0]
         return one if is_one else target
+
+
+def _halving(bars: int, times: float = 4.0) -> torch.Tensor:
+    """(bar,) weights that sum to 1 and halve so many times over the bars; the newest is last."""
+    weights = 0.5 ** (torch.arange(bars).flip(0) * times / bars)
+    return weights / weights.sum()
 
 
 def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = False) -> torch.Tensor:

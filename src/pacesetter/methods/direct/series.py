@@ -13,9 +13,9 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.market.bars import Bar, Status
 from pacesetter.methods.direct.ledger import Fills
-from pacesetter.methods.direct.policy import RETURN, DirectPolicy
+from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy
 
-__all__ = ["MarketSeries", "return_column"]
+__all__ = ["MarketSeries", "gap_column", "return_column"]
 
 Array = NDArray[Any]
 CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
@@ -29,18 +29,28 @@ def return_column(bank: Bank) -> int:
     return names.index(RETURN)
 
 
+def gap_column(bank: Bank) -> int:
+    """Which feature of the window is the gap from close to open; −1 where the table has none."""
+    names = bank.names["window"]
+    return names.index(GAP) if GAP in names else -1
+
+
 @dataclass(frozen=True)
 class MarketSeries:
-    """One market over time; bar 0 of every tensor is bar `first` of the bank, where the first window is complete.
+    """One market over time; bar 0 of every tensor is bar `first` of the bank, the first with all lags behind it.
 
-    z            (bar, symbol, lag) moves in units of volatility     volatility   (bar, symbol)
+    z            (bar, symbol, past bar) moves in units of volatility; those before the first bar's lags are 0
+    intraday     the same of moves from open to close; None where gaps are unknown
+    volatility, fast   (bar, symbol) as positions are measured by, and of the last bars
     to_open, to_close, trading, depth   (bar, symbol) `Fills` of an order decided at this bar; the last has none
     earned       (bar, symbol) return from the fill of an order decided here to that of the next; the last two have none
     """
 
     first: int
     z: torch.Tensor
+    intraday: torch.Tensor | None
     volatility: torch.Tensor
+    fast: torch.Tensor
     to_open: torch.Tensor
     to_close: torch.Tensor
     trading: torch.Tensor
@@ -50,9 +60,11 @@ class MarketSeries:
     @classmethod
     def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
         """The bank's one market as the policy reads it, in the policy's precision."""
-        # The first bar with a whole window behind it: earlier ones have no signal.
-        bars, first = bank.bars[0], policy.history_bars - 1
-        z, volatility = _read(bank.windows[0, :, :, policy.column], policy)
+        # Earlier bars have no signal. Inputs that reach further back than the lags begin with zeros: or the first bars
+        # of a short history would be lost to all.
+        bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
+        z, volatility, fast = _read(bank.windows[0], policy, 0.0)
+        intraday = _read(bank.windows[0], policy, 1.0)[0] if policy.gap >= 0 else None
         to_open, to_close, trading = _fills(bars)
         depth = bars[:-1, :, Bar.CLOSE] * bars[1:, :, Bar.VOLUME] if needs_depth else None
 
@@ -62,7 +74,9 @@ class MarketSeries:
         return cls(
             first,
             z,
+            intraday,
             volatility,
+            fast,
             cut(to_open),
             cut(to_close),
             cut(trading),
@@ -86,14 +100,20 @@ class MarketSeries:
 
 
 @torch.no_grad()
-def _read(returns: Array, policy: DirectPolicy) -> tuple[torch.Tensor, torch.Tensor]:
-    """Moves and volatility of every window of returns (symbol, bar), as the policy itself reads them."""
-    known = torch.from_numpy(np.array(returns)).to(policy.decay.dtype)
-    # A view; the policy's own function then reads it, so that learning and serving cannot differ.
-    windows = known.unfold(1, policy.history_bars, 1).transpose(0, 1)
+def _read(window: Array, policy: DirectPolicy, intraday: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Moves and volatilities of every bar with its lags behind it, as the policy itself reads them."""
+    bars, chosen = policy.volatility_bars + 1, policy.intraday.clone()
+    known = torch.from_numpy(np.array(window)).to(policy.decay.dtype)  # (symbol, bar, feature)
+    policy.intraday.fill_(intraday)
+    # Views of one move each; the policy's own function reads them, so that learning and serving cannot differ.
+    windows = known.unfold(1, bars, 1).permute(1, 0, 3, 2)
     read = [policy.moves(chunk) for chunk in torch.split(windows, CHUNK_BARS)]
-    z, volatility = (torch.cat(part) for part in zip(*read, strict=True))
-    return z, volatility
+    policy.intraday.copy_(chosen)
+    z, volatility, fast = (torch.cat(part) for part in zip(*read, strict=True))
+    # As a view on the moves bar by bar: windows of their own would take a hundred times the memory.
+    early = z.new_zeros(policy.past_bars - policy.lags, *z.shape[1:])
+    past = torch.cat([early, z])[..., 0].unfold(0, policy.past_bars, 1)
+    return past, volatility[policy.lags - 1 :], fast[policy.lags - 1 :]
 
 
 def _fills(bars: Array) -> tuple[Array, Array, Array]:

@@ -180,12 +180,12 @@ class Service:
     def look(self) -> None:
         """Bring kill switch and guard together: both are latched, and a person's release is for both."""
         if not self._halts:  # or the file that says so is not there yet, and an old release might be taken for it
-            self._heed()
+            self._sync_with_guard()
         self._stay_halted()
 
-    def _heed(self) -> None:
+    def _sync_with_guard(self) -> None:
         try:
-            change = self.switch.heed(self.runtime.guard)
+            change = self.switch.sync_with_guard(self.runtime.guard)
         except OSError:  # the guard is halted and stays so; the file is for others
             log.exception("the kill switch cannot be engaged")
             return

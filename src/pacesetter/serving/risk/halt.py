@@ -33,7 +33,7 @@ class KillSwitch:
         self.path = Path(path)
         self._released = Path(f"{self.path}.released")
         self._taken = ""  # when the release came that was told last
-        self._heeding = threading.Lock()
+        self._syncing = threading.Lock()
 
     def check_usable(self) -> None:
         """Refuse a place where no file can be made or removed: a halt there would fail."""
@@ -79,17 +79,17 @@ class KillSwitch:
         self._taken = at
         return _entry(self._released, "by")
 
-    def heed(self, guard: Guard, name: str = "") -> tuple[str, str] | None:
+    def sync_with_guard(self, guard: Guard, name: str = "") -> tuple[str, str] | None:
         """Let an engaged switch halt the guard, a halted guard engage it, and a release resume; what changed and why.
 
         `name` is the guard's, which the file then keeps.
         Call it before the guard can halt by itself: a release that finds it active is forgotten. One thread at a time:
         between taking a release and resuming, another would see a halted guard and engage the switch again.
         """
-        with self._heeding:
-            return self._heed(guard, name)
+        with self._syncing:
+            return self._sync_with_guard(guard, name)
 
-    def _heed(self, guard: Guard, name: str) -> tuple[str, str] | None:
+    def _sync_with_guard(self, guard: Guard, name: str) -> tuple[str, str] | None:
         is_engaged = self.engaged()
         # Taken in any case: a release that found the guard active must not resume a later halt.
         by = "" if is_engaged else self.take_release()

@@ -32,10 +32,10 @@ from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader.brokers import OrderStatus, Venue
+from pacesetter.serving.trader.bundle_follower import BundleFollower
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
-from pacesetter.serving.trader.succession import Succession
 from pacesetter.serving.trader.why import OrderReasons, order_words
 
 __all__ = ["PaperResult", "PaperTrader"]
@@ -80,7 +80,7 @@ class PaperTrader:
         switch: KillSwitch,
         watch: Watch,
         observe: Observe,
-        succession: Succession | None = None,
+        succession: BundleFollower | None = None,
         reasons: OrderReasons | None = None,
         decision_log: DecisionLog | None = None,
     ) -> None:
@@ -95,7 +95,7 @@ class PaperTrader:
         self._booked = np.zeros(len(desk.symbols))  # sum of the journal's fills
         self._noted_difference = ""
         if isinstance(desk.broker, Venue):
-            desk.broker.meanwhile = self._heed_within_bar
+            desk.broker.meanwhile = self._sync_within_bar
 
     def run(self, most_bars: int | None = None) -> PaperResult:
         """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
@@ -145,7 +145,7 @@ class PaperTrader:
             self._booked[desk.symbols.index(fill.symbol)] += fill.quantity
         if settlement.is_known and (difference := self._difference(desk.guard.in_flight.values())):
             self._note_difference(difference)
-        self._heed_within_bar()
+        self._sync_within_bar()
         followed = self._follow(at)
         observation = self.observe(panel)
         snapshot = Snapshot(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
@@ -211,7 +211,7 @@ class PaperTrader:
         statuses: dict[str, OrderStatus] = {}
         silent = 0
         for order in ticket.orders:
-            self._heed_within_bar()
+            self._sync_within_bar()
             # A halt in the middle of sending stops the rest; what is sent already is cancelled by the halt itself.
             is_halted = self.desk.guard.state is State.HALTED and ticket.is_decided
             is_sent = not is_halted and silent < SILENT_ORDERS
@@ -243,7 +243,7 @@ class PaperTrader:
 
     def _is_over(self) -> bool:
         """Whether stored bars end here, before the next one is taken: a person, or another trader, halted."""
-        self._heed_switch()
+        self._sync_switch()
         return self.feed.is_stored and self.switch.engaged() and self.switch.engaged_by() != self._name
 
     def _next(self) -> Panel | None:
@@ -275,7 +275,7 @@ class PaperTrader:
         """Wait for new bars while checking the kill switch and the age of the data."""
         clock = self.feed.clock
         for _ in range(math.ceil(seconds / SWITCH_SECONDS)):
-            self._heed_switch()
+            self._sync_switch()
             clock.sleep(SWITCH_SECONDS)
         assert self._panel is not None
         now = clock.now(self._last)
@@ -283,18 +283,18 @@ class PaperTrader:
         for alert in self.watch.check(Vitals(data_age_bars=age), now):
             self.journal.note("alert", alert.message)
 
-    def _heed_switch(self, by: str | None = None) -> None:
+    def _sync_switch(self, by: str | None = None) -> None:
         """Synchronise kill switch and guard, and report what changed; `by` is who engages it if not this trader."""
-        change = self.switch.heed(self.desk.guard, self._name if by is None else by)
+        change = self.switch.sync_with_guard(self.desk.guard, self._name if by is None else by)
         if change is not None and change[0] == "halt":
             self._announce_halt()
         elif change is not None:
             self.journal.note(*change)
 
-    def _heed_within_bar(self) -> None:
+    def _sync_within_bar(self) -> None:
         """Heed the switch, but on stored bars only the guard's own halt: a person's waits for the end of the bar."""
         if not self.feed.is_stored or self.desk.guard.state is State.HALTED:
-            self._heed_switch()
+            self._sync_switch()
 
     def _announce_halt(self) -> None:
         """Alert first, without waiting; cancel; then write to the journal, whether or not the broker answered."""
@@ -391,7 +391,7 @@ class PaperTrader:
         was_halted = bool(changes) and changes[-1]["kind"] == "halt"
         if was_halted:
             self.desk.guard.halt(changes[-1]["message"])
-        self._heed_switch(by="")
+        self._sync_switch(by="")
         if was_halted and self.desk.guard.state is State.HALTED:
             log.warning("still halted: %s", self.desk.guard.reason)
 

@@ -29,12 +29,12 @@ from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
+from pacesetter.serving.trader.bundle_follower import BundleFollower, following
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
-from pacesetter.serving.trader.succession import Succession, following
 from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "open_session"]
@@ -148,7 +148,7 @@ def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> De
     return DecisionLog(config.folder, bundle, data)
 
 
-def _succession(policy: str, config: PaperConfig, key: SigningKey | None) -> Succession | None:
+def _succession(policy: str, config: PaperConfig, key: SigningKey | None) -> BundleFollower | None:
     """What the trader follows, where it is to; refuses to follow what is not a store."""
     if not config.follow:
         return None
@@ -158,7 +158,7 @@ def _succession(policy: str, config: PaperConfig, key: SigningKey | None) -> Suc
     return succession
 
 
-def _begin(succession: Succession, config: PaperConfig, panel: Panel) -> None:
+def _begin(succession: BundleFollower, config: PaperConfig, panel: Panel) -> None:
     """Choose the bundle that decides first: that of the journal, else the newest that was not fitted on the bar."""
     state = _stored(config)
     if state is not None:

@@ -12,8 +12,8 @@ import pytest
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.journal import tables
+from pacesetter.serving.trader.bundle_follower import following
 from pacesetter.serving.trader.session import PaperConfig, open_session
-from pacesetter.serving.trader.succession import following
 
 OWN = ("hashes.json", "signature.json")  # written again with each bundle
 FIRST = 434  # bar of the first decision: training ends before it

@@ -34,7 +34,7 @@ from pacesetter.leadlag.estimators.correlation import (
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 
-__all__ = ["Gauge", "fold_in", "folded", "lagged_correlations", "weighed"]
+__all__ = ["StrengthMeasure", "fold_in", "folded", "lagged_correlations", "weighed"]
 
 Array = NDArray[Any]
 SIGNED_INNERS = ("pearson", "kendall")
@@ -42,7 +42,7 @@ READING = ("backend", "device", "increments", "residual")  # options that window
 UNSIGNED = ("mutual_information", "transfer_entropy")
 
 
-class Gauge:
+class StrengthMeasure:
     """A method with its options, ready to measure windows of prepared increments (window, time, symbol).
 
     has_lags  whether it names delays; `max_lag` is then the longest

@@ -21,14 +21,14 @@ from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
 
-__all__ = ["Succession", "following"]
+__all__ = ["BundleFollower", "following"]
 
 SAME_FREQUENCY = 0.05  # relative: bars a year are estimated from the bars so far, so they change with every new one
 SERIES = {"earned": "returns", "shown": "features"}  # the updater's names of what drifted, in words
 
 
 @dataclass
-class Succession:
+class BundleFollower:
     """Which bundle of a store decides; `bundle` is the one that does now, in the folder `name` of the store."""
 
     store: Store
@@ -139,10 +139,10 @@ def _is_same(old: FeatureSpec, new: FeatureSpec) -> bool:
     return is_frequency and replace(new, bars_per_year=old.bars_per_year) == old
 
 
-def following(path: str | Path, key: SigningKey | None, is_unverified: bool) -> Succession | None:
+def following(path: str | Path, key: SigningKey | None, is_unverified: bool) -> BundleFollower | None:
     """The succession of a store, its current bundle in force; None where the path is a single bundle."""
     store = Store(path)
     if not store.versions:
         return None
     name = store.current.name
-    return Succession(store, Bundle.open(store.folder / name, key, is_unverified), name, key, is_unverified)
+    return BundleFollower(store, Bundle.open(store.folder / name, key, is_unverified), name, key, is_unverified)

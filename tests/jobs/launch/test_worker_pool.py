@@ -15,7 +15,7 @@ import pytest
 
 from pacesetter.errors import RunError
 from pacesetter.jobs.launch.assignment import InterruptedRunError
-from pacesetter.jobs.launch.crew import Crew, TrackedTask
+from pacesetter.jobs.launch.worker_pool import TrackedTask, WorkerPool
 from pacesetter.learning.workers import ThisProcess
 
 
@@ -54,7 +54,7 @@ def test_failures_are_told_and_leave_the_others_be() -> None:
         seen.append([job.state for job in jobs])
 
     Mortal.dismissed = 0
-    jobs = Crew(Mortal, size=2, retries=1).settle(name_it, ["a", "die", "refuse", "stop", "b"], watch)
+    jobs = WorkerPool(Mortal, size=2, retries=1).settle(name_it, ["a", "die", "refuse", "stop", "b"], watch)
     assert [job.result for job in jobs] == ["A", None, None, None, "B"]
     assert [job.state for job in jobs] == ["done", "failed", "failed", "failed", "done"]
     assert [job.tries for job in jobs] == [1, 2, 1, 2, 1]  # an error of the task's own is final
@@ -74,19 +74,19 @@ def test_tasks_are_taken_in_order_and_what_was_begun_comes_first() -> None:
         if task == "first" and taken.count("first") < 2:
             raise InterruptedRunError("the machine goes")
 
-    Crew(ThisProcess, size=1, retries=1).run(note, ["first", "second", "third"])
+    WorkerPool(ThisProcess, size=1, retries=1).run(note, ["first", "second", "third"])
     assert taken == ["first", "first", "second", "third"]
 
 
 def test_workers_that_never_begin_are_given_up() -> None:
     with pytest.raises(RunError, match="3 workers died before they started: out of memory"):
-        Crew(lambda: Mortal(stillborn=True), size=1, retries=2).run(name_it, ["a"])
+        WorkerPool(lambda: Mortal(stillborn=True), size=1, retries=2).run(name_it, ["a"])
 
 
 def test_a_worker_without_the_folder_of_work_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getcwd", lambda: str(tmp_path / "elsewhere"))
     with pytest.raises(RunError, match=r"has no folder .*elsewhere; start in a folder that all machines share"):
-        Crew(ThisProcess, size=1, retries=0).run(name_it, ["a"])
+        WorkerPool(ThisProcess, size=1, retries=0).run(name_it, ["a"])
 
 
 def test_workers_do_not_outlive_their_coordinator(tasks: Any, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pacesetter.errors import RunError
 from pacesetter.jobs.launch.assignment import InterruptedRunError
 from pacesetter.learning.workers import Answer, Worker, attempt, import_once
 
-__all__ = ["Crew", "TrackedTask"]
+__all__ = ["TrackedTask", "WorkerPool"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -54,7 +54,7 @@ class Post:
     job: TrackedTask[Any, Any] | None = None
 
 
-class Crew:
+class WorkerPool:
     """Up to `size` workers, hired when there is work for them and kept until dismissed."""
 
     def __init__(self, hire: Callable[[], Worker], size: int, retries: int) -> None:

@@ -1,0 +1,82 @@
+"""The declared dictionary: inputs beyond plain lags that a symbol's next return may answer, group by group.
+
+With u a symbol's own move in units of volatility, m the mean move, and a the state of volatility in (−1, 1):
+
+    lags      u and m of the last `lags` bars, and 1
+    large     u where |u| is above 1, and above 2
+    state     u · a: the answer to a move may turn with the volatility that everybody sees
+    product   u_i · u_k of the same bar, of at most 20 symbols: above them pairs would outnumber the bars
+    slow      means of u and m over 40 bars, weights halving every 3, 7 and 15
+
+and two that are not inputs of their own:
+
+    recent     a link that was found counts by how it held in the last 80 bars, see `policy`
+    intraday   all of it by moves from open to close; needs the feature `gap`
+
+`lags` is always used. Every other group must pay on blocks of bars left out, see `discovery`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pacesetter.methods.direct.options import SLOW_BARS
+
+__all__ = ["INPUTS", "RECENT_HALF_LIFE", "group_inputs", "group_sizes", "input_names"]
+
+INPUTS = ("lags", "large", "state", "product", "slow")
+LARGE = (1.0, 2.0)
+HALF_LIVES = (3.0, 7.0, 15.0)  # of slow means
+RECENT_HALF_LIFE = 40.0
+MOST_PAIRED = 20
+
+
+def group_sizes(symbols: int, lags: int) -> dict[str, int]:
+    """How many inputs each group has; a symbol alone has no market beside it."""
+    markets = 1 if symbols > 1 else 0
+    pairs = symbols * (symbols - 1) // 2 if symbols <= MOST_PAIRED else 0
+    return {
+        "lags": lags * (symbols + markets) + 1,
+        "large": len(LARGE) * lags * symbols,
+        "state": lags * symbols,
+        "product": lags * pairs,
+        "slow": len(HALF_LIVES) * (symbols + markets),
+    }
+
+
+def group_inputs(group: str, own: torch.Tensor, market: torch.Tensor, state: torch.Tensor, lags: int) -> torch.Tensor:
+    """(row, input) of one group, from own moves (row, symbol, bar), the market's (row, 0 or 1, bar), state (row,)."""
+    latest = own[..., -lags:].flip(2).transpose(1, 2)  # (row, lag, symbol): the newest first
+    if group == "large":
+        return torch.cat([torch.where(latest.abs() > least, latest, 0.0).flatten(1) for least in LARGE], 1)
+    if group == "state":
+        return (latest * state[:, None, None]).flatten(1)
+    if group == "product":
+        first, second = torch.triu_indices(own.shape[1], own.shape[1], 1, device=own.device)
+        return (latest[:, :, first] * latest[:, :, second]).flatten(1)
+    if group == "slow":
+        moves = torch.cat([own, market], 1)[..., -SLOW_BARS:]
+        return (moves @ _slow_weights(own)).transpose(1, 2).flatten(1)
+    return torch.cat([latest.flatten(1), market[..., -lags:].flip(2).flatten(1), own.new_ones(own.shape[0], 1)], 1)
+
+
+def input_names(group: str, symbols: tuple[str, ...], lags: int, market: str) -> list[tuple[str, int]]:
+    """(what moved, how many bars before the return) of each input of a group; 0 for a mean of many bars."""
+    markets, ages = ([market] if len(symbols) > 1 else []), range(1, lags + 1)
+    if group == "large":
+        return [(f"{name} beyond {least:g} σ", age) for least in LARGE for age in ages for name in symbols]
+    if group == "state":
+        return [(f"{name} × volatility", age) for age in ages for name in symbols]
+    if group == "product":
+        pairs = [f"{one} × {two}" for place, one in enumerate(symbols) for two in symbols[place + 1 :]]
+        return [(pair, age) for age in ages for pair in pairs] if len(symbols) <= MOST_PAIRED else []
+    if group == "slow":
+        return [(f"{name}, mean halving every {half:g}", 0) for half in HALF_LIVES for name in (*symbols, *markets)]
+    return [(name, age) for age in ages for name in symbols] + [(name, age) for name in markets for age in ages]
+
+
+def _slow_weights(like: torch.Tensor) -> torch.Tensor:
+    """(bar, half-life) weights of the slow means, the newest bar last."""
+    ages = torch.arange(SLOW_BARS - 1, -1, -1, dtype=like.dtype, device=like.device)
+    weights = torch.stack([0.5 ** (ages / half) for half in HALF_LIVES], 1)
+    return weights / weights.sum(0)

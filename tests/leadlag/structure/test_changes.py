@@ -1,0 +1,45 @@
+"""Change points: none in noise, the right ones where the strength changes, and intervals that hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pacesetter as ps
+from pacesetter.data import load
+from pacesetter.errors import DataError
+from pacesetter.leadlag.structure.changes import change_points, lead_periods
+
+
+def test_noise_rarely_changes() -> None:
+    found = sum(len(change_points(np.random.default_rng(seed).standard_t(4, 2000))[0]) > 1 for seed in range(100))
+    assert found <= 6  # at 1 % of each split
+
+
+def test_two_changes_are_dated_within_their_intervals() -> None:
+    hits = tried = 0
+    for seed in range(40):
+        y = np.random.default_rng(seed).standard_normal(3000)
+        y[1000:2000] += 0.5
+        starts, reach = change_points(y)
+        if len(starts) == 3:  # a split too many is made at 1 %
+            tried += 2
+            hits += (abs(starts[1] - 1000) <= reach[1]) + (abs(starts[2] - 2000) <= reach[2])
+    assert tried >= 70
+    assert hits >= 0.9 * tried
+
+
+def test_the_largest_companies_lead_less_since_1987_and_not_since_2006() -> None:
+    periods = ps.LeadLag().fit(load("deciles")).changes("size10", "size01", delay=1)
+    leading = periods[periods["leads"] & (periods["forward"] > 0.1)]
+    assert leading["first"].min().year < 1930
+    assert leading["last"].max().year in range(2002, 2010)
+    assert 1987 in leading["last"].dt.year.tolist()
+    assert (periods["earliest"].iloc[1:] <= periods["first"].iloc[1:]).all()
+    assert (periods["first"].iloc[1:] <= periods["latest"].iloc[1:]).all()
+
+
+def test_too_few_bars_are_one_sentence() -> None:
+    with pytest.raises(DataError, match=r"^change points need 240 bars with both symbols; these are 39$"):
+        lead_periods(np.ones(100), np.ones(100), 1, pd.date_range("2020", periods=100, tz="UTC"))
