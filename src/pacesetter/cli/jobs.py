@@ -36,6 +36,23 @@ def run(
     job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
     if "judge" in job.findings:
         typer.echo(f"Bundle: {_bundled(job)}")
+        _show_decision(job)
+
+
+def _show_decision(job: Job) -> None:
+    """The last table: what to hold at the next bar, by the bundle that was just made; nothing where there is none."""
+    try:
+        from pacesetter.serving.bundle.signature import SigningKey
+        from pacesetter.serving.bundle.store import find_bundle
+        from pacesetter.serving.trader.decision import decide
+        from pacesetter.serving.trader.session import fit_panel
+    except ModuleNotFoundError:
+        return
+    store = Path(job.config.runs) / "bundles"
+    bundle = find_bundle(store, SigningKey.find())
+    table = decide(bundle, fit_panel(job.panel, bundle))
+    job.console.print(table.table())
+    typer.echo("\n".join([*table.notes, table.sentence, f"Every day: pacesetter decide {store} --daily"]))
 
 
 def _bundled(job: Job) -> str:

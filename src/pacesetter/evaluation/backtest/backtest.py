@@ -28,6 +28,7 @@ from pacesetter.market.bars import Bar
 from pacesetter.market.covariance import JOIN_DAYS, RiskTables, make_tables
 from pacesetter.market.holdings import check_priced
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
+from pacesetter.market.lots import Lots, match_lots
 from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.market.risk import RISK_COLUMNS, RiskColumn, RiskOptions, RiskSizer, fit_scale
@@ -132,6 +133,10 @@ class Backtest:
     def trades(self) -> list[Trade]:
         """Every trade from flat to flat, in order of entry; bars count from 0, the first that orders filled in."""
         return trades(self.fills)
+
+    def lots(self) -> Lots:
+        """What each part of an entry earned, first in, first out; bars count as in `trades`."""
+        return match_lots(self.fills)
 
     def episode(self) -> Episode:
         """The backtest as `pacesetter inspect` shows it: table of trades, chart."""
