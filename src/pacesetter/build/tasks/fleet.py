@@ -180,7 +180,7 @@ class FleetTask(Task):
             from pacesetter.methods.prior.policy import serve_prior
             from pacesetter.policies.modules import serve_agent
 
-            # Its actions are residuals, which are no targets by themselves.
+            # Its actions are residuals: only with the prior do they become targets.
             inner, spec = serve_agent(fleet, {**names, PRIOR: ("lowest", "highest")}, None, task.trades)
             served_prior = serve_prior(inner, spec, beside_prior(stored), names, task.trades)
             return Exported(*served_prior, fleet.symbols, market_rows(bank, task, count))

@@ -144,7 +144,7 @@ def compare_allocations(
         )
 
     fleet: Policy = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
-    if master.fleet.around is not None:  # what they do is added to a prior's targets, and is no order by itself
+    if master.fleet.around is not None:  # what they do is added to a prior's targets
         fleet = FleetTargets(master.advice, rules, are_targets=True, fitted_until=master.fitted_until)
     options = master.advice, master.fitted_until, rules.orders.hold_zone
     policies = [ProposedAllocation(kind.on(bank, rules), *options) for kind in fixed]
