@@ -67,7 +67,15 @@ def _bundled(job: Job) -> str:
 
 
 def leadlag(overrides: Overrides = None) -> None:
-    """Estimate which assets lead: ranking with intervals, links, lags and a timeline, e.g. lag.method=levy_path."""
+    """Estimate which assets lead: ranking with intervals, links, lags and a timeline, e.g. lag.method=levy_path.
+
+    data=ticks data.path=FOLDER compares trades or quotes of any number of series, each by its own clock.
+    """
+    if "data=ticks" in (overrides or ()):
+        from pacesetter.jobs.ticks import run_ticks
+
+        run_ticks(overrides or ())
+        return
     from pacesetter.jobs import compose, run_job
 
     run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))

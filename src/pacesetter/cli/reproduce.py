@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="lo_mackinlay, us_japan or levy_portfolios")],
+    study: Annotated[str, typer.Argument(help="lo_mackinlay, bitflyer_btcbox, us_japan or levy_portfolios")],
     options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for the last two")] = None,
     pictures: Annotated[Path, typer.Option(help="Folder that the picture goes to.")] = Path("runs/reproduce"),
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.lab.reproduce.bitflyer_btcbox import bitflyer_btcbox
 from pacesetter.lab.reproduce.levy_portfolios import levy_portfolios
 from pacesetter.lab.reproduce.lo_mackinlay import lo_mackinlay
 from pacesetter.lab.reproduce.result import Comparison, Reproduction
@@ -24,6 +25,7 @@ class PublishedStudy:
 
 STUDIES = {
     "lo_mackinlay": PublishedStudy(lambda _: lo_mackinlay(), False),
+    "bitflyer_btcbox": PublishedStudy(lambda _: bitflyer_btcbox(), False),
     "us_japan": PublishedStudy(us_japan, True),
     "levy_portfolios": PublishedStudy(levy_portfolios, True),
 }
@@ -37,5 +39,5 @@ def reproduce(name: str, path: str | None = None) -> Reproduction:
     if study.needs_path and path is None:
         raise ConfigError(f"{name} needs the bars: give data.path=FILE, see docs/reproduce.md for its columns")
     if not study.needs_path and path is not None:
-        raise ConfigError(f"{name} runs on what is shipped (data=deciles); leave data.path out")
+        raise ConfigError(f"{name} runs on what is shipped; leave data.path out")
     return study.run(path)
