@@ -1,4 +1,7 @@
-"""`agent.prior`: agents see a prior's wanted position, begin at it, and are bundled and served with it."""
+"""`agent.prior`: agents see a prior's wanted position, begin at it, and are bundled and served with it.
+
+Through runs: `envs.residual` and `methods.prior.policy`.
+"""
 
 from __future__ import annotations
 
