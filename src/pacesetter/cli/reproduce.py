@@ -1,4 +1,4 @@
-"""`pacesetter reproduce`, published results beside ours, and `pacesetter selftest`, on one's own bars."""
+"""`pacesetter lab reproduce`, published results beside ours, and `pacesetter lab selftest`, on one's own bars."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reproduce(
     path = None
     for text in options or ():
         if not text.startswith(PATH):
-            raise ConfigError(f"'{text}' is unknown here; `pacesetter reproduce` takes data.path=FILE")
+            raise ConfigError(f"'{text}' is unknown here; `pacesetter lab reproduce` takes data.path=FILE")
         path = text.removeprefix(PATH)
     result = run(study, path)
     table = Table("", "ours", "published", "difference", "reason", title=result.title)
