@@ -154,7 +154,17 @@ def main() -> None:
         if file.is_file():
             found = json.loads(file.read_text())
             limits = f"{case.seconds:g} s, {case.megabytes:,.0f} MB"
-            rows.append((case.title, found["seconds"], found["pss_mb"], found["rss_mb"], limits, round(found["load"], 1), found["commit"]))
+            rows.append(
+                (
+                    case.title,
+                    found["seconds"],
+                    found["pss_mb"],
+                    found["rss_mb"],
+                    limits,
+                    round(found["load"], 1),
+                    found["commit"],
+                )
+            )
     header = ("work", "seconds", "PSS, MB", "RSS summed, MB", "aim", "load of 2 cores", "commit")
     publish("cliffs", table(header, rows), "Time and memory where work could fall off a cliff")
 
