@@ -35,7 +35,7 @@ report: .venv/demo.done  ## the main job from bars to report.html; ARGS="data=sa
 	$(BIN)/pacesetter run $(ARGS)
 
 tune: .venv/test.done  ## search hyperparameters; ARGS="agent=ppo tune.trials=20" are its overrides
-	$(BIN)/pacesetter tune $(ARGS)
+	$(BIN)/pacesetter train --launch tune $(ARGS)
 
 lint: .venv/test.done  ## ruff: rules and format; codespell: spelling and our list of terms
 	$(BIN)/ruff check .

@@ -2,8 +2,8 @@
 
     python benchmarks/fleet_methods.py [--seeds 1+2] [--folder runs/fleet_methods] [--methods es,sac] [--record]
 
-Cells are those of `pacesetter league`, kept by configuration and data. All methods but ES have the same samples. Time
-is that of the processor, since the machine may be shared; to 80 % is to 80 % of PPO's last validation score.
+Cells are those of `pacesetter lab league`, kept by configuration and data. All methods but ES have the same samples.
+Time is that of the processor, since the machine may be shared; to 80 % is to 80 % of PPO's last validation score.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/offline.py [--play "planted 0.4=201+202" --play "planted 0.2=1"] [--folder runs/offline]
                                  [--entrants ppo,cql_log] [--name offline] [--record]
 
-Cells are those of `pacesetter league`, kept by configuration and data. PPO learns in the market and keeps all of its
+Cells are those of `pacesetter lab league`, kept by configuration and data. PPO learns in the market and keeps all its
 training episodes (`train.log_episodes`). The offline agents have those, or as many rows of random orders, and no
 market.
 """

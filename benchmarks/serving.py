@@ -59,7 +59,7 @@ from pacesetter.serving.bundle.packaging import bundle_files
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.shortcuts import shortened
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
 FLEET = "fleet_"  # before the network's name: an agent for each symbol on one shared encoder, not one for all
@@ -139,7 +139,7 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
     parity = {"max_difference": 0.0, "count": 0}  # not compared here: the weights are of no use
     manifest = {"run": name, "fitted_until": str(panel.index[0]), "parity": parity, "training": {}}
     config = Config(name=name, data={"source": "synthetic"}, agent={"network": plain(name)})
-    limits = RiskLimits(stale_bars=5)  # a weekend is longer than a mean bar
+    limits = GuardLimits(stale_bars=5)  # a weekend is longer than a mean bar
     graph = export_onnx(module, spec)
     graph = quantise(graph) if name.startswith(INT8) else graph
     return Bundle(bundle_files(graph, features, config, manifest, limits=limits), name)

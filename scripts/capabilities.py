@@ -140,10 +140,10 @@ LEFT_OUT = {
     "python examples/rllib": "needs the extra `ray`",
     "pacesetter serve": "serves until it is stopped",
     "pacesetter dashboard": "serves until it is stopped",
-    "pacesetter cluster": "needs the extra `ray`, or several machines",
-    "pacesetter league": "hours, cells are kept; `league quick` for a laptop",
-    "pacesetter ablate": "hours, cells are kept",
-    "pacesetter reproduce us_japan": "needs data that is not distributed",
+    "pacesetter train --launch cluster": "needs the extra `ray`, or several machines",
+    "pacesetter lab league": "hours, cells are kept; `league quick` for a laptop",
+    "pacesetter lab ablate": "hours, cells are kept",
+    "pacesetter lab reproduce us_japan": "needs data that is not distributed",
     "pacesetter leadlag +preset=us_japan": "needs data that is not distributed",
 }
 

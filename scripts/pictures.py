@@ -27,14 +27,14 @@ COMMANDS = {
     "demo.png": "pacesetter demo",
     "fleet.png": "python benchmarks/fleet_planted.py --picture docs/pictures/fleet.png",
     "league.png": "python scripts/pictures.py",
-    "lo_mackinlay.png": "pacesetter reproduce lo_mackinlay",
+    "lo_mackinlay.png": "pacesetter lab reproduce lo_mackinlay",
     "lookback.png": "python examples/04_lookback.py",
     "packages.svg": "python scripts/architecture.py",
     "report.png": SCREENSHOTS,
     "report_phone.png": SCREENSHOTS,
     "training_run.svg": "python scripts/architecture.py",
     "worlds.png": "python scripts/world_pictures.py",
-    "us_japan.png": "pacesetter reproduce us_japan data.path=FILE",
+    "us_japan.png": "pacesetter lab reproduce us_japan data.path=FILE",
 }
 LEAGUE_PAGES = ("league.md", "league_target.md", "league_rl.md")  # of the reporting seeds
 COLOURS = ("#808080", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")

@@ -59,4 +59,4 @@ axes.axhline(0, color="grey", lw=0.6)
 axes.figure.tight_layout()
 
 # %% [markdown]
-# `pacesetter reproduce lo_mackinlay` prints ours beside the published figures, with the reason of each difference.
+# `pacesetter lab reproduce lo_mackinlay` prints ours beside the published figures, with the reason of each difference.

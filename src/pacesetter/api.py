@@ -117,6 +117,11 @@ class Result:
         """A row for each trade, from flat to flat."""
         return as_kind(self.backtest.episode().trades(), self.kind)
 
+    @cached_property
+    def lots(self) -> pd.DataFrame:
+        """A row for each lot, first in, first out: each part of an entry and what closed it."""
+        return self.backtest.episode().lots()
+
     def summary(self) -> pd.Series[float]:
         """The figures of a report: return, Sharpe ratio, drawdown, turnover, costs and the others."""
         return pd.Series(metrics(self.backtest), name=self.backtest.name)

@@ -1,4 +1,7 @@
-"""`pacesetter cluster`: its tables, going on with what is left, and one sentence for every mistake."""
+"""`pacesetter train --launch cluster`: its tables, going on with what is left, and one sentence for every mistake.
+
+Runs `cli.lab`, `jobs.launch.launch`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from pacesetter.jobs.launch.workers import Launcher
 
 def refused(*words: str) -> PacesetterError:
     """What the command raises, which `main` prints."""
-    problem = CliRunner().invoke(app, ["cluster", *words]).exception
+    problem = CliRunner().invoke(app, ["train", "--launch", "cluster", *words]).exception
     assert isinstance(problem, PacesetterError)
     return problem
 
@@ -24,7 +27,18 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(
     small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     symbols = "task.symbols=[S0,S1,S2,NONE]"
-    words = ["cluster", *small.overrides, symbols, "--groups", "2", "--seeds", "5", "launcher.workers=1"]
+    words = [
+        "train",
+        "--launch",
+        "cluster",
+        *small.overrides,
+        symbols,
+        "--groups",
+        "2",
+        "--seeds",
+        "5",
+        "launcher.workers=1",
+    ]
     first = CliRunner().invoke(app, words)
     assert "group000-fold00-seed5 done: 256 steps" in first.output
     assert "Score by fold and seed" in first.output
@@ -53,3 +67,7 @@ def test_mistakes_are_one_sentence(small: Any) -> None:
     assert "task=lookback uses all of them together" in str(refused("data=sandbox", "task=lookback"))
     assert "did you mean 'workers'" in str(refused(*small.overrides, "launcher.worker=2"))
     assert not small.runs.exists()
+    assert "--groups, --seeds and --folds are those of --launch cluster" in str(
+        CliRunner().invoke(app, ["train", *small.overrides, "--groups", "2"]).exception
+    )
+    assert "did you mean 'sweep'" in str(CliRunner().invoke(app, ["train", "--launch", "swep"]).exception)

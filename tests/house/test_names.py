@@ -44,7 +44,7 @@ def test_a_function_that_was_confused_exists_once(name):
 
 
 def test_tune_is_the_search_alone():
-    assert set(defined(ast.FunctionDef)["tune"]) == {"cli/jobs.py", "jobs/launch/search.py"}
+    assert set(defined(ast.FunctionDef)["tune"]) == {"jobs/launch/search.py"}
 
 
 def test_a_second_class_of_a_name_is_found(tmp_path):

@@ -29,7 +29,7 @@ from pacesetter.serving.api.schemas import ACCOUNT_ENTRIES
 from pacesetter.serving.api.server import serve
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.desk import Desk
 
 __all__ = ["Client", "Live", "serving"]
@@ -86,7 +86,7 @@ class Live(NamedTuple):
 
 
 @contextmanager
-def serving(made: Any, folder: Path, limits: RiskLimits) -> Iterator[Live]:
+def serving(made: Any, folder: Path, limits: GuardLimits) -> Iterator[Live]:
     """The bundle with other limits, served by a process of its own, whose history ends now."""
     files = dict(made.bundle.files) | {"limits.json": json.dumps(limits.__dict__).encode()}
     Bundle.write(folder / "bundle", files)

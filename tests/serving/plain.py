@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import AccountView, Order
 
 __all__ = ["DAY", "PlainBroker", "PlainGuard", "PlainJournal"]
@@ -27,7 +27,7 @@ class Allowed(NamedTuple):
 class PlainGuard:
     """Every mark of equity, every order that passed and every stop-out, looked through from the start each time."""
 
-    def __init__(self, limits: RiskLimits) -> None:
+    def __init__(self, limits: GuardLimits) -> None:
         self.limits = limits
         self.marks: list[tuple[float, float]] = []  # (time, equity) since a person resumed
         self.told_peaks: list[float] = []  # of the account, since then
@@ -37,6 +37,7 @@ class PlainGuard:
         self.denials: dict[str, int] = {}
         self.bar, self.state, self.since_resume = 0, "active", 0
         self.disabled: set[str] = set()
+        self.left: list[Order] = []  # exits of the decision under way
 
     def begin_bar(self, equity: float, now: float) -> None:
         self.bar += 1
@@ -74,6 +75,7 @@ class PlainGuard:
         """Place -> why the order was refused, or None; exits are looked at first."""
         self.mark(view.equity, now, view.peak_equity)
         answers: dict[str, str | None] = {}
+        self.left = []
         exits = [self.is_exit(order, view) for order in orders]
         for wanted in (True, False):
             for place, order in enumerate(orders):
@@ -82,12 +84,13 @@ class PlainGuard:
         return answers
 
     def answer(self, order: Order, view: AccountView, now: float) -> str | None:
-        why = self.refusal(order, view, now)
+        why, leaves = self.refusal(order, view, now), self.is_exit(order, view)
         if why is not None:
             self.denials[why] = self.denials.get(why, 0) + 1
             return why
         self.allowed.append(Allowed(order, now, self.bar))
         self.open[order.client_id] = order
+        self.left += [order] if leaves else []
         lately = [each for each in self.recent(self.limits.repeat_seconds, now) if self.is_alike(each.order, order)]
         if len(lately) >= self.limits.repeat_count:
             self.disabled.add(order.symbol)
@@ -127,20 +130,23 @@ class PlainGuard:
                 "order_value": abs(order.quantity) * max(price, order.price) > limits.order_fraction * equity * SLACK,
                 "symbol_exposure": self.exposure(order, [order.symbol], view) > limits.symbol_fraction * equity * SLACK,
                 "cluster_exposure": self.exposure(order, self.moving_with(order.symbol, view), view)
-                > limits.symbol_fraction * equity * SLACK,
+                > limits.cluster_fraction * equity * SLACK,
                 "gross_exposure": self.exposure(order, list(view.quotes), view)
                 > limits.gross_fraction * equity * SLACK,
             }
         return next((name for name, is_broken in controls.items() if is_broken), None)
 
     def exposure(self, new: Order, symbols: list[str], view: AccountView) -> float:
-        """The most that the symbols can come to be worth if any of their orders fill."""
+        """The most that the symbols can come to be worth if this decision's exits and any of their orders fill."""
         total = 0.0
         for symbol in symbols:
             orders = [each.quantity for each in (*self.open.values(), new) if each.symbol == symbol]
             held = view.quantities[symbol]
             up = held + sum(quantity for quantity in orders if quantity > 0)
             down = held + sum(quantity for quantity in orders if quantity < 0)
+            left = [each.quantity for each in self.left if each.symbol == symbol]
+            up += sum(quantity for quantity in left if quantity < 0)
+            down += sum(quantity for quantity in left if quantity > 0)
             total += max(up, -down) * view.quotes[symbol].price
         return total
 

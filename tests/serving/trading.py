@@ -18,7 +18,7 @@ from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
@@ -33,7 +33,7 @@ RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
 }
 
 # A person who resumes forgives losses and stop-outs. Where these never act, a trade ends as one without a halt.
-SAME_AFTER_RESUMING = RiskLimits(stop_count=999, reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9)
+SAME_AFTER_RESUMING = GuardLimits(stop_count=999, reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9)
 
 
 class Rule:

@@ -302,7 +302,7 @@ class MainJob:
 
 @dataclass(frozen=True)
 class Programme:
-    """How `pacesetter programme` goes through its phases.
+    """How `pacesetter lab programme` goes through its phases.
 
     symbols        of the prototype; where the data lacks one of them, as many of its first symbols stand in
     trials         of the search on the prototype; 0 leaves tuning out

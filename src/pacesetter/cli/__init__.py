@@ -11,20 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pacesetter.cli import (
-    cluster,
-    dashboard,
-    data,
-    demo,
-    fleet,
-    jobs,
-    offline,
-    paper,
-    programme,
-    reproduce,
-    results,
-    serve,
-)
+from pacesetter.cli import dashboard, data, demo, fleet, jobs, lab, offline, paper, results, serve
 from pacesetter.errors import PacesetterError
 from pacesetter.progress import with_heartbeat
 from pacesetter.words import printable
@@ -42,24 +29,37 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for room in (demo, jobs, programme, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
-    room.register(app)
-PANELS = {  # of `pacesetter --help`, in this order
-    "Look": ("demo", "run", "programme", "leadlag", "scan", "selftest", "reproduce", "data", "dashboard"),
-    "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify"),
+for group in (demo, jobs, fleet, offline, results, lab, data, serve, paper, dashboard):
+    group.register(app)
+PANELS = {  # of `pacesetter --help --all`, in this order
+    "Look": ("demo", "run", "leadlag", "data", "dashboard"),
+    "Train": ("train", "config", "agents", "verify", "lab"),
     "Learn from runs": ("export", "distill", "finetune", "adapt", "online", "migrate"),
-    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "tag", "league", "ablate", "fleet"),
-    "Trade": ("bundle", "serve", "keys", "paper", "halt", "resume", "drill", "journal"),
+    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "tag", "fleet"),
+    "Trade": ("bundle", "serve", "paper", "halt", "resume", "drill", "journal", "keys"),
 }
+FIRST = (
+    "demo",
+    "run",
+    "leadlag",
+    "data",
+    "dashboard",
+    "train",
+    "evaluate",
+    "compare",
+    "bundle",
+    "paper",
+)  # of `--help`
 
 
-def _into_panels() -> None:
-    """Sort commands into the panels of `--help`, as a user meets them."""
+def _arrange_help(show_all: bool) -> None:
+    """Sort commands into the panels of `--help`, as a user meets them; the first ten only, unless all are asked for."""
     places = {name: (title, place) for title, names in PANELS.items() for place, name in enumerate(names)}
     order = list(PANELS)
     for listed in (app.registered_commands, app.registered_groups):
         for command in listed:
-            command.rich_help_panel = places.get(_name(command), ("Train", 0))[0]
+            command.rich_help_panel = places.get(_name(command), ("Trade", 0))[0]
+            command.hidden = not show_all and _name(command) not in FIRST
         listed.sort(key=lambda c: _rank(c, places, order))
 
 
@@ -68,11 +68,12 @@ def _name(command: Any) -> str:
 
 
 def _rank(command: Any, places: dict[str, tuple[str, int]], order: list[str]) -> tuple[int, int]:
-    title, place = places.get(_name(command), ("Train", len(places)))
+    title, place = places.get(_name(command), ("Trade", len(places)))
     return order.index(title), place
 
 
-_into_panels()
+# A shell that completes words offers every command.
+_arrange_help("--all" in sys.argv or "_PACESETTER_COMPLETE" in os.environ)
 
 
 class _Printable(logging.Formatter):
@@ -86,6 +87,7 @@ class _Printable(logging.Formatter):
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show log messages.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="With --help: show all commands, not the first ten.")] = False,
 ) -> None:
     if version:
         from pacesetter import __version__
@@ -95,7 +97,7 @@ def options(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING)
     for handler in logging.getLogger().handlers:
         # `basicConfig` takes a format string and no formatter, so handlers get theirs afterwards.
-        handler.setFormatter(_Printable("%(name)s: %(message)s"))
+        handler.setFormatter(_Printable("%(name)s: %(message)s" if verbose else "%(message)s"))
 
 
 def main() -> None:

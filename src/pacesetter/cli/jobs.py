@@ -18,7 +18,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (run, leadlag, train, migrate, verify, tag, agents, tune, sweep, league, ablate, profile, config):
+    for command in (run, leadlag, train, migrate, verify, tag, agents, config):
         app.command()(command)
 
 
@@ -36,6 +36,23 @@ def run(
     job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
     if "judge" in job.findings:
         typer.echo(f"Bundle: {_bundled(job)}")
+        _show_decision(job)
+
+
+def _show_decision(job: Job) -> None:
+    """The last table: what to hold at the next bar, by the bundle that was just made; nothing where there is none."""
+    try:
+        from pacesetter.serving.bundle.signature import SigningKey
+        from pacesetter.serving.bundle.store import find_bundle
+        from pacesetter.serving.trader.decision import decide
+        from pacesetter.serving.trader.session import fit_panel
+    except ModuleNotFoundError:
+        return
+    store = Path(job.config.runs) / "bundles"
+    bundle = find_bundle(store, SigningKey.find())
+    table = decide(bundle, fit_panel(job.panel, bundle))
+    job.console.print(table.table())
+    typer.echo("\n".join([*table.notes, table.sentence, f"Every day: pacesetter decide {store} --daily"]))
 
 
 def _bundled(job: Job) -> str:
@@ -50,7 +67,15 @@ def _bundled(job: Job) -> str:
 
 
 def leadlag(overrides: Overrides = None) -> None:
-    """Estimate which assets lead: ranking with intervals, links, lags and a timeline, e.g. lag.method=levy_path."""
+    """Estimate which assets lead: ranking with intervals, links, lags and a timeline, e.g. lag.method=levy_path.
+
+    data=ticks data.path=FOLDER compares trades or quotes of any number of series, each by its own clock.
+    """
+    if "data=ticks" in (overrides or ()):
+        from pacesetter.jobs.ticks import run_ticks
+
+        run_ticks(overrides or ())
+        return
     from pacesetter.jobs import compose, run_job
 
     run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
@@ -58,27 +83,23 @@ def leadlag(overrides: Overrides = None) -> None:
 
 def train(
     overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder bit-exactly.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run, search or sweep in this folder.")] = None,
+    launch: Annotated[str | None, typer.Option(metavar="NAME", help="Many runs: tune, sweep or cluster.")] = None,
+    groups: Annotated[int, typer.Option(help="Of a cluster: parts that the symbols are split into.")] = 1,
+    seeds: Annotated[str, typer.Option(help="Of a cluster: seeds of every group and fold, e.g. 0,1,2.")] = "0",
+    folds: Annotated[int, typer.Option(help="Of a cluster: expanding walk-forward folds, one run each.")] = 1,
 ) -> None:
-    """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
-    from pacesetter.errors import ConfigError
-    from pacesetter.jobs import compose
-    from pacesetter.jobs.hydra.overrides import take_options
-    from pacesetter.jobs.launch.seeds import train_seeds
-    from pacesetter.jobs.launch.workers import Launcher
-    from pacesetter.jobs.run.interrupts import exit_on_sigterm
-    from pacesetter.jobs.run.train import train as train_agent
+    """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them.
 
-    overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
-    _, own = take_options(overrides, "launcher", Launcher)
-    config = compose(own) if own or resume is None else None
-    if resume is None and config is not None and config.train.seeds > 1:
-        train_seeds(overrides, config)
-        return
-    if len(own) < len(overrides):
-        raise ConfigError("launcher=… launches several runs, and this is one; give seeds=5, or leave it out")
-    if train_agent(config, resume=resume).stopped == "signal":
-        exit_on_sigterm()
+    --launch tune searches hyperparameters, e.g. tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best is a preset.
+    --launch sweep trains and compares variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one
+    at a time. --launch cluster trains every group of symbols in every fold with every seed, on all cores or, with
+    launcher=ray, on Ray actors; launcher.address=auto joins a cluster (examples/cluster.yaml). Run again, the same
+    command resumes what is not finished.
+    """
+    from pacesetter.jobs.launch.launch import launch_training
+
+    launch_training(overrides or [], resume, launch, groups=groups, seeds=seeds, folds=folds)
 
 
 def migrate(
@@ -121,56 +142,6 @@ def agents(overrides: Overrides = None) -> None:
     from pacesetter.jobs.networks import show_networks
 
     show_networks(compose(overrides or ()))
-
-
-# ---- many runs, and where the time goes ---------------------------------------------------------------------------
-
-
-def tune(
-    overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the search in this folder.")] = None,
-) -> None:
-    """Search hyperparameters, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best is a preset."""
-    from pacesetter.jobs.launch.search import tune as search
-
-    search(overrides or (), resume=resume)
-
-
-def sweep(
-    overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the sweep in this folder.")] = None,
-) -> None:
-    """Train and compare variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one at a time."""
-    from pacesetter.jobs.launch.sweep import sweep as train_variants
-
-    train_variants(overrides or (), resume=resume)
-
-
-def league(overrides: Overrides = None) -> None:
-    """Compare methods with oracle, lasso, ridge and hold on markets with a known truth; `league quick` for a laptop."""
-    from pacesetter.errors import ConfigError, did_you_mean
-    from pacesetter.lab.league.league import league as play
-
-    sizes = ("quick", "full")
-    for text in overrides or ():
-        if "=" not in text and text not in sizes:
-            raise ConfigError(f"'{text}' is neither quick, full nor key=value{did_you_mean(text, sizes)}")
-    play([f"league={text}" if text in sizes else text for text in overrides or ()])
-
-
-def ablate(overrides: Overrides = None) -> None:
-    """Switch one part of a method off at a time on the league's markets, e.g. `ablate features`; paired differences."""
-    from pacesetter.lab.league.ablation import ablate as play
-
-    given = list(overrides or ())
-    play([f"ablate={text}" if place == 0 and "=" not in text else text for place, text in enumerate(given)])
-
-
-def profile(overrides: Overrides = None) -> None:
-    """Profile a short training run: a flame graph, and microseconds per step and component."""
-    from pacesetter.lab.profile import profile as profile_training
-
-    profile_training(overrides or ())
 
 
 def config(

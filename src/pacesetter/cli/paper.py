@@ -1,4 +1,4 @@
-"""Commands of a running trader: `paper`, `halt`, `resume`, `drill`, `journal`."""
+"""Commands of a running trader: `paper`, `decide`, `halt`, `resume`, `drill`, `journal`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     journal.command("verify")(verify)
     journal.command("show")(show)
     app.add_typer(journal, name="journal")
-    for command in (paper, halt, resume, drill):
+    for command in (paper, decide, halt, resume, drill):
         app.command()(command)
 
 
@@ -35,7 +35,7 @@ def paper(
     policy: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle, a store of them, or a baseline's name.")],
     options: Options = None,
 ) -> None:
-    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
+    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… guard.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm
     from pacesetter.registry import configure
@@ -60,6 +60,62 @@ def paper(
         f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}"
         f"{_way_out(trader.switch, result.is_at_end)}"
     )
+
+
+def decide(
+    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[data=…]...", help="Other bars than the bundle's own source has.")
+    ] = None,
+    account: Annotated[
+        Path | None, typer.Option(help='Your account as JSON, {"cash": …, "positions": […]}; else the policy\'s own.')
+    ] = None,
+    daily: Annotated[bool, typer.Option("--daily", help="Check the newest bars, and say what changed.")] = False,
+    last: Annotated[Path | None, typer.Option(help="File of the last decision; beside the bundle by default.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    key: Annotated[Path | None, typer.Option("--key", help="File of the signing key.")] = None,
+    unverified: Annotated[bool, typer.Option("--unverified", help="Open a signed bundle without a key.")] = False,
+) -> None:
+    """Decide for the next bar: held, wanted, order, limit, confidence, share of risk and why, of every symbol.
+
+    The bars are those of the bundle's own source, read again, or of data=… The account is the one that the policy would
+    hold by now, from its first unseen bar on. --daily is for a timer: it refuses bars with errors, and keeps the
+    decision to compare the next one with.
+    """
+    import json as plain_json
+
+    import pandas as pd
+    from rich.console import Console
+
+    from pacesetter.errors import ConfigError
+    from pacesetter.registry import configure
+    from pacesetter.serving.bundle.signature import SigningKey
+    from pacesetter.serving.bundle.store import find_bundle
+    from pacesetter.serving.trader import decision
+    from pacesetter.serving.trader.session import PaperConfig, load_history, replayed_data
+
+    if json and csv:
+        raise ConfigError("--json and --csv are two formats; give one")
+    opened = find_bundle(bundle, SigningKey.find(key), unverified)
+    asked = configure(PaperConfig, _with_data(options or []), "decide")
+    panel = load_history(asked, opened)
+    said = []
+    if daily:
+        said += decision.check_bars(replayed_data(asked.data, opened), panel, pd.Timestamp.now("UTC"))
+    table = decision.decide(opened, panel, None if account is None else decision.read_account(account))
+    if daily:
+        kept = last or decision.decision_file(bundle)
+        before = decision.read_decision(kept)
+        said += ["This is the first decision that is kept."] if before is None else table.changes(before)
+        table.save(kept)
+    if json:
+        typer.echo(plain_json.dumps(table.to_dict() | {"told": said}, indent=2))
+    elif csv:
+        typer.echo(table.frame().to_csv(), nl=False)
+    else:
+        Console().print(table.table())
+        typer.echo("\n".join([*filter(None, [table.warning]), *table.notes, table.sentence, *said]))
 
 
 def _way_out(switch: KillSwitch, is_at_end: bool) -> str:

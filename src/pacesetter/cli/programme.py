@@ -84,7 +84,7 @@ def _show_status(runs: Path) -> None:
 
     folder = latest_status(runs)
     if folder is None:
-        raise RunError(f"{runs} has no programme; start one with: pacesetter programme +preset=prototype_offline")
+        raise RunError(f"{runs} has no programme; start one with: pacesetter lab programme +preset=prototype_offline")
     section = read_status(folder).section()
     console = Console()
     console.print(section_table(section))

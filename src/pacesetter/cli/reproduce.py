@@ -1,4 +1,4 @@
-"""`pacesetter reproduce`, published results beside ours, and `pacesetter selftest`, on one's own bars."""
+"""`pacesetter lab reproduce`, published results beside ours, and `pacesetter lab selftest`, on one's own bars."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pacesetter.errors import ConfigError
 __all__ = ["register"]
 
 PATH = "data.path="
+STUDIES = "lo_mackinlay, bitflyer_btcbox, us_japan, levy_portfolios, stock_ranking or network_momentum"
 
 
 def register(app: typer.Typer) -> None:
@@ -22,8 +23,13 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="lo_mackinlay, us_japan or levy_portfolios")],
-    options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for the last two")] = None,
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="lo_mackinlay, bitflyer_btcbox, us_japan, levy_portfolios, stock_ranking or network_momentum"
+        ),
+    ],
+    options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for the last four")] = None,
     pictures: Annotated[Path, typer.Option(help="Folder that the picture goes to.")] = Path("runs/reproduce"),
 ) -> None:
     """Run a published lead–lag study and print ours beside the published figure, with the difference and its reason."""
@@ -35,7 +41,7 @@ def reproduce(
     path = None
     for text in options or ():
         if not text.startswith(PATH):
-            raise ConfigError(f"'{text}' is unknown here; `pacesetter reproduce` takes data.path=FILE")
+            raise ConfigError(f"'{text}' is unknown here; `pacesetter lab reproduce` takes data.path=FILE")
         path = text.removeprefix(PATH)
     result = run(study, path)
     table = Table("", "ours", "published", "difference", "reason", title=result.title)

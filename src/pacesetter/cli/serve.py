@@ -87,6 +87,11 @@ def bundle_make(
         f"graph equals policy within {parity['max_difference']:.1e} on {parity['count']:,} observations; "
         f"model {bundle.model.sha256[:12]} → {folder}"
     )
+    if replayed := bundle.manifest.get("replay"):
+        off, on = replayed["breakers_off"], replayed["breakers_on"]
+        same = "as its card says" if replayed["card"] is not None else "it has no card to compare with"
+        typer.echo(f"replayed {replayed['from'][:10]} to {replayed['to'][:10]}, breakers off: {off['told']}; {same}")
+        typer.echo(f"breakers on: {on['told']}")
     if int8:
         agreement = bundle.manifest["int8"]
         typer.echo(

@@ -71,12 +71,12 @@ ENGLISH: dict[str, str] = {
     "mlflow.unreadable": "the MLflow store cannot be read ({problem}); give another by --mlflow",
     # ---- results
     "league.title": "League",
-    "league.empty": "No league has been played here yet: `pacesetter league quick`.",
+    "league.empty": "No league has been played here yet: `pacesetter lab league quick`.",
     "league.text": "Annualised Sharpe ratio on the test set after costs, mean over seeds; share of what the oracle "
     "earns; seeds with a t statistic above 1.9.",
     "league.picture": "Sharpe ratio, with its 95 % interval",
     "ablations.title": "Ablations",
-    "ablations.empty": "Nothing has been ablated here yet: `pacesetter ablate features`.",
+    "ablations.empty": "Nothing has been ablated here yet: `pacesetter lab ablate features`.",
     "ablations.text": "The method without one part at a time; the gap to the whole method is paired by seed.",
     "ablations.picture": "Sharpe ratio less that of the whole method, with its 95 % interval",
     "decisions.title": "Decisions",
@@ -265,7 +265,7 @@ ENGLISH: dict[str, str] = {
     "limit.day_count": "orders per symbol today",
     "limit.stale_bars": "data age (bars): no entries",
     "programme.title": "Programme",
-    "programme.empty": "There is no programme under `{folder}` yet. Start one: `pacesetter programme "
+    "programme.empty": "There is no programme under `{folder}` yet. Start one: `pacesetter lab programme "
     "+preset=prototype_offline`.",
     "programme.done": "{done} of {count} phases",
     "programme.run": "{run}, started {started}",

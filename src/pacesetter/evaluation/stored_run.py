@@ -53,6 +53,7 @@ from pacesetter.policies.policy import Policy
 
 __all__ = ["MARKETS", "StoredRun"]
 
+MOST_MEASURED = 3_000  # bars of training and validation that the scale of views is measured on, the latest
 BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
 
 
@@ -91,13 +92,17 @@ class StoredRun:
     def sizing(self) -> RiskOptions | None:
         """The risk that its weights are sized to, with the scale of its views; None where its account is not sized.
 
-        A scale that training did not store is fitted to the bars before the test set.
+        A scale that training did not store is fitted to training and validation bars, at most the latest 3,000.
         """
         risk = applied_risk(self.policy, self.risk)
         if risk is None or risk.scale is not None or risk.views_volatility is None:
             return risk
+        return replace(risk, scale=self.measure_scale(self.first - MOST_MEASURED))
+
+    def measure_scale(self, start: int = 0) -> float:
+        """The scale of its views from what the policy wants over the bars from `start` on, before the test set."""
         options: dict[str, Any] = {"bank": self.bank(self.panel), "window_bars": self.task.window_bars}
-        return replace(risk, scale=fit_views(risk, self.policy, self.panel, self.first, **options))
+        return fit_views(self.risk, self.policy, self.panel, self.first, start=start, **options)
 
     @cached_property
     def task(self) -> Any:
@@ -248,7 +253,7 @@ class StoredRun:
             seed=trial.seed,
             is_fast=is_fast,
             index=self.index,
-            risk=self.risk,
+            risk=self.sizing,
             tell=tell,
         )
         # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.

@@ -1,4 +1,4 @@
-"""`pacesetter profile`: a short training run, a flame graph of its calls, and what each component takes of a step."""
+"""`pacesetter lab profile`: a short training run, a flame graph of its calls, and what each component takes."""
 
 from __future__ import annotations
 

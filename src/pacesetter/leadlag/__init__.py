@@ -10,6 +10,7 @@ from pacesetter.leadlag.estimators import correlation, granger, learned, levy, s
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
 from pacesetter.leadlag.series import Series
+from pacesetter.leadlag.ticks import TickFinding, TickStudy
 
 __all__ = [
     "ESTIMATORS",
@@ -19,7 +20,9 @@ __all__ = [
     "Resources",
     "Scorer",
     "Series",
+    "TickFinding",
     "TickLeadLag",
+    "TickStudy",
     "Window",
     "WindowScorer",
     "hayashi_yoshida",

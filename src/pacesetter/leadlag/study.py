@@ -357,7 +357,7 @@ def firm_links(network: networkx.DiGraph) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """What a study finding. Matrices (window, N, N) hold the leadership of the windows that end at the bars `ends`.
+    """What a study found. Matrices (window, N, N) hold the leadership of the windows that end at the bars `ends`.
 
     answer   strength, delay and sign of every ordered pair in the last window
     links    what chance says of them

@@ -72,6 +72,10 @@ def test_a_position_that_was_added_to_and_cut_is_one_trade_of_the_most_that_was_
     (trade,) = Episode(episode.ledger, episode.fills.assign(**own)).trades().to_dict("records")
     assert (trade["fills"], trade["quantity"], trade["entry_price"]) == (4, 10.0, 100.0)
     assert (trade["pnl"], trade["return"]) == (80.0, 0.08)
+    lots = Episode(episode.ledger, episode.fills.assign(**own)).lots()
+    assert lots["quantity"].tolist() == [4.0, 6.0, 2.0]
+    assert lots["pnl"].tolist() == [0.0, 60.0, 20.0]
+    assert lots["bars"].tolist() == [1, 3, 1]
 
 
 def test_summary_by_hand(by_hand: Path) -> None:
@@ -84,11 +88,12 @@ def test_summary_by_hand(by_hand: Path) -> None:
             "cost_share": 0.0,
             "trades": 1,
             "open": 1,
+            "lots": 1,
             "win_rate": 1.0,
             "max_drawdown": 1 - FINAL / 101_500,
         }
     )
-    assert "1 trades closed, 100% of them won, 1 open" in Episode.load(by_hand).verdict()
+    assert "1 trades closed, 1 open; 1 lots closed, 100% of them won" in Episode.load(by_hand).verdict()
 
 
 def points(trace: Any) -> list[tuple[pd.Timestamp, float]]:
@@ -121,7 +126,8 @@ def test_trades_of_a_portfolio_realise_what_the_ledger_says(stored: Path) -> Non
 
 
 def test_files_beside_the_ledger(stored: Path) -> None:
-    page, picture, table = Episode.load(stored).save(stored)
+    page, picture, table, lots = Episode.load(stored).save(stored)
+    assert len(pd.read_csv(lots)) >= len(pd.read_csv(table))
     assert "Entries and exits" in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(pd.read_csv(table)) == len(Episode.load(stored).trades())

@@ -21,8 +21,8 @@ FIGURES = {
     "total_return": 0.4,
     "annual_return": 0.2,
     "max_drawdown": 0.1,
-    "trade_win_rate": 0.55,
-    "trade_profit_factor": 1.4,
+    "lot_win_rate": 0.55,
+    "lot_profit_factor": 1.4,
     "round_trips": 600.0,
 }
 SHARPE = {"metric": "sharpe", "sense": ">", "limit": 1}

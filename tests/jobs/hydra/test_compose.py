@@ -213,7 +213,6 @@ def test_the_market_has_short_keys_and_costs_are_one_number():
     assert compose(["market.band=0.1"]).task["market"]["band"] == 0.1
     for wrong, sentence in {
         "market.levrage=2": "unknown key 'market.levrage'; did you mean 'market.leverage'?",
-        "leverage=2": "unknown key 'leverage'; did you mean 'market.leverage'?",
         "costs=-1": "market.costs=-1 must be 0 or more",
         "market.reserve_cash=1": "leaves nothing of gross_leverage=1 to hold",
     }.items():

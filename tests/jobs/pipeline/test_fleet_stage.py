@@ -14,8 +14,9 @@ from pacesetter.build import Config, build_panel, stored_config
 from pacesetter.cli import fleet
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.pipeline import fleet_stage
-from pacesetter.jobs.pipeline.fleet_stage import fleet_config, job_overrides, train_fleet
+from pacesetter.jobs.pipeline.fleet_stage import RISK, fleet_config, job_overrides, train_fleet
 from pacesetter.jobs.pipeline.stages import Job, only_run
+from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import Run
 
 SMALL = [
@@ -39,11 +40,29 @@ def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path
 
 
 def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
-    assert job_overrides(["data=sandbox"]) == ["data=sandbox"]
+    assert job_overrides(["data=sandbox"]) == [*RISK, "data=sandbox"]
     assert job_overrides(["agent=ppo"]) == ["task=fleet", "agent=ppo"]
-    assert job_overrides(["task=fleet"]) == ["agent=direct", "task=fleet"]
+    assert job_overrides(["task=fleet"]) == ["agent=direct", *RISK, "task=fleet"]
     for words in (["task=fleet", "agent.heads=[8]"], ["task=portfolio", "agent=sac"], ["task=fleet", "+preset=x"]):
         assert job_overrides(words) == words
+
+
+def test_a_job_takes_a_stated_risk_that_train_presets_and_other_methods_do_not():
+    config = compose(job_overrides(["data=sandbox"]))
+    assert config.risk == RiskOptions(0.1, "inverse_volatility", 0.04)
+    assert config.task["market"]["limits"]["position_cap_fraction"] == 0.5
+    assert config.task["market"]["orders"]["minimum_trade"] == 0  # the band and the policy's zone are in its place
+    for words in (["+preset=planted"], ["agent=ppo"], ["task=fleet", "agent.heads=[8]"]):
+        other = compose(job_overrides(words))
+        assert not other.risk.is_on
+        assert other.task["market"]["limits"]["position_cap_fraction"] == 0.15
+    smaller = compose(job_overrides(["data=sandbox", "risk.target_volatility=0.02"]))
+    assert (smaller.risk.target_volatility, smaller.risk.tracking_error) == (0.02, 0.008)
+    own = compose(
+        job_overrides(["data=sandbox", "risk.base=cash", "risk.target_volatility=null", "market.position_cap=1"])
+    )
+    assert not own.risk.is_on
+    assert own.task["market"]["limits"]["position_cap_fraction"] == 1
 
 
 class AskedError(Exception):
@@ -55,7 +74,7 @@ def asked_to_train(config: Config) -> Path:
 
 
 def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet_stage, "trained", asked_to_train)
+    monkeypatch.setattr(fleet_stage, "train_quietly", asked_to_train)
     monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
     for words, lookback in ([], 250), (["task=fleet", "agent=ppo"], None), (["job.lookback=given"], "given"):
         config = compose([*SMALL, *words])

@@ -17,6 +17,7 @@ from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, compose, run_job
 from pacesetter.jobs.pipeline import main_job
+from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 from pacesetter.jobs.pipeline.main_job import PAGE, describe_plan, summary
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import train_quietly
@@ -32,7 +33,7 @@ def console():
 
 def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     short = ["job.lookback_steps=256", "job.direct_steps=3072", "job.draws=50"]
-    job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try", *short]), console)
+    job = run_job(compose(job_overrides(["data=sandbox", f"runs={tmp_path}", "name=try", *short])), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
     assert set(manifest["costs"]) == set(job.findings)
@@ -52,6 +53,8 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert {"ridge", "lasso", "expected", "hold"} <= {name.strip(",;.") for name in shown}
     titles = [section.title for name in PAGE for section in job.findings[name].sections]
     assert titles[0] == "Verdict"
+    assert "Risk: 10% volatility a year around inverse volatility, views within a tracking error of 4%" in printed
+    assert "Stated: 10% volatility a year around inverse volatility" in printed
     page = (job.run.folder / "report.html").read_text()
     assert all(title.split(" (")[0] in page for title in titles)
     again = run_job(job.config, console, stages="report")

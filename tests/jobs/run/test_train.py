@@ -199,7 +199,7 @@ def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
         ("ppo", ["agent.heads=[0]"], r"agent\.heads=\[0\]: a hidden layer has a width of 1 or more"),
         ("ppo", ["agent.network_options=5"], "agent.network_options=5 must be a mapping"),
         ("ppo", ["agent.gamma=high"], r"agent\.gamma='high' must be a number"),
-        ("ppo", ["seed=1,2"], "seed=1,2 has several values, which `pacesetter sweep` and `tune` take"),
+        ("ppo", ["seed=1,2"], "seed=1,2 has several values, which `pacesetter train --launch sweep` and `tune` take"),
         ("ppo", ["train.threads=-1"], "train.threads=-1 must be 0 or more"),
         ("ppo", ["+agent.learning_rat=1"], "did you mean 'learning_rate'"),
         ("ppo", ["train.steps=0"], "train.steps=0 must be 1 or more"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,12 +17,17 @@ from typer.testing import CliRunner
 
 from pacesetter.build import build_fold
 from pacesetter.cli import app
+from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import Backtest
-from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.lab.demo import market
 from pacesetter.lab.demo.demo import COSTS_BPS, Demo, DemoSettings
 from pacesetter.lab.demo.market import demo_market
-from pacesetter.lab.demo.picture import in_units_of_risk, leadership_of
+from pacesetter.lab.demo.picture import leadership_of
+from pacesetter.market.ledger import Column
+from pacesetter.market.parameters import Limits, MarketParameters
+from pacesetter.policies.market_rows import market_bank
 
 QUICK = DemoSettings(direct_steps=3_072, lookback_steps=0, draws=50)
 
@@ -92,16 +98,18 @@ def test_the_command_serves_the_policy_of_the_verdict(tmp_path: Path, monkeypatc
     assert asked == [("agent", tmp_path / "bundles", "demo")]
 
 
-def test_the_slope_of_the_picture_is_the_sharpe_ratio(deciles_hold: Backtest) -> None:
-    years = len(deciles_hold) / deciles_hold.bars_per_year
-    slope = in_units_of_risk(deciles_hold)[-1] / years
-    assert slope == pytest.approx(float(sharpe(deciles_hold.returns, deciles_hold.bars_per_year)), rel=1e-2)
+def test_hold_is_scaled_to_the_volatility_that_an_account_had(tmp_path: Path, deciles_hold: Backtest) -> None:
+    demo = Demo(str(tmp_path), QUICK, Console(file=io.StringIO()))
+    panel = load("deciles", start="1990-01-01", end="1994-12-31")
+    run = SimpleNamespace(task=SimpleNamespace(market=MarketParameters(limits=Limits(position_cap_fraction=1.0))))
+    small = replace(deciles_hold, ledger=deciles_hold.ledger.copy())
+    small.ledger[:, Column.EQUITY_CHANGE] /= 2
+    scaled = demo.scaled_hold(run, panel, 500, small, market_bank(panel))  # type: ignore[arg-type]
+    asked = metrics(small)["volatility"]
+    assert scaled.name == f"hold at {asked:.1%} volatility"
+    assert metrics(scaled)["volatility"] == pytest.approx(asked, rel=0.25)
 
 
 @pytest.fixture
 def deciles_hold() -> Backtest:
-    from pacesetter.data import load
-    from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
-
-    panel = load("deciles", start="1990-01-01", end="1992-12-31")
-    return evaluate_baselines(panel, 50, ("hold",))["hold"]
+    return evaluate_baselines(load("deciles", start="1990-01-01", end="1992-12-31"), 50, ("hold",))["hold"]

@@ -34,6 +34,13 @@ def test_large_companies_lead_small_ones_as_published() -> None:
     assert lines["order of size by leadership, 1963–1995"].ours == pytest.approx(1.0)
 
 
+def test_bitflyer_leads_btcbox_by_15_seconds() -> None:
+    delay, plain, _, ratio = reproduce("bitflyer_btcbox").comparisons
+    assert delay.ours == delay.published == 15
+    assert 8 <= plain.ours <= 24
+    assert ratio.ours > 5
+
+
 def test_us_sectors_lead_japanese_ones() -> None:
     if not SHARED.is_file():
         pytest.skip("us_japan_sectors_daily_2019_2025.parquet is not beside this checkout (../shared/data)")

@@ -17,7 +17,7 @@ import pytest
 from live import Live, serving
 from plain import PlainGuard
 
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import AccountView, Order, Quote
 
 CLIENTS, SYMBOLS_SEEN = 32, 61  # the second: bars over which symbols count as moving together
@@ -127,7 +127,7 @@ def linked(closes: np.ndarray[Any, Any], symbols: tuple[str, ...], above: float)
     return {symbol: cluster for symbol, cluster in found.items() if members[cluster] > 1}
 
 
-def compare(live: Live, asked: list[Asked], limits: RiskLimits) -> tuple[int, Counter[str]]:
+def compare(live: Live, asked: list[Asked], limits: GuardLimits) -> tuple[int, Counter[str]]:
     """Orders allowed, and refusals by control; each must be what the plain guard says of the same orders in turn."""
     by_request = {each.answer["request"]: each for each in asked}
     lines = (json.loads(line) for line in live.order.read_text().splitlines())
@@ -164,7 +164,7 @@ def compare(live: Live, asked: list[Asked], limits: RiskLimits) -> tuple[int, Co
 def test_every_order_that_32_clients_get_is_within_the_limits(
     made: Any, tmp_path: Path, sized: Callable[[int], int]
 ) -> None:
-    limits, chance, bars = RiskLimits(**LIMITS), random.Random(27), sized(300)  # type: ignore[arg-type]
+    limits, chance, bars = GuardLimits(**LIMITS), random.Random(27), sized(300)  # type: ignore[arg-type]
     with serving(made, tmp_path, limits) as live, ThreadPoolExecutor(CLIENTS) as clients:
         book, generator = Book(live.panel.symbols, np.array(live.panel.close)), np.random.default_rng(27)
         asked: list[Asked] = []

@@ -41,7 +41,7 @@ from pacesetter.serving.bundle.packaging import bundle_policy, bundle_run
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.signature import SIGNING_KEY, SigningKey, check_secret
 from pacesetter.serving.bundle.store import Store, find_bundle
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 
 SECRET = "0f" * 32
 
@@ -56,7 +56,8 @@ def test_a_bundle_tells_how_it_was_made(made):
     bundle = made.bundle
     assert set(bundle.files) == set(NEEDED)
     assert bundle.config == replace(made.config, runs=Config.runs)
-    assert bundle.limits == RiskLimits()
+    # The portfolio's are the plan's: one position may have 15 %, all together 100 %, clusters no less than that.
+    assert bundle.limits == GuardLimits(symbol_fraction=0.15, cluster_fraction=1.0)
     assert bundle.features.names[0] == "return_1"
     assert bundle.features.memory_bars == 379
     assert bundle.manifest["training"]["weights_hash"] == made.run.manifest["weights_hash"]
@@ -109,9 +110,9 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
     assert "| sharpe | -0.31 |" in card
     bare, odd = (
         model_card(made.config, made.bundle.features, made.bundle.manifest, results)
-        for results in (None, {"trade_win_rate": float("nan")})
+        for results in (None, {"lot_win_rate": float("nan")})
     )
-    assert "| trade_win_rate | – |" in odd
+    assert "| lot_win_rate | – |" in odd
     assert "was not evaluated on its test set" in bare
 
 

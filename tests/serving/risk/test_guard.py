@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacesetter.errors import ConfigError
+from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import AccountView, Guard, Order, Quote, State
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.refusals import CONTROLS
 
 NOON = 20_000 * 86_400.0 + 43_200.0
-LIMITS = RiskLimits()
+LIMITS = GuardLimits()
 
 
 def account(equity: float = 100_000.0, age: float = 0.0, clusters: Any = None, **held: float) -> AccountView:
@@ -117,14 +118,14 @@ def test_five_on_one_side_in_a_minute_wait_for_a_person() -> None:
 
 
 def test_a_client_id_is_used_once_and_three_copies_pass() -> None:
-    guard = Guard(RiskLimits(bar_count=100))
+    guard = Guard(GuardLimits(bar_count=100))
     assert [reason(guard, order(str(k))) for k in range(4)] == [None] * 3 + ["identical"]
     assert reason(guard, order("0", quantity=2.0)) == "duplicate_id"
     assert reason(guard, order("4"), account(), NOON + 10.1) is None
 
 
 def test_orders_in_flight_count_until_they_are_done() -> None:
-    guard = Guard(RiskLimits(bar_count=100))
+    guard = Guard(GuardLimits(bar_count=100))
     assert reason(guard, order("1", quantity=120.0)) is None
     assert reason(guard, order("2", quantity=100.0)) == "symbol_exposure"
     guard.filled("1", 70.0)
@@ -135,7 +136,7 @@ def test_orders_in_flight_count_until_they_are_done() -> None:
 
 
 def test_exits_in_flight_are_not_sold_twice() -> None:
-    guard = Guard(RiskLimits(bar_count=100))
+    guard = Guard(GuardLimits(bar_count=100))
     guard.halt("x")
     guard.resume("Ada")
     guard.begin_bar(1e5, NOON)
@@ -157,7 +158,7 @@ def test_exits_in_flight_are_not_sold_twice() -> None:
     ],
 )
 def test_without_shorting_no_sale_passes_zero(quantity: float, in_flight: float, expected: str | None) -> None:
-    guard = Guard(RiskLimits(bar_count=100))
+    guard = Guard(GuardLimits(bar_count=100))
     view = dataclasses.replace(account(A=10.0), shorting=False)
     if in_flight:
         assert reason(guard, order("0", quantity=in_flight), view) is None
@@ -167,7 +168,7 @@ def test_without_shorting_no_sale_passes_zero(quantity: float, in_flight: float,
 
 
 def test_a_halt_lets_only_exits_through_where_it_flattens() -> None:
-    guard = Guard(RiskLimits(bar_count=2))
+    guard = Guard(GuardLimits(bar_count=2))
     view = account(A=10.0, B=10.0)
     with pytest.raises(ConfigError, match="halt first"):
         guard.flatten([order(quantity=-10.0)], view, NOON)
@@ -187,24 +188,41 @@ def test_a_halt_lets_only_exits_through_where_it_flattens() -> None:
 
 
 def test_of_many_orders_exits_come_first() -> None:
-    guard = Guard(RiskLimits(second_count=2))
+    guard = Guard(GuardLimits(second_count=2))
     wanted = [order("1", "A"), order("2", "B", -5.0), order("3", "C", -60.0)]
     answers = guard.check_all(wanted, account(B=10.0, C=60.0), NOON)
     assert [(each.order.client_id, each.reason) for each in answers] == [("2", None), ("3", None), ("1", "second_rate")]
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(
-    st.lists(st.tuples(st.sampled_from("ABC"), st.integers(-150, 150)), min_size=1, max_size=12), st.integers(-80, 80)
-)
-def test_many_orders_at_once_are_answered_as_one_by_one(asked: list[tuple[str, int]], held: int) -> None:
-    limits = RiskLimits(bar_count=100, gross_fraction=0.3)
+@given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(-150, 150)), min_size=1, max_size=12))
+def test_many_entries_at_once_are_answered_as_one_by_one(asked: list[tuple[str, int]]) -> None:
+    limits = GuardLimits(bar_count=100, gross_fraction=0.3)
     together, alone = Guard(limits), Guard(limits)
-    view = account(clusters={"A": 0, "B": 0}, A=float(held), B=5.0)
+    view = account(clusters={"A": 0, "B": 0})
     wanted = [order(str(k), symbol, float(quantity)) for k, (symbol, quantity) in enumerate(asked)]
     answers = together.check_all(wanted, view, NOON)
     assert list(answers) == [alone.check(each.order, view, NOON) for each in answers]
     assert together.to_dict() == alone.to_dict()
+
+
+def test_exits_make_room_for_the_entries_of_their_own_decision_only() -> None:
+    held = account(B=500.0, C=450.0)  # 95 % of equity
+    rotate = [order("buy", "A", 150.0), order("sell", "B", -100.0)]
+    assert [each.reason for each in opened().check_all(rotate, held, NOON)] == [None, None]  # 95 − 10 + 15 = 100 %
+    more = [order("buy", "A", 151.0), order("sell", "B", -100.0)]
+    limits = GuardLimits(order_fraction=0.2)
+    assert [each.reason for each in Guard(limits).check_all(more, held, NOON)] == [None, "gross_exposure"]
+    guard = opened()
+    assert reason(guard, order("sell", "B", -100.0), held) is None
+    assert reason(guard, order("buy", "A", 150.0), held) == "gross_exposure"  # that exit may still rest
+
+
+def test_a_broker_that_cuts_openings_itself_is_left_to_it() -> None:
+    view = dataclasses.replace(account(B=500.0, C=450.0), gross_cut=1.0)
+    assert reason(opened(), order(quantity=100.0), view) is None
+    stricter = Guard(GuardLimits(gross_fraction=0.9))
+    assert reason(stricter, order(quantity=100.0), view) == "gross_exposure"
 
 
 def test_four_stop_outs_in_24_bars_pause_entries_for_24_bars() -> None:
@@ -307,7 +325,7 @@ def test_strategy_code_cannot_change_a_limit() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         guard.limits.order_fraction = 9.0  # type: ignore[misc]
     with pytest.raises(AttributeError):
-        guard.limits = RiskLimits(order_fraction=0.9)  # type: ignore[misc]
+        guard.limits = GuardLimits(order_fraction=0.9)  # type: ignore[misc]
     with pytest.raises(AttributeError):
         guard.state = State.ACTIVE  # type: ignore[misc]
 
@@ -336,10 +354,39 @@ def test_a_chain_of_correlations_is_one_cluster() -> None:
 
 
 def test_a_limit_is_never_off() -> None:
-    with pytest.raises(ConfigError, match=r"risk\.order_fraction=inf must be a number above 0"):
-        RiskLimits(order_fraction=math.inf)
+    with pytest.raises(ConfigError, match=r"guard\.order_fraction=inf must be a number above 0"):
+        GuardLimits(order_fraction=math.inf)
     with pytest.raises(ConfigError, match="reducing must come before halting"):
-        RiskLimits(reduce_fraction=0.5)
+        GuardLimits(reduce_fraction=0.5)
+
+
+def test_limits_of_a_plan_are_its_own_and_breakers_follow_the_volatility() -> None:
+    market = MarketParameters(limits=Limits(position_cap_fraction=0.5, gross_leverage=2.0, reserve_cash_fraction=0.1))
+    plain = GuardLimits.of(market, symbols=143, daily_bars=7)
+    assert (plain.symbol_fraction, plain.order_fraction) == (0.5, 0.5)
+    assert plain.gross_fraction == plain.cluster_fraction == pytest.approx(1.9)
+    assert (plain.reduce_fraction, plain.halt_fraction, plain.drawdown_fraction) == (0.02, 0.03, 0.1)
+    assert (plain.second_count, plain.day_count) == (286, 50)
+    # 10 % a year are 0.63 % a day: 5 and 8 of these, and 3 of the year's
+    asked = GuardLimits.of(market, 0.1)
+    assert asked.reduce_fraction == pytest.approx(0.0315, abs=5e-5)
+    assert asked.halt_fraction == pytest.approx(0.0504, abs=5e-5)
+    assert asked.drawdown_fraction == pytest.approx(0.3)
+    assert GuardLimits.of(market, 3.0).drawdown_fraction == 0.9
+    assert asked.changed({"halt_fraction": 0.5}) == dataclasses.replace(asked, halt_fraction=0.5)
+    with pytest.raises(
+        ConfigError, match=r"guard\.symbol_fraction=1 is a limit of the portfolio, 0\.5 by the run's plan"
+    ):
+        asked.changed({"symbol_fraction": 1})
+
+
+def test_without_breakers_the_limits_of_the_portfolio_stay() -> None:
+    guard = Guard(GuardLimits().without_breakers())
+    guard.begin_bar(1e5, NOON)
+    for k in range(40):  # a loss of 80 %, far prices, many copies of an order
+        assert reason(guard, order(str(k), quantity=1.0, price=60.0), account(2e4), NOON) is None
+    assert reason(guard, order("cap", "B", 41.0), account(2e4), NOON) == "symbol_exposure"
+    assert guard.state is State.ACTIVE
 
 
 # ---- generated streams --------------------------------------------------------------------------------------------
@@ -408,7 +455,7 @@ SYMBOLS = tuple("ABCDEFGH")
 
 
 def play(
-    choose: Callable[[int], int], uniform: Callable[[], float], events: int = 40, limits: RiskLimits = LIMITS
+    choose: Callable[[int], int], uniform: Callable[[], float], events: int = 40, limits: GuardLimits = LIMITS
 ) -> tuple[int, set[str]]:
     """A stream of bars, orders, fills and restarts; gives how many orders passed, and the reasons of the others."""
     guard, checker = Guard(limits), Checker()
@@ -454,7 +501,7 @@ def play(
     return len(checker.allowed), set(guard.denials)
 
 
-def random_streams(count: int, seed: int, limits: RiskLimits = LIMITS) -> tuple[int, set[str]]:
+def random_streams(count: int, seed: int, limits: GuardLimits = LIMITS) -> tuple[int, set[str]]:
     passed, reasons = 0, set[str]()
     for k in range(count):
         random = np.random.default_rng([seed, k])

@@ -27,7 +27,7 @@ from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader import alpaca, brokers
 from pacesetter.serving.trader.alpaca import AlpacaBroker
@@ -36,7 +36,7 @@ from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
 
-CALM = RiskLimits(reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9, stop_count=999)
+CALM = GuardLimits(reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9, stop_count=999)
 MARKET = MarketParameters()
 Plan = Callable[[int], Any]  # bar since the first -> weights (symbol,)
 
@@ -86,7 +86,7 @@ class Rig:
         plan: Plan,
         market: MarketParameters = MARKET,
         options: OrderOptions | None = None,
-        limits: RiskLimits = CALM,
+        limits: GuardLimits = CALM,
     ) -> PaperTrader:
         broker = AlpacaBroker(self.panel.symbols, client(self.url))
         desk = Desk(Targets(plan), Guard(limits), self.panel.symbols, market, broker, options=options)

@@ -13,10 +13,10 @@ from pacesetter.jobs.run.train import train
 from pacesetter.serving.api.runtime import BundlePolicy
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.desk import GuardedPolicy
 
-OPEN = RiskLimits(order_fraction=1, symbol_fraction=1, gross_fraction=1, drawdown_fraction=1, cluster_correlation=1)
+OPEN = GuardLimits(order_fraction=1, symbol_fraction=1, gross_fraction=1, drawdown_fraction=1, cluster_correlation=1)
 
 
 @pytest.mark.proof

@@ -28,7 +28,7 @@ from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.market.state import Account, Position
 from pacesetter.serving.journal.journal import Journal, Page, tables
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import AccountView, Order, Quote
 from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
 
@@ -42,7 +42,7 @@ MARKET = MarketParameters(
     limits=Limits(position_cap_fraction=1e9, gross_leverage=1e9, ruin_fraction=0.0, shorting=True),
     orders=Orders(minimum_trade=1.0),  # below it lies what rounding leaves
 )
-RISK = RiskLimits(repeat_count=3, day_count=4, gross_fraction=0.4)
+RISK = GuardLimits(repeat_count=3, day_count=4, gross_fraction=0.4)
 moves = st.sampled_from((0.97, 0.985, 1.0, 1.01, 1.02))
 requests = st.tuples(
     st.sampled_from(SYMBOLS),

@@ -28,12 +28,12 @@ from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts
 from pacesetter.serving.risk.guard import Guard, State
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.desk import Desk, GuardedPolicy
 from pacesetter.serving.trader.feeds import LiveClock, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
 
-LOOSE = RiskLimits(
+LOOSE = GuardLimits(
     order_fraction=1.0,
     symbol_fraction=1.0,
     gross_fraction=9.0,
@@ -315,7 +315,7 @@ class CutShortError(BaseException):
 def test_a_replay_goes_on_under_a_limit_of_its_own_as_the_backtest_does(
     panel: Panel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = RiskLimits(reduce_fraction=0.001, halt_fraction=0.002)
+    limits = GuardLimits(reduce_fraction=0.001, halt_fraction=0.002)
     guarded = GuardedPolicy(Rule("continuous"), Guard(limits), panel, small_market(panel))
     expected = backtest(guarded, panel, first=FIRST, market=guarded.market).equity.tolist()
 
@@ -506,7 +506,7 @@ def test_a_price_that_no_market_has_halts_before_anything_is_booked(
 
 
 def test_a_price_that_a_person_believes_is_traded_on_and_a_backtest_agrees(panel: Panel, tmp_path: Path) -> None:
-    odd, limits = spiked(panel, FIRST + 6, "close", 30.0), RiskLimits(jump_factor=31.0)
+    odd, limits = spiked(panel, FIRST + 6, "close", 30.0), GuardLimits(jump_factor=31.0)
     trader = make_trader(tmp_path, panel=odd)
     trader.desk.guard = Guard(limits)
     guarded = GuardedPolicy(Rule("continuous"), Guard(limits), odd, small_market(odd))

@@ -72,7 +72,7 @@ def test_a_replay_under_its_own_limit_goes_on_however_its_folder_is_spelled(
     app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["paper", "equal_weight", *DATA, "risk.reduce_fraction=1e-5", "risk.halt_fraction=2e-5"]
+    words = ["paper", "equal_weight", *DATA, "guard.reduce_fraction=1e-5", "guard.halt_fraction=2e-5"]
     shown = [
         CliRunner().invoke(app, [*words, f"folder={folder}", bars]).stdout
         for folder, bars in (("paper", "bars=20"), (f"{tmp_path}/paper/", "bars=10"), ("./x/../paper", "bars=99"))
@@ -112,9 +112,14 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", "alerts.webhok=https://x"], "did you mean 'webhook'"),
         (["equal_weight", "hlat_file=HALT"], "did you mean 'halt_file'"),
         (["equal_weight", "feed=reply"], "did you mean 'replay'"),
-        (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
-        (["equal_weight", "risk.order_fraction=0"], "a limit cannot be off"),
-        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must be in 0 … 1"),
+        (["equal_weight", "guard.order_share=0.1"], r"unknown option 'guard\.order_share'"),
+        (["equal_weight", "guard.order_fraction=0"], "a limit cannot be off"),
+        (["equal_weight", "guard.halt_fraction=5"], r"guard\.halt_fraction=5\.0 must be in 0 … 1"),
+        (
+            ["equal_weight", "guard.symbol_fraction=0.5"],
+            r"0\.15 by the run's plan \(task\.market\.limits",
+        ),
+        (["equal_weight", "risk.halt_fraction=0.5"], r"unknown option 'paper\.risk'"),
         (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
         (

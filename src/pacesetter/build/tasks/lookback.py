@@ -44,7 +44,7 @@ class LookbackTask(Task):
         "baseline": "the baselines of task={task} do not trade; `pacesetter evaluate RUN` shows them beside an agent",
         "cluster": (
             "a cluster trains groups of symbols, and task={task} uses all of them together; its seeds and folds "
-            "are for `pacesetter sweep`"
+            "are for `pacesetter train --launch sweep`"
         ),
         "job": "the main job trains traders; task={task} is for `pacesetter train`",
     }

@@ -28,6 +28,7 @@ from pacesetter.market.bars import Bar
 from pacesetter.market.covariance import JOIN_DAYS, RiskTables, make_tables
 from pacesetter.market.holdings import check_priced
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
+from pacesetter.market.lots import Lots, match_lots
 from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.market.risk import RISK_COLUMNS, RiskColumn, RiskOptions, RiskSizer, fit_scale
@@ -62,6 +63,7 @@ FREE = MarketParameters(
     Limits(position_cap_fraction=1e3, gross_leverage=1e3, shorting=True),
     orders=Orders(minimum_trade=0.0),
 )
+EARLIER_PART = 4  # one in so many of the earlier bars, the latest, is what views are measured on
 SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at before they are sized
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
@@ -132,6 +134,10 @@ class Backtest:
     def trades(self) -> list[Trade]:
         """Every trade from flat to flat, in order of entry; bars count from 0, the first that orders filled in."""
         return trades(self.fills)
+
+    def lots(self) -> Lots:
+        """What each part of an entry earned, first in, first out; bars count as in `trades`."""
+        return match_lots(self.fills)
 
     def episode(self) -> Episode:
         """The backtest as `pacesetter inspect` shows it: table of trades, chart."""
@@ -213,7 +219,7 @@ def backtest(
     another market, or in a fold with training bars after its test.
 
     With `risk` the weights of the policy are views, sized by `market.risk`. Where its scale is None, the policy is
-    first played over the bars before `first`, and the scale fitted to what it wanted there.
+    first played over the last quarter of the bars before `first`, and the scale fitted to what it wanted there.
     """
     account = _Account(policy, PlayedMarket(panel, bank, market, risk), first, last, table, window_bars, is_unseen)
     # The last decision is one bar before the end: its orders still need a bar to fill in.
@@ -411,7 +417,9 @@ def make_sizer(
     if scale is None and risk.views_volatility is None:
         scale = 1.0
     if scale is None:
-        scale = fit_views(risk, policy, panel, first, bank=bank, window_bars=window_bars)
+        # Of the latest bars: a policy that fits itself would begin there with a handful of bars.
+        start = first - first // EARLIER_PART
+        scale = fit_views(risk, policy, panel, first, bank=bank, window_bars=window_bars, start=start)
     return RiskSizer(tables, risk, scale)
 
 

@@ -16,7 +16,9 @@ from pacesetter.envs.render import episode_chart
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import MOST_LINES, PALETTE, styled
+from pacesetter.evaluation.statistics.metrics import win_rate
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
+from pacesetter.market.lots import match_lots
 from pacesetter.market.trades import Trade, trades
 from pacesetter.words import for_spreadsheets
 
@@ -93,14 +95,29 @@ class Episode:
         Adding to a position and cutting it make no new trade: `quantity` is the most that was held, signed, `return` is
         on that at the mean entry price, and `fills` counts.
         """
-        rows = self.fills[list(FILL_COLUMNS)].to_numpy().reshape(len(self.ledger), len(self.symbols), -1)
+        rows = self._fill_rows()
         described = [self._described(trade, rows[trade.entry_bar :, trade.position]) for trade in trades(rows)]
         return pd.DataFrame(described, columns=list(TRADE_COLUMNS))
 
+    def lots(self) -> pd.DataFrame:
+        """A row for each lot, first in, first out: a part of an entry and what closed it; `exit` is NaT while open."""
+        lots, times = match_lots(self._fill_rows()), self.ledger.index
+        frame = lots.to_frame()
+        frame.insert(0, "symbol", [self.symbols[place] for place in lots.position])
+        frame.insert(1, "entry", times[lots.entry_bar])
+        frame.insert(2, "exit", times[lots.exit_bar].where(lots.is_closed))
+        frame.insert(3, "bars", np.where(lots.is_closed, lots.exit_bar, len(times) - 1) - lots.entry_bar)
+        return frame.drop(columns=["position", "entry_bar", "exit_bar"])
+
+    def _fill_rows(self) -> Array:
+        """(bar, symbol, Fill)"""
+        rows: Array = self.fills[list(FILL_COLUMNS)].to_numpy().reshape(len(self.ledger), len(self.symbols), -1)
+        return rows
+
     def summary(self) -> dict[str, float]:
-        """Bars, return, cost (money), cost share of the first equity, trades closed and open, win rate, drawdown."""
+        """Bars, return, cost (money), cost share of the first equity, trades closed and open, lots, drawdown."""
         first, table = float(self.ledger["equity_before"].iloc[0]), self.trades()
-        closed = table.query("reason != 'open'")
+        closed, lots = table.query("reason != 'open'"), match_lots(self._fill_rows()).closed()
         cost = float(self.ledger["cost"].sum())
         return {
             "bars": len(self.ledger),
@@ -109,18 +126,19 @@ class Episode:
             "cost_share": cost / first,
             "trades": len(closed),
             "open": len(table) - len(closed),
-            "win_rate": float((closed["pnl"] > 0).mean()) if len(closed) else float("nan"),
+            "lots": len(lots.pnl),
+            "win_rate": float(win_rate(lots.pnl)),
             "max_drawdown": float(self.ledger["drawdown"].max()),
         }
 
     def verdict(self) -> str:
         """The summary in a sentence."""
         summary = self.summary()
-        won = f", {summary['win_rate']:.0%} of them won" if summary["trades"] else ""
+        won = f"; {summary['lots']:,} lots closed, {summary['win_rate']:.0%} of them won" if summary["lots"] else ""
         return (
             f"Return {summary['return']:+.2%} in {summary['bars']:,} bars after costs of {summary['cost']:,.2f} "
-            f"({summary['cost_share']:.2%} of the first equity); {summary['trades']} trades closed{won}, "
-            f"{summary['open']} open; largest drawdown {summary['max_drawdown']:.2%}."
+            f"({summary['cost_share']:.2%} of the first equity); {summary['trades']} trades closed, "
+            f"{summary['open']} open{won}; largest drawdown {summary['max_drawdown']:.2%}."
         )
 
     def figure(self) -> go.Figure:
@@ -155,18 +173,20 @@ class Episode:
             Section("Trades", text, (), HEADER, tuple(trade_rows(table[:MOST_TRADES]))),
         ]
 
-    def save(self, folder: str | Path) -> tuple[Path, Path, Path]:
-        """Write `episode.html`, `episode.png` and `trades.csv` into a folder; gives the three paths."""
+    def save(self, folder: str | Path) -> tuple[Path, Path, Path, Path]:
+        """Write `episode.html`, `episode.png`, `trades.csv` and `lots.csv` into a folder; gives their paths."""
         from matplotlib.image import imsave
 
-        page, picture, table = (Path(folder) / name for name in ("episode.html", "episode.png", "trades.csv"))
+        names = ("episode.html", "episode.png", "trades.csv", "lots.csv")
+        page, picture, table, lots = (Path(folder) / name for name in names)
         try:
             write_report(page, "Episode", self.sections(), facts={"replayed from": f"{folder}/ledger.parquet"})
             imsave(picture, episode_chart(self.ledger, self.fills, size=(10.0, 6.0)))
             for_spreadsheets(self.trades()).to_csv(table, index=False)
+            for_spreadsheets(self.lots()).to_csv(lots, index=False)
         except OSError as problem:
             raise RunError(f"{folder} cannot be written ({problem.strerror}); copy the ledger elsewhere") from problem
-        return page, picture, table
+        return page, picture, table, lots
 
     def _described(self, trade: Trade, rows: Array) -> dict[str, Any]:
         """A row of `trades`, from the fills (bar, Fill) of its symbol from its entry on."""

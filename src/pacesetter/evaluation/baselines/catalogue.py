@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pacesetter.envs.batch.bank import Bank
@@ -68,9 +69,15 @@ def evaluate_baselines(
     window_bars: int = 24,
     risk: RiskOptions | None = None,
 ) -> dict[str, Backtest]:
-    """The named baselines, or all possible defaults, over the same bars; options are those of `backtest`."""
+    """The named baselines, or all possible defaults, over the same bars; options are those of `backtest`.
+
+    Around a base the views of a regression are signed, as an agent's are; long-only holds for the sum.
+    """
     bank = market_bank(panel, table) if bank is None else bank
-    chosen = [make_baseline(name, bank, market) for name in names or possible_baselines(bank)]
+    rules = market or MarketParameters()
+    if risk is not None and risk.has_base:
+        rules = replace(rules, limits=replace(rules.limits, shorting=True))
+    chosen = [make_baseline(name, bank, rules) for name in names or possible_baselines(bank)]
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     options["risk"] = risk
     return {baseline.name: backtest(baseline, panel, **options) for baseline in chosen}

@@ -270,7 +270,8 @@ def _share(share: float, count: float) -> Measured:
 
 
 def _win_rate(record: RunRecord) -> Measured:
-    return _share(record.figure("trade_win_rate"), record.figure("round_trips"))
+    # Parts of one position are not independent: the interval counts round trips.
+    return _share(record.figure("lot_win_rate"), record.figure("round_trips"))
 
 
 def _agents(count: Callable[[pd.DataFrame], float]) -> Callable[[RunRecord], Measured]:
@@ -363,9 +364,9 @@ METRICS: dict[str, Metric] = {
     "max_drawdown": Metric(
         "largest drawdown", _bootstrapped("max_drawdown", lambda _: max_drawdown, is_risk=True), 0.0, 1.0
     ),
-    "win_rate": Metric("win rate of trades", _win_rate, 0.0, 1.0),
-    "profit_factor": Metric("profit factor of trades", _figure("trade_profit_factor"), 0.0),
-    "trades": Metric("trades closed", _figure("round_trips"), 0.0),
+    "win_rate": Metric("win rate of lots", _win_rate, 0.0, 1.0),
+    "profit_factor": Metric("profit factor of lots", _figure("lot_profit_factor"), 0.0),
+    "trades": Metric("round trips", _figure("round_trips"), 0.0),
     "excess_annual_return": Metric("annual return above the index", _above_index),
     "sharpe_above_supervised": Metric("Sharpe ratio above the best forecast", _above_supervised),
     "gain_over_supervised": Metric("Sharpe ratio above the best forecast, as a share of it", _supervised_ratio),

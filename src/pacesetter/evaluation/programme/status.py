@@ -105,7 +105,7 @@ def read_status(folder: Path) -> ProgrammeStatus:
         return ProgrammeStatus(**stored, phases=phases)
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise RunError(
-            f"{folder} has no readable {STATUS} ({type(problem).__name__}); give a folder of `pacesetter programme`"
+            f"{folder} has no readable {STATUS} ({type(problem).__name__}); give a folder of `pacesetter lab programme`"
         ) from problem
 
 

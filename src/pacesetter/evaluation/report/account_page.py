@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,11 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pacesetter.evaluation.backtest.backtest import Backtest
-from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled
+from pacesetter.evaluation.statistics.metrics import win_rate
 from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.lots import Lots
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.trades import Trade
 
@@ -149,31 +152,33 @@ def trades_section(result: Backtest) -> Section:
     by_symbol: dict[int, list[Trade]] = {}
     for trade in result.trades():
         by_symbol.setdefault(trade.position, []).append(trade)
-    earned = {place: sum(trade.pnl for trade in closed) for place, closed in by_symbol.items()}
+    lots = result.lots()
+    by_lot = {place: Lots(*(column[lots.position == place] for column in lots)).closed() for place in by_symbol}
+    earned = {place: float(closed.pnl.sum()) for place, closed in by_lot.items()}
     order = sorted(by_symbol, key=lambda place: -abs(earned[place]))
     choices = tuple((result.symbols[place], _prices_figure(result, place, by_symbol[place])) for place in order)
-    rows = tuple(_symbol_row(result, place, by_symbol[place]) for place in order)
-    header = ("symbol", "trades", "with a gain", "profit and loss", "mean bars", "largest gain", "largest loss")
-    count = sum(map(len, by_symbol.values()))
+    rows = tuple(_symbol_row(result.symbols[place], by_symbol[place], by_lot[place]) for place in order)
+    header = ("symbol", "trades", "lots", "with a gain", "profit and loss", "mean bars", "largest gain", "largest loss")
+    count, closed_lots = sum(map(len, by_symbol.values())), sum(len(closed.pnl) for closed in by_lot.values())
     text = (
-        f"{count:,} trades from flat to flat in {len(order)} of {len(result.symbols)} symbols. "
-        f"Pick a symbol to see its trades; the largest are drawn. Profit and loss is realised "
-        "and after commission."
+        f"{count:,} trades from flat to flat in {len(order)} of {len(result.symbols)} symbols, and {closed_lots:,} "
+        "lots closed, first in, first out. Pick a symbol to see its trades; the largest are drawn. Gains, profit and "
+        "loss and bars are of closed lots, after commission."
     )
     return Section("Trades on prices", text if order else "Nothing was traded.", (), header, rows, choices=choices)
 
 
-def _symbol_row(result: Backtest, place: int, closed: list[Trade]) -> tuple[str, ...]:
-    gains = np.array([trade.pnl for trade in closed])
-    bars = [(len(result) - 1 if trade.exit_bar is None else trade.exit_bar) - trade.entry_bar for trade in closed]
+def _symbol_row(symbol: str, trades: list[Trade], lots: Lots) -> tuple[str, ...]:
+    gains, bars = lots.pnl, lots.exit_bar - lots.entry_bar
     return (
-        result.symbols[place],
-        f"{len(closed):,}",
-        f"{(gains > 0).mean():.0%}",
+        symbol,
+        f"{len(trades):,}",
+        f"{len(gains):,}",
+        number(float(win_rate(gains)), ".0%"),
         f"{gains.sum():+,.0f}",
-        f"{np.mean(bars):.0f}",
-        f"{max(gains.max(), 0):+,.0f}",
-        f"{min(gains.min(), 0):+,.0f}",
+        number(float(bars.mean()) if len(bars) else math.nan, ".0f"),
+        f"{gains.max(initial=0.0):+,.0f}",
+        f"{gains.min(initial=0.0):+,.0f}",
     )
 
 

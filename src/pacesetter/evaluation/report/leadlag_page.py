@@ -211,7 +211,8 @@ def _smallest_effect(result: StudyResult) -> str:
         return ""
     return (
         f"Smallest detectable effect: in a window of {result.study.bars:,} bars, a single relation between two symbols "
-        f"has 80 % power at a correlation of {least:.2f}. Many at once need more: `pacesetter selftest` measures it. "
+        f"has 80 % power at a correlation of {least:.2f}. Many at once need more: "
+        "`pacesetter lab selftest` measures it. "
     )
 
 

@@ -209,14 +209,20 @@ SENTENCES = (
         r"به طور میانگین \1 سرمایه در \2 نماد سرمایه‌گذاری شده است.",
     ),
     (
-        rf"({NUMBER}) trades from flat to flat in ({NUMBER}) of ({NUMBER}) symbols\.",
-        r"\1 معاملهٔ کامل، از باز شدن تا بسته شدن، در \2 نماد از \3 نماد.",
+        (
+            rf"({NUMBER}) trades from flat to flat in ({NUMBER}) of ({NUMBER}) symbols, and ({NUMBER}) lots closed, "
+            r"first in, first out\."
+        ),
+        r"\1 معاملهٔ کامل، از باز شدن تا بسته شدن، در \2 نماد از \3 نماد، و \4 بخشِ بسته‌شده به ترتیب ورود.",
     ),
     (
         r"Pick a symbol to see its trades; the largest are drawn\.",
         r"نمادی را برگزینید تا معامله‌های آن را ببینید؛ بزرگ‌ترین‌ها کشیده شده‌اند.",
     ),
-    (r"Profit and loss is realised and after commission\.", r"سود و زیان تحقق‌یافته و پس از کارمزد است."),
+    (
+        r"Gains, profit and loss and bars are of closed lots, after commission\.",
+        r"سودها، سود و زیان و میله‌ها از بخش‌های بسته‌شده‌اند، پس از کارمزد.",
+    ),
     (r"Nothing was traded\.", r"چیزی معامله نشد."),
 )
 _COMPILED = tuple((re.compile(rf"{english}(?= |$)"), persian) for english, persian in SENTENCES)

@@ -202,7 +202,8 @@ def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, f
 
     `volatility_21_days` and `sharpe_21_days` are by sums of 21 days, see `sums_volatility`; the others by bars.
     Rates are shares, `cost` is money, `cost_share` is of the first equity, `turnover` is annual, `exposure` the mean
-    over the bars. `win_rate` and `profit_factor` are of bars, with `trade_` in front of round trips from flat to flat.
+    over the bars. `win_rate` and `profit_factor` are of bars, with `lot_` in front of closed lots, first in, first out;
+    `holding_bars` is their mean by money. `round_trips`, from flat to flat, are counted apart.
     """
     returns, year = checked(result.returns, f"the returns of {result.name}"), result.bars_per_year
     monthly = sums_volatility(returns, MONTH_DAYS * bars_per_day(result.times), year)
@@ -239,17 +240,18 @@ def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
 
 
 def _trading(result: Backtest) -> dict[str, Any]:
-    """Costs, turnover and exposure by the ledger, and the results of round trips; an open position is not one yet."""
-    ledger = result.ledger
-    cost = ledger[:, Column.COST].sum()
-    # An open trade has no result yet, and counting its paper gain would flatter the last one.
-    closed = np.array([trade.pnl for trade in result.trades() if trade.exit_bar is not None])
+    """Costs, turnover and exposure by the ledger, round trips, and the results of closed lots."""
+    ledger, lots = result.ledger, result.lots().closed()
+    cost, money = ledger[:, Column.COST].sum(), np.abs(lots.quantity) * lots.entry_price
     return {
         "cost": cost,
         "cost_share": cost / ledger[0, Column.EQUITY_BEFORE],
         "turnover": ledger[:, Column.TURNOVER].mean() * result.bars_per_year,
         "exposure": ledger[:, Column.EXPOSURE].mean(),
-        "round_trips": len(closed),
-        "trade_win_rate": win_rate(closed),
-        "trade_profit_factor": profit_factor(closed),
+        # An open trade has no result yet, and counting its paper gain would flatter the last one.
+        "round_trips": sum(trade.exit_bar is not None for trade in result.trades()),
+        "lots": len(lots.pnl),
+        "lot_win_rate": win_rate(lots.pnl),
+        "lot_profit_factor": profit_factor(lots.pnl),
+        "holding_bars": ratio(np.sum(money * (lots.exit_bar - lots.entry_bar)), np.sum(money)),
     }

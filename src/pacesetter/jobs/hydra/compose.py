@@ -225,7 +225,7 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
             return f"{text}: a preset is added to the configuration; write +{text}"
         override = parse_override(text)
         if override.is_sweep_override():
-            return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
+            return f"{text} has several values, which `pacesetter train --launch sweep` and `tune` take; give one"
         key, value = override.key_or_group, str(override.value())
         sentence = _explain_key(key, value, [o for o in overrides if o != text])
         if sentence:

@@ -1,4 +1,4 @@
-"""`pacesetter tune`: Optuna searches the values of some keys, stops poor trials, and writes the best as a preset.
+"""`pacesetter train --launch tune`: Optuna searches the values of keys, stops poor trials, and writes a preset.
 
 With `tune.sampler=cem` the cross-entropy method searches, without other keys the weights of the reward.
 """
@@ -141,7 +141,9 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     study = _resumed_study(storage, search.unpruned, run)
     # Made here, not stored: a study in a database keeps trials, not its sampler.
     study.sampler = search.make_sampler(distributions, config.seed, len(study.trials))
-    stopped = print_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
+    stopped = print_when_stopped(
+        run, console, lambda: f"resume with: pacesetter train --launch tune --resume {run.folder}"
+    )
     with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search, crew.size):
             attempts = [

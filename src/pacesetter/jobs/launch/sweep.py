@@ -1,4 +1,4 @@
-"""`pacesetter sweep`: every variant of a configuration trained with every seed, and compared with the first."""
+"""`pacesetter train --launch sweep`: every variant trained with every seed, and compared with the first."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
     console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
-    with print_when_stopped(run, console, lambda: f"resume with: pacesetter sweep --resume {run.folder}"):
+    with print_when_stopped(
+        run, console, lambda: f"resume with: pacesetter train --launch sweep --resume {run.folder}"
+    ):
         outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
     rows = [plan.row(*pair, outcome) for pair, outcome in zip(plan.pairs(), outcomes, strict=True)]
     runs = pd.DataFrame(rows)

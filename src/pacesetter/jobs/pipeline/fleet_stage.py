@@ -26,17 +26,40 @@ __all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
 AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
 ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
 FEW_BARS = 1000
+VIEWS_PART = 0.4  # of the target: the tracking error that views may add around the base
+# Of a job that names no preset: presets, `train` and the league keep cash, no target and a cap of 15 %.
+RISK = (
+    *("risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04"),
+    *("market.position_cap=0.5", "market.orders.minimum_trade=0"),
+)
 KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a task that trades
 
 
 def job_overrides(overrides: Sequence[str]) -> list[str]:
-    """The overrides of `pacesetter run`: a method that is named trains a fleet, and a fleet without one is direct."""
+    """The overrides of `pacesetter run`: a method that is named trains a fleet, and a fleet without one is direct.
+
+    A direct policy without a preset takes a stated risk, see `RISK`; what is given wins.
+    """
     names = {text.partition("=")[0] for text in overrides}
     more = ["task=fleet"] if "agent" in names and "task" not in names else []
     is_silent = not any(name == "+preset" or name.partition(".")[0] == "agent" for name in names)
     if "task=fleet" in overrides and is_silent:
         more = [f"agent={DIRECT}"]
-    return [*more, *overrides]
+    agents = [text for text in (*more, *overrides) if text.startswith("agent=")]
+    is_direct = agents[-1] == f"agent={DIRECT}" if agents else is_silent and "task" not in names
+    return [*more, *(_stated_risk(overrides) if is_direct and "+preset" not in names else ()), *overrides]
+
+
+def _stated_risk(overrides: Sequence[str]) -> tuple[str, ...]:
+    """The risk that a job takes unless it is given another; views keep their part of a target that is given."""
+    given = {key: value for key, _, value in (text.partition("=") for text in overrides)}
+    if "risk.tracking_error" not in given and "risk.target_volatility" in given:
+        try:
+            own = VIEWS_PART * float(given["risk.target_volatility"])
+        except ValueError:  # null, or something that is refused where it is read
+            return RISK
+        return (*RISK, f"risk.tracking_error={own:g}")
+    return RISK
 
 
 def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:

@@ -30,6 +30,7 @@ from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.run.interrupts import on_sigterm, print_when_stopped
 from pacesetter.locks import hold
 from pacesetter.panel import Panel
@@ -128,7 +129,7 @@ def _stored_result(run: Run) -> TrainingResult:
 def _train(config: Config, run: Run | None, console: Console, report: Report | None) -> TrainingResult:
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
     check_device(config.train.device)
-    panel = build_panel(config)
+    panel, label = build_panel(config), label_of(config)
     check_index(panel, config.evaluation.index)  # read after training only, when the time is spent
     config = with_utility(with_lookback(config, panel), panel)
     # In this order: each step refuses what it cannot do, and only then is a folder made.
@@ -137,7 +138,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     until = fitted_until(config, panel)
     _transfer(config, learner, until)
     is_new = run is None
-    run = run or Run.create(config.runs, config.name, config.to_dict())
+    run = run or Run.create(config.runs, config.name, config.to_dict(), label)
     with hold(run.folder) if is_new else nullcontext():
         return _trained(config, run, console, report, panel, parts, learner, until)
 

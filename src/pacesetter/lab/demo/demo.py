@@ -13,13 +13,14 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_table
+from pacesetter.build.stored import SCALE
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, possible_baselines
 from pacesetter.evaluation.report.judgement_page import results_section
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.intervals import Difference, interval, paired_difference
-from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.statistics.metrics import metrics, sharpe
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
@@ -31,22 +32,25 @@ from pacesetter.lab.demo.picture import DemoPicture, leadership_of
 from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.market.ledger import Column
+from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.page import LearnedRelations
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import Run
+from pacesetter.runs import Run, write_atomic
 
 __all__ = ["COSTS_BPS", "Demo", "DemoSettings"]
 
 VERDICT_BPS = 1.0  # a side, of the verdict
 COSTS_BPS = (0.0, 1.0, 5.0, 10.0)
 TREES = "trees_sized"  # not among the default baselines: with many symbols it takes minutes
-BESIDE = ("lasso_sized", "ridge_sized", TREES, "hold")
+REGRESSIONS = ("lasso_sized", "ridge_sized", TREES)  # sized to the same volatility as the agent
+BESIDE = (*REGRESSIONS, "hold")
 HOLD, CASH = "hold", "cash"
-HIDDEN = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
+HIDDEN = ("turnover", "costs", "round trips")
+TARGET = 0.1  # annual volatility that is asked for
 COMMON = (
     *("task=fleet", "agent=direct", "features.names=[return_1]", "features.leadlag.lookback=null"),
-    *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
+    *(f"risk.target_volatility={TARGET}", "market.position_cap=1", "market.orders.minimum_trade=0"),
     *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
 )
 WINDOW, EXPECTED_WINDOW = 250, 1_000  # bars behind the lead–lag features, which the baseline `expected` reads
@@ -122,6 +126,10 @@ class Demo:
     def train(self, bps: float) -> StoredRun:
         """A direct policy that pays so much a side; learned and chosen before the test."""
         run = StoredRun(train_quietly(self.config(bps, str(self.run.folder / "agents"))))
+        # On the years that chose it: there its signals are out-of-sample.
+        start = int(run.panel.index.searchsorted(self.market.learn_until, "right"))
+        write_atomic(run.folder / SCALE, json.dumps({"scale": run.measure_scale(start)}) + "\n")
+        run = StoredRun(run.folder)
         if bps == VERDICT_BPS:
             learned = LearnedRelations.of(run.folder, self.market.known)
             self.sections.append(learned.section())
@@ -134,12 +142,16 @@ class Demo:
         names = (*possible_baselines(self.bank(known)), TREES)
         own, simple = self._play(run, known, run.first), self.baselines(run, known, run.first, names)
         self._judged = own, simple
+        scaled = self.scaled_hold(run, known, run.first, own)
+        simple = {**simple, scaled.name: scaled}
         self._give_verdict(f"Verdict at {VERDICT_BPS:g} bp a side", own, simple, "verdict")
 
     def judge_later(self, run: StoredRun) -> None:
         """The same policy where the effect is known to be gone."""
         later, first = self.market.later, self.market.first_later
         own, simple = self._play(run, later, first), self.baselines(run, later, first, (CASH, *BESIDE))
+        scaled = self.scaled_hold(run, later, first, own)
+        simple = {**simple, scaled.name: scaled}
         self._give_verdict("The same policy where the effect is gone", own, simple, "later")
 
     def compare_costs(self, agents: Mapping[float, StoredRun]) -> None:
@@ -151,10 +163,14 @@ class Demo:
             gap = self._above_hold(own, simple)
             ratios = {own.name: _ratio(own)} | {name: _ratio(simple[name]) for name in BESIDE}
             self.figures.setdefault("costs", {})[f"{bps:g}"] = ratios | {"above_hold": list(gap)}
-            rows.append((f"{bps:g}", *(f"{value:+.2f}" for value in ratios.values()), str(gap)))
-        header = ("bps a side", "direct", *BESIDE, "Sharpe difference to hold, 95 % interval")
+            money = metrics(own)
+            earned = f"{money['annual_return']:+.1%}", f"{money['max_drawdown']:.1%}"
+            rows.append((f"{bps:g}", *earned, *(f"{value:+.2f}" for value in ratios.values()), str(gap)))
+        header = ("bps a side", "annual return", "drawdown", "direct", *BESIDE, "Sharpe difference to hold")
         text = (
-            f"Annualised Sharpe ratio on the test set by costs; {_period(self.market.known, self.market.choose_until)}."
+            f"By costs on {_period(self.market.known, self.market.choose_until)}: what direct earned a year and its "
+            "drawdown, then annualised Sharpe ratios, and the paired difference with its 95 % interval. Each policy "
+            "was trained at its own cost."
         )
         self.add(Section("By costs", text, (), header, tuple(rows)))
 
@@ -176,11 +192,10 @@ class Demo:
         leadership = leadership_of(market.whole, market.whole.symbols.index(self.leader))
         after, options = market.after, {"market": run.task.market, "bank": run.bank(market.after)}
         first = int(after.index.searchsorted(market.choose_until))
-        hold = evaluate_baselines(after, first, (HOLD,), **options)
-        equities = (
-            backtest(run.policy, after, first=first, window_bars=run.task.window_bars, **options),
-            *hold.values(),
-        )
+        sized: dict[str, Any] = {"risk": run.sizing, "window_bars": run.task.window_bars}
+        own = backtest(run.policy, after, first=first, **sized, **options)
+        hold = evaluate_baselines(after, first, (HOLD,), **options)[HOLD]
+        equities = own, hold, self.scaled_hold(run, after, first, own, options["bank"])
         title = f"{self.leader} led the others, an agent learned it, and then it was gone"
         picture = DemoPicture(market, self.leader, leadership, equities, title)
         picture.to_png(self.run.path("demo.png"))
@@ -206,7 +221,7 @@ class Demo:
         steps = self.settings.direct_steps
         learned, chosen = self.market.shares
         own = (
-            *(f"task.market.costs.commission_bps={bps}", f"train.shares=[{learned:.9f},{chosen:.9f}]"),
+            *(f"costs={bps}", f"train.shares=[{learned:.9f},{chosen:.9f}]"),
             *(f"train.steps={steps}", f"train.validate_every={max(steps // 2, 1)}", f"train.log_every={steps}"),
         )
         return compose([*COMMON, *self.market.overrides, *own, "name=demo", f"runs={runs or self.runs}"])
@@ -222,12 +237,26 @@ class Demo:
         return self._banks[id(panel)]
 
     def baselines(self, run: StoredRun, panel: Panel, first: int, names: tuple[str, ...]) -> dict[str, Backtest]:
-        """Backtests of the named baselines with the rules of the run."""
+        """Backtests of the named baselines with the rules of the run; regressions at its risk, each with its scale."""
         options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars}
-        return evaluate_baselines(panel, first, names, bank=self.bank(panel), **options)
+        options["bank"] = self.bank(panel)
+        plain = [name for name in names if name not in REGRESSIONS]
+        sized = [name for name in names if name in REGRESSIONS]
+        played = evaluate_baselines(panel, first, plain, **options)
+        return played | evaluate_baselines(panel, first, sized, risk=replace(run.risk, scale=None), **options)
+
+    def scaled_hold(
+        self, run: StoredRun, panel: Panel, first: int, own: Backtest, bank: Bank | None = None
+    ) -> Backtest:
+        """Hold with the volatility that the agent's account had, the rest in cash."""
+        volatility = metrics(own)["volatility"]
+        risk = RiskOptions(target_volatility=max(volatility, 0.001))
+        options: dict[str, Any] = {"market": run.task.market, "bank": bank or self.bank(panel), "risk": risk}
+        hold = evaluate_baselines(panel, first, (HOLD,), **options)[HOLD]
+        return replace(hold, name=f"hold at {volatility:.1%} volatility")
 
     def _play(self, run: StoredRun, panel: Panel, first: int) -> Backtest:
-        options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars}
+        options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars, "risk": run.sizing}
         return backtest(run.policy, panel, first=first, bank=self.bank(panel), **options)
 
     def _give_verdict(self, title: str, own: Backtest, simple: Mapping[str, Backtest], name: str) -> None:
@@ -239,10 +268,11 @@ class Demo:
         }
         period = f"{own.times[0]:%Y-%m-%d} to {own.times[-1]:%Y-%m-%d}"
         text = (
-            f"{period}. {verdict.headline}. {verdict.sentence} Sharpe difference to hold: {gap}. On average "
-            f"{_invested(own):.0%} of equity was invested (hold: {_invested(simple[HOLD]):.0%})."
+            f"{period}. {verdict.headline}. {verdict.sentence} Sharpe difference to hold: {gap}. {_money(own)} Hold: "
+            f"{_money(simple[HOLD])} On average {_invested(own):.0%} of equity was invested "
+            f"(hold: {_invested(simple[HOLD]):.0%})."
         )
-        self.figures[name] = _facts(verdict, gap)
+        self.figures[name] = _facts(verdict, gap) | {"money": {key: metrics(each) for key, each in results.items()}}
         table = results_section(results, intervals)
         self.add(replace(table, title=title, text=text, is_evidence=verdict.is_evidence, headline=verdict.headline))
 
@@ -273,6 +303,16 @@ def _statistic(result: Backtest) -> Any:
 
 def _ratio(result: Backtest) -> float:
     return float(sharpe(result.returns, result.bars_per_year))
+
+
+def _money(result: Backtest) -> str:
+    """What an account earned and risked, in a sentence; with what was asked for where its risk was stated."""
+    figures = metrics(result)
+    asked = f", where {TARGET:.0%} was asked for" if result.risk is not None else ""
+    return (
+        f"{figures['annual_return']:+.1%} a year at a volatility of {figures['volatility']:.1%} by days and "
+        f"{figures['volatility_21_days']:.1%} by months{asked}; drawdown {figures['max_drawdown']:.1%}."
+    )
 
 
 def _invested(result: Backtest) -> float:

@@ -21,7 +21,7 @@ from pacesetter.leadlag.series import read_series
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
-__all__ = ["DemoPicture", "in_units_of_risk", "leadership_of"]
+__all__ = ["DemoPicture", "leadership_of"]
 
 Array = NDArray[Any]
 LOOKBACK, STEP = 1_000, 20  # bars of a window, about four years of days, and between windows
@@ -65,7 +65,7 @@ class DemoPicture:
             rows = thinned(len(result))
             figure.add_scatter(
                 x=result.times[rows],
-                y=in_units_of_risk(result)[rows],
+                y=result.equity[1:][rows],
                 name=result.name,
                 line={"color": colour},
                 row=2,
@@ -73,6 +73,7 @@ class DemoPicture:
             )
         for name, first, last, colour in self._spans():
             figure.add_vrect(x0=first, x1=last, fillcolor=colour, opacity=0.15, line_width=0, annotation_text=name)
+        figure.update_yaxes(type="log", title="money", row=2, col=1)
         return styled(figure, self.title, 620)
 
     def to_png(self, path: Path) -> Path:
@@ -104,26 +105,19 @@ class DemoPicture:
 
     def _draw_equity(self, axes: Any) -> None:
         for colour, result in zip(PALETTE, self.equities, strict=False):
-            axes.plot(result.times, in_units_of_risk(result), color=colour, label=result.name, linewidth=1.6)
+            axes.plot(result.times, result.equity[1:], color=colour, label=result.name, linewidth=1.6)
         for _, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
         axes.axvline(self.market.gone_from, color="#808080", linestyle="--", linewidth=1)
         axes.text(self.market.gone_from, 0.04, " judged again", fontsize=8, transform=_mixed(axes))
-        axes.set_ylabel("return / risk")
-        title = "Sum of returns after costs, in units of each account's volatility a year (slope = Sharpe ratio)"
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_ylabel("money")
+        start = self.equities[0]
+        title = f"What {start.equity[0]:,.0f} became after costs, from {start.times[0]:%Y} on (logarithmic)"
         axes.set_title(title, loc="left", fontsize=10)
         axes.legend(loc="upper left", frameon=False)
         axes.grid(alpha=0.25)
-
-
-def in_units_of_risk(result: Backtest) -> Array:
-    """(bar,) sum of the returns so far, divided by their volatility a year; its mean slope is the Sharpe ratio.
-
-    Accounts differ in how much they hold. Equity would compare that, and equity scaled up would show a wealth that
-    no one could have had.
-    """
-    deviation = float(result.returns.std()) * np.sqrt(result.bars_per_year)
-    return np.asarray(np.cumsum(result.returns) / (deviation if deviation > 0 else 1.0))
 
 
 def _mixed(axes: Any) -> Any:

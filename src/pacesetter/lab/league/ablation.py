@@ -1,4 +1,4 @@
-"""`pacesetter ablate NAME`: a method with one part off at a time, on the league's markets, paired by seed.
+"""`pacesetter lab ablate NAME`: a method with one part off at a time, on the league's markets, paired by seed.
 
 A preset is a small file, `conf/ablate/NAME.yaml`:
 

@@ -138,7 +138,7 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
         "train.log_every=30720",
     ),
     "ppo": ("agent=ppo_small", "task.action=discrete", *_VALIDATED),
-    # Chosen on tuning seeds 1 and 2, by `pacesetter ablate actions`: 83 % of the oracle, discrete orders 37 %.
+    # Chosen on tuning seeds 1 and 2, by `pacesetter lab ablate actions`: 83 % of the oracle, discrete orders 37 %.
     "ppo_target": ("agent=ppo_small", "task.action=target", "train.steps=20480", "train.validate_every=10240"),
     "ppo_expected": ("agent=ppo_small", "task.action=discrete", "agent.advantages=expected", *_VALIDATED),
     "sac": ("agent=sac_small", "task.action=continuous", *_VALIDATED),

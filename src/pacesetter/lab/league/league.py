@@ -1,4 +1,4 @@
-"""`pacesetter league`: every entrant on every market with every seed, as shares of what an oracle earns.
+"""`pacesetter lab league`: every entrant on every market with every seed, as shares of what an oracle earns.
 
 It answers what people ask first of a trading agent: would it have found a signal if there was one, and would something
 simple have found it too? Cells are kept by configuration and data, so that a new method adds only its own.

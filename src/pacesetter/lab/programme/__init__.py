@@ -1,1 +1,1 @@
-"""`pacesetter programme`: the phases from data to a bundle, as stages of the main job's pipeline, with their gates."""
+"""`pacesetter lab programme`: the phases from data to a bundle, as stages of a pipeline, with their gates."""

@@ -116,7 +116,7 @@ def roll_back(runs: Path, folder: Path | None = None) -> tuple[Path, ProgrammeSt
     """
     programme = folder or latest_status(runs)
     if programme is None:
-        raise RunError(f"{runs} has no programme; start one with: pacesetter programme")
+        raise RunError(f"{runs} has no programme; start one with: pacesetter lab programme")
     status = read_status(programme)
     begun = [phase for phase in status.phases[status.last_good() + 1 :] if phase.state not in (WAITING, ROLLED_BACK)]
     begun = begun or [phase for phase in status.phases if phase.state == DONE][-1:]

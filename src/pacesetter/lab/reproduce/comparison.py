@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.lab.reproduce.bitflyer_btcbox import bitflyer_btcbox
 from pacesetter.lab.reproduce.levy_portfolios import levy_portfolios
 from pacesetter.lab.reproduce.lo_mackinlay import lo_mackinlay
+from pacesetter.lab.reproduce.network_momentum import network_momentum
 from pacesetter.lab.reproduce.result import Comparison, Reproduction
+from pacesetter.lab.reproduce.stock_ranking import stock_ranking
 from pacesetter.lab.reproduce.us_japan import us_japan
 
 __all__ = ["STUDIES", "Comparison", "PublishedStudy", "Reproduction", "reproduce"]
@@ -24,7 +27,10 @@ class PublishedStudy:
 
 STUDIES = {
     "lo_mackinlay": PublishedStudy(lambda _: lo_mackinlay(), False),
+    "bitflyer_btcbox": PublishedStudy(lambda _: bitflyer_btcbox(), False),
     "us_japan": PublishedStudy(us_japan, True),
+    "stock_ranking": PublishedStudy(stock_ranking, True),
+    "network_momentum": PublishedStudy(network_momentum, True),
     "levy_portfolios": PublishedStudy(levy_portfolios, True),
 }
 
@@ -37,5 +43,5 @@ def reproduce(name: str, path: str | None = None) -> Reproduction:
     if study.needs_path and path is None:
         raise ConfigError(f"{name} needs the bars: give data.path=FILE, see docs/reproduce.md for its columns")
     if not study.needs_path and path is not None:
-        raise ConfigError(f"{name} runs on what is shipped (data=deciles); leave data.path out")
+        raise ConfigError(f"{name} runs on what is shipped; leave data.path out")
     return study.run(path)

@@ -1,4 +1,4 @@
-"""`pacesetter selftest data=…`: what the engine and an agent find on bars like the user's, and what they make up.
+"""`pacesetter lab selftest data=…`: what the engine and an agent find on bars like the user's, and what they make up.
 
 A relation is planted into copies of the bars, and another set of copies holds none. The smallest strength that is found
 in four of five copies is sought by bisection; then the agent is tried at a stated strength and on noise.

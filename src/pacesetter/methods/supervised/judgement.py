@@ -34,7 +34,7 @@ __all__ = ["HIDDEN", "NETWORKS", "THRESHOLDS", "SupervisedResult", "prediction_m
 NETWORKS = ("mlp", "lstm", "gru")
 HIDDEN = ("moves", "majority", "p95 ms", "trade win rate", "exposure", "cost share")  # on a console of 80 letters
 THRESHOLDS = (0.60, 0.65, 0.70, 0.75, 0.80)
-FIGURES = ("round_trips", "total_return", "sharpe", "max_drawdown", "trade_win_rate", "exposure", "cost_share")
+FIGURES = ("round_trips", "total_return", "sharpe", "max_drawdown", "lot_win_rate", "exposure", "cost_share")
 
 
 @dataclass(frozen=True, eq=False)

@@ -239,7 +239,8 @@ class ReportedBroker:
             row[Position.BARS_HELD] = held.bars_held
         # Dust in an empty account would make shares of equity explode.
         cash = account.cash if abs(account.cash) > LEAST_MONEY else 0.0
-        equity = cash + float(self.positions[:, Position.QUANTITY] @ prices)
+        # Summed symbol by symbol as the kernel does, so that shares of equity are the backtest's bit for bit.
+        equity = cash + sum((self.positions[:, Position.QUANTITY] * prices).tolist())
         self.account[:] = cash, equity, max(account.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = account.stop_outs
 
@@ -328,9 +329,11 @@ class Runtime:
         self.history = History.of(bundle, self.symbols)
         self.market = serving_market(bundle)
         self.broker = ReportedBroker(self.symbols)
-        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name, orders)
+        risk = bundle.served_risk(self.symbols)
+        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name, orders, risk)
         self.reasons = OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if has_why else None
         self._settled: pd.Timestamp | None = None  # bar that the desk's books stand at
+        self.ticket: Ticket | None = None  # of the last decision
 
     @property
     def bar_seconds(self) -> float:
@@ -338,12 +341,14 @@ class Runtime:
         return SECONDS_PER_YEAR / self.bundle.features.bars_per_year
 
     def feed(self, bars: Panel) -> None:
-        """Take newer bars without deciding; refuses those with a price beyond `risk.jump_factor`."""
+        """Take newer bars without deciding; refuses those with a price beyond `guard.jump_factor`."""
         if self.history.panel is not None:
             # Enough old bars to find the close before, also of a symbol that paused.
             joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
             check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
+        if self.desk.risk is not None:  # before old bars are forgotten
+            self.desk.risk.append(bars)
 
     @contextmanager
     def asking(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:
@@ -413,7 +418,7 @@ class Runtime:
         snapshot = Snapshot(
             panel, t, shown, first=-1
         )  # a server has no first bar: what a policy keeps is restored or empty
-        ticket = self.desk.decide(snapshot, bars, now, late_bars + more_late)
+        self.ticket = ticket = self.desk.decide(snapshot, bars, now, late_bars + more_late)
         return RuntimeAnswer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
 
     def _lines(self, ticket: Ticket) -> tuple[Line, ...]:

@@ -8,6 +8,7 @@ manifest.json  run, data, seed, versions, hashes: how it was made           hash
 signature.txt  of hashes.json, where a key was given                        model.pt    TorchScript, where asked for
 lookback.onnx, lookback.json   the agent that chooses the windows of its lead–lag features, where one does
 supervised.onnx   the classifier whose probabilities it reads, where it does
+risk.bin   volatilities and correlations at the last bar of its training, where its account is sized by them
 ```
 
 All bytes are read once and checked (`hashed_files.py`) before any of them is parsed. Nothing is pickled, `model.pt` is
@@ -25,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import yaml
 
 from pacesetter.build import Config, parse_config
@@ -35,9 +37,10 @@ from pacesetter.runs import write_atomic
 from pacesetter.serving.bundle.hashed_files import HASHES, SIGNATURE, check_hashes, hash_list, read_files
 from pacesetter.serving.bundle.model import Model, try_graph
 from pacesetter.serving.bundle.signature import SigningKey
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.lookback import LookbackSpec, ServedLookback
 from pacesetter.serving.trader.probabilities import SUPERVISED, ServedClassifier
+from pacesetter.serving.trader.sizing import RISK_STATE, MarketTracker, ServedRisk
 
 __all__ = ["Bundle", "FeatureSpec", "partial_folder"]
 
@@ -133,13 +136,14 @@ class Bundle:
         for name, data in self.files.items():
             if name.endswith(".onnx"):
                 try_graph(data, f"{self.name}/{name}")
-            elif not name.endswith(".pt"):
+            elif not name.endswith((".pt", ".bin")):
                 self._parse(name, lambda name=name: self.files[name].decode())  # type: ignore[misc]
         parts = {"features": "features.json", "limits": "limits.json", "config": "config.yaml"}
         for part, name in (parts | {"warning": "manifest.json", "lookback": "lookback.json"}).items():
             self._parse(name, lambda part=part: getattr(self, part))  # type: ignore[misc]
         self.model.probe()
         self._parse("supervised.onnx", lambda: self.classifier)
+        self._parse(RISK_STATE, lambda: self.served_risk(self.features.symbols))
 
     # ---- what is inside -------------------------------------------------------------------------------------------
 
@@ -179,9 +183,24 @@ class Bundle:
             raise RunError(f"{self.name} lacks supervised.onnx, the classifier of its policy; make it again")
         return ServedClassifier(Model(self.files["supervised.onnx"]))
 
+    def served_risk(self, symbols: tuple[str, ...]) -> ServedRisk | None:
+        """A new risk step for an account of `symbols`; None where the run takes its targets as they are."""
+        options, spec = self.config.risk, self.model.spec
+        if not options.is_on or self.is_lookback:
+            return None
+        if not options.has_base and spec.action != "target" and spec.trades != "targets":
+            return None  # orders that are not weights cannot be sized: the target was training's alone
+        if RISK_STATE not in self.files:
+            raise RunError(f"{self.name} lacks {RISK_STATE}, from which its account is sized; make it again")
+        facts = self.manifest["risk"]
+        each = int(facts["daily_bars"]), self.features.bars_per_year
+        tracker = MarketTracker(symbols, options.half_life_days, *each)
+        tracker.restore(self.files[RISK_STATE], self.features.symbols, pd.Timestamp(facts["at"]))
+        return ServedRisk(options, tracker)
+
     @cached_property
-    def limits(self) -> RiskLimits:
-        return configure(RiskLimits, self._json("limits.json"), "limits")
+    def limits(self) -> GuardLimits:
+        return configure(GuardLimits, self._json("limits.json"), "limits")
 
     @cached_property
     def config(self) -> Config:

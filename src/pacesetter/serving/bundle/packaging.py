@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
@@ -16,8 +16,18 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build import (
+    Config,
+    build_fold,
+    build_panel,
+    build_table,
+    build_task,
+    fitted_until,
+    stored_config,
+    task_of,
+)
 from pacesetter.build.members import export_policy
+from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
@@ -35,8 +45,11 @@ from pacesetter.serving.bundle.parity import Parity, check_agreement, check_pari
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.monitor.watch import feature_moments
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.lookback import lookback_memory
+from pacesetter.serving.trader.replay import check_card
+from pacesetter.serving.trader.sizing import RISK_STATE, MarketTracker
+from pacesetter.stamps import bars_per_day
 
 __all__ = ["bundle_files", "bundle_policy", "bundle_run", "read_decision"]
 
@@ -63,7 +76,7 @@ def bundle_run(
     store: str | Path,
     *,
     judged: Path | None = None,
-    limits: RiskLimits | None = None,
+    limits: GuardLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
     is_int8: bool = False,
@@ -78,6 +91,7 @@ def bundle_run(
     `despite_no_go`, which the bundle then says for good.
     """
     run, config = Run.open(folder), stored_config(folder)
+    config = replace(config, risk=stored_risk(folder, config))
     _check_finished(run, config)
     decision = read_decision(judged or run.folder / EVALUATION)
     if decision.get("decision") == "NO-GO" and not despite_no_go:
@@ -91,6 +105,7 @@ def bundle_run(
         return _bundle_windows(run, config, learned_universe(config, panel), store, judged, key, observations)
     _check_universe(config, panel)
     table = build_table(config, panel)
+    first = int(build_fold(config, panel).test[0])
     trained = export_policy(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
@@ -107,6 +122,7 @@ def bundle_run(
         has_torchscript=has_torchscript,
         is_int8=is_int8,
         observations=observations,
+        first=first,
     )
 
 
@@ -141,16 +157,19 @@ def bundle_policy(
     training: Mapping[str, Any],
     results: Mapping[str, Any] | None = None,
     real: Iterable[Mapping[str, Array]] = (),
-    limits: RiskLimits | None = None,
+    limits: GuardLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
     is_int8: bool = False,
     observations: int = 10_000,
+    first: int | None = None,
 ) -> tuple[Path, Bundle]:
     """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
 
     table      its features       training   facts of its training, `run` among them       results   of its test
-    Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`.
+    first      bar of the test's first decision, from which the account is replayed; None replays nothing
+    Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`,
+    and an account that is not that of `results`.
     With `is_int8` the graph is quantised after that, and refused where it gives another order in more than 0.1 % of
     the real observations (of the random ones, where there are none).
     """
@@ -176,7 +195,20 @@ def bundle_policy(
     if is_int8:
         decisions = real or list(random_observations(spec, observations // 2))
         manifest["int8"] = asdict(check_agreement(Model(graph), Model(quantised), decisions))
-    files = bundle_files(quantised, features, config, manifest, results, limits) | lookback | read
+    risk, daily_bars = config.risk, bars_per_day(panel.index)
+    planned = GuardLimits.of(build_task(config).market, risk.target_volatility, len(panel.symbols), daily_bars)
+    if risk.is_on:
+        tracker = MarketTracker(panel.symbols, risk.half_life_days, daily_bars, panel.bars_per_year)
+        tracker.append(panel.rows(0, int(panel.index.searchsorted(until, side="right"))))
+        read |= {RISK_STATE: tracker.to_bytes()}
+        manifest["risk"] = {"at": str(tracker.at), "daily_bars": daily_bars}
+    more = lookback | read
+    files = bundle_files(quantised, features, config, manifest, results, limits or planned) | more
+    if first is not None:
+        # int8 rounds: its orders were compared above, and its account is told but not held against the card.
+        card = None if is_int8 else results
+        manifest["replay"] = check_card(Bundle(files, config.name), panel, first, card)
+        files = bundle_files(quantised, features, config, manifest, results, limits or planned) | more
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)
     return Store(store).add(config.name, files, key)
@@ -201,7 +233,7 @@ def bundle_files(
     config: Config,
     manifest: Mapping[str, Any],
     results: Mapping[str, Any] | None = None,
-    limits: RiskLimits | None = None,
+    limits: GuardLimits | None = None,
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     # Through JSON: paths and tuples become what YAML can write without tags.
@@ -213,7 +245,7 @@ def bundle_files(
             options[name] = Path(options[name]).name  # of its lookback agent, classifier or fleet, wherever it lay
     texts = {
         "features.json": _json(asdict(features)),
-        "limits.json": _json(asdict(limits or RiskLimits())),
+        "limits.json": _json(asdict(limits or GuardLimits())),
         "manifest.json": _json(manifest),
         "config.yaml": yaml.safe_dump({"schema": SCHEMA} | plain, sort_keys=False),
         "CARD.md": model_card(config, features, manifest, results),

@@ -19,7 +19,7 @@ from pacesetter.serving.monitor.watch import Thresholds, Vitals, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.jumps import check_jumps
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import AccountView, Order, Quote
 from pacesetter.serving.risk.refusals import CONTROLS
 from pacesetter.serving.trader.desk import last_bars
@@ -65,10 +65,10 @@ def _controls() -> Iterator[Drilled]:
 
 def _jump() -> Drilled:
     """A bar whose price is too far from the one before."""
-    closes = np.array([[1.0], [2.0 * RiskLimits().jump_factor]])
+    closes = np.array([[1.0], [2.0 * GuardLimits().jump_factor]])
     panel = Panel.from_fields(utc_index(pd.date_range("2000", periods=2)), ("A",), {"close": closes})
     try:
-        check_jumps(panel, last_bars(panel), RiskLimits().jump_factor)
+        check_jumps(panel, last_bars(panel), GuardLimits().jump_factor)
     except DataError:
         return Drilled("price jump", "is refused", True)
     return Drilled("price jump", "is refused", False)
@@ -116,7 +116,7 @@ def _provoked(name: str) -> tuple[Guard, Order, AccountView]:
         case "symbol_exposure":
             account = replace(FLAT, quantities={"A": value * limits.symbol_fraction})
         case "cluster_exposure":
-            held = {"B": value * limits.symbol_fraction}
+            held = {"B": value * limits.cluster_fraction}
             account = replace(FLAT, quantities=held, clusters={"A": 0, "B": 0})
         case "gross_exposure":
             account = replace(FLAT, quantities={"B": value * limits.gross_fraction})

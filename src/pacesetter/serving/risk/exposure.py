@@ -17,6 +17,9 @@ NO_QUOTE = Quote(math.nan)
 class Exposure:
     """An account as the guard sees it, with all orders in flight; `add` counts one more in constant time.
 
+    Exits of the same decision count as done when its entries are asked about, as the kernel fills them first; exits in
+    flight from before do not.
+
     is_sound     equity is above 0, and it and every quantity are finite
     has_prices   there is a price for all that is held and in flight
     """
@@ -25,7 +28,7 @@ class Exposure:
         self.account = account
         self.is_sound = 0.0 < account.equity < math.inf and all(map(math.isfinite, account.quantities.values()))
         self.has_prices = True
-        self._bought, self._sold, self._values = (defaultdict[str, float](float) for _ in range(3))
+        self._bought, self._sold, self._left, self._values = (defaultdict[str, float](float) for _ in range(4))
         self._gross, self._clusters = 0.0, defaultdict[int, float](float)
         for symbol, quantity in account.quantities.items():
             if quantity:
@@ -33,8 +36,10 @@ class Exposure:
         for order in in_flight:
             self.add(order)
 
-    def add(self, order: Order) -> None:
-        """Count an order as in flight."""
+    def add(self, order: Order, is_exit: bool = False) -> None:
+        """Count an order as in flight; an exit of this decision as done too."""
+        if is_exit:
+            self._left[order.symbol] += order.quantity
         (self._bought if order.quantity > 0.0 else self._sold)[order.symbol] += order.quantity
         self._count(order.symbol)
 
@@ -59,12 +64,13 @@ class Exposure:
     def value(self, symbol: str, more: float = 0.0) -> float:
         """The largest value a symbol's position can reach if any of its orders in flight, and one of `more`, fill."""
         held, bought, sold = self.account.quantities.get(symbol, 0.0), self._bought[symbol], self._sold[symbol]
+        left = self._left[symbol]
         if more > 0.0:
             bought += more
         else:
             sold += more
         # Any subset of the open orders may fill: all buys and no sell, or the reverse, is the worst.
-        most = max(held + bought, -held - sold)
+        most = max(held + bought + min(left, 0.0), -held - sold - max(left, 0.0))
         return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0
 
     def cluster(self, symbol: str, more: float) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.serving.risk.exposure import ROUNDING, Exposure
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.memory import GuardMemory, recent_windows, side_key
 from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote, State
 from pacesetter.serving.risk.refusals import CONTROLS, EXIT_CONTROLS
@@ -31,8 +31,8 @@ class Guard:
     Client ids are remembered for the day and the day before; a journal's key keeps them for good.
     """
 
-    def __init__(self, limits: RiskLimits | None = None) -> None:
-        self._limits = limits or RiskLimits()
+    def __init__(self, limits: GuardLimits | None = None) -> None:
+        self._limits = limits or GuardLimits()
         self._memory = GuardMemory(recent_windows(self._limits))
 
     @property
@@ -41,7 +41,7 @@ class Guard:
         return self._memory.denials
 
     @property
-    def limits(self) -> RiskLimits:
+    def limits(self) -> GuardLimits:
         """The frozen limits."""
         return self._limits
 
@@ -173,7 +173,7 @@ class Guard:
         return self._memory.to_dict(self._limits)
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any], limits: RiskLimits | None = None) -> Guard:
+    def from_dict(cls, stored: Mapping[str, Any], limits: GuardLimits | None = None) -> Guard:
         """The guard that `to_dict` described, under the given limits."""
         guard = cls(limits)
         guard._memory = GuardMemory.from_dict(stored, guard._limits)
@@ -202,7 +202,7 @@ class Guard:
             side = side_key(order)
             if self._memory.recent["sides"].count(side, now) >= self._limits.repeat_count:
                 self._memory.disabled.add(order.symbol)
-            book.add(order)
+            book.add(order, is_exit=book.is_exit(order))
         else:
             self.denials[reason] += 1
         return Decision(order, reason is None, reason, self._memory.state)

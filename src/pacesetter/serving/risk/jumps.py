@@ -32,6 +32,6 @@ def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: in
         price = high if high / before[row, k] > jump_factor else low
         raise DataError(
             f"'{panel.symbols[k]}' goes from {before[row, k]:g} to {price:g} in bar {panel.index[row - len(after)]}, "
-            f"beyond risk.jump_factor={jump_factor:g}, and nothing was traded on it; correct the data, "
+            f"beyond guard.jump_factor={jump_factor:g}, and nothing was traded on it; correct the data, "
             "or raise the factor if the price is right"
         )

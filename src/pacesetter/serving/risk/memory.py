@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pacesetter.runs import SCHEMA, check_schema
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import Order, State
 
 __all__ = ["GuardMemory", "Recent", "copy_key", "recent_windows", "side_key"]
@@ -66,7 +66,7 @@ class GuardMemory:
     ids: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
     in_flight: dict[str, Order] = field(default_factory=dict)
 
-    def to_dict(self, limits: RiskLimits) -> dict[str, Any]:
+    def to_dict(self, limits: GuardLimits) -> dict[str, Any]:
         """All that is remembered, and the limits in force, as JSON can hold it."""
         return {
             "schema": SCHEMA,
@@ -94,7 +94,7 @@ class GuardMemory:
         }
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any], limits: RiskLimits) -> GuardMemory:
+    def from_dict(cls, stored: Mapping[str, Any], limits: GuardLimits) -> GuardMemory:
         """What `to_dict` described, under the given limits."""
         check_schema(stored, "the guard's state")
         return cls(
@@ -132,7 +132,7 @@ class GuardMemory:
 
 
 def recent_windows(
-    limits: RiskLimits, stored: Mapping[str, Iterable[tuple[float, Iterable[Any]]]] | None = None
+    limits: GuardLimits, stored: Mapping[str, Iterable[tuple[float, Iterable[Any]]]] | None = None
 ) -> dict[str, Recent]:
     """What came up lately: all orders in a second, those of a symbol and side, and those that are alike."""
     seconds = {"all": 1.0, "sides": limits.repeat_seconds, "copies": limits.copy_seconds}

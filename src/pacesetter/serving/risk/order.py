@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -55,6 +56,7 @@ class AccountView:
     """What the guard knows of an account; symbols in no cluster stand alone, a highest equity of 0 means unknown.
 
     shorting   whether a position may be below zero
+    gross_cut  share of equity that the broker itself keeps all positions within, cutting openings by one factor
     """
 
     equity: float
@@ -63,6 +65,7 @@ class AccountView:
     clusters: Mapping[str, int] = field(default_factory=dict)
     peak_equity: float = 0.0
     shorting: bool = True
+    gross_cut: float = math.inf
 
 
 class Decision(NamedTuple):

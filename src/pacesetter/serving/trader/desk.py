@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry
+from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.rows import Cursor
@@ -21,7 +22,7 @@ from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.bars import Bar, MarketBars, is_trading
 from pacesetter.market.kernel import exit_level, follow_best_price, has_exits
 from pacesetter.market.ledger import Fill
-from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.market.orders import Discrete, OrderKind, smallest_order
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
@@ -43,6 +44,7 @@ from pacesetter.serving.trader.brokers import (
     exit_reason,
 )
 from pacesetter.serving.trader.feeds import SPLIT_FRACTION
+from pacesetter.serving.trader.sizing import ServedRisk
 
 __all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars"]
 
@@ -101,6 +103,7 @@ class Desk:
              the broker fills these quantities
     run      prefix of every order's client id
     options  how sure the policy must be, and what kind of order it then sends
+    risk     the step that turns a policy's targets, which are then views, into those of the account
     """
 
     def __init__(
@@ -112,8 +115,14 @@ class Desk:
         broker: Broker | None = None,
         run: str = "run",
         options: OrderOptions | None = None,
+        risk: ServedRisk | None = None,
     ) -> None:
-        self.options = options or OrderOptions()
+        if risk is not None and policy.action != "target":
+            raise ConfigError(
+                f"risk sizes weights, but policy '{policy.name}' gives {policy.action} orders; give weights, or leave "
+                "risk out"
+            )
+        self.risk, self.options = risk, options or OrderOptions()
         if policy.action not in ACTIONS:
             raise ConfigError(
                 f"policy '{policy.name}' has action '{policy.action}'{did_you_mean(policy.action, ACTIONS)}"
@@ -123,6 +132,8 @@ class Desk:
         self._is_hybrid, self._rules = policy.action == "hybrid", market.packed()
         self._kind = OrderKind.CONTINUOUS if self._is_hybrid else OrderKind(ACTIONS[policy.action])
         self._sizing = KernelAccount(symbols, market, self._kind)
+        self._gross = market.limits.gross_leverage - market.limits.reserve_cash_fraction
+        self._gross_cut = self._gross if isinstance(self.broker, PaperBroker) else math.inf
         self._signals = np.zeros(len(symbols))
         self._bar: Array | None = None
         self._adjustments: list[Execution] = []  # of the book, told with the next settlement
@@ -137,7 +148,7 @@ class Desk:
     def settle(self, panel: Panel, bars: Array, now: float) -> Settlement:
         """Let the last of `bars` (time, K, Bar), the panel's, act on the open orders; the first ever opens the books.
 
-        Refuses one beyond `risk.jump_factor`, with nothing changed; a bar that comes alone is held against the books'.
+        Refuses one beyond `guard.jump_factor`, with nothing changed; a bar that comes alone is held against the books'.
         """
         pair = bars if len(bars) > 1 or self._bar is None else np.stack([self._bar, bars[-1]])
         check_jumps(panel, pair, self.guard.limits.jump_factor)
@@ -183,6 +194,8 @@ class Desk:
                 self._adjustments.append(Execution(None, symbol, more, 0.0, 0.0, "split"))
                 row[Position.QUANTITY] += more
                 row[[Position.ENTRY_PRICE, Position.BEST_PRICE]] *= factor
+            if self.risk is not None:
+                self.risk.rescale(symbol, factor)
         return factors
 
     def drop(self, client_id: str) -> None:
@@ -194,8 +207,14 @@ class Desk:
 
         `late_bars` is how many bars the clock is past the bar's close, or past what is known of each symbol.
         """
+        if self.risk is not None:
+            self.risk.begin(snapshot.panel)
         decided = np.asarray(self.policy.decide(self._own_view(snapshot)), dtype=np.float64)
+        if self.risk is not None:
+            decided = self.risk.size(decided, self.broker.account, self.broker.positions, self._closed, self._rules)
         actions, quantities, self._signals = self._sized(decided)
+        if not isinstance(self.broker, PaperBroker):  # which cuts at its own prices, the open's
+            quantities = self._affordable(quantities)
         for symbol in self.stops:
             place = self.symbols.index(symbol)
             quantities[place] = -self.broker.positions[place, Position.QUANTITY]
@@ -283,6 +302,12 @@ class Desk:
 
     # ---- across restarts ----------------------------------------------------------------------------------------
 
+    def succeed(self, policy: Policy, risk: ServedRisk | None) -> None:
+        """Let another policy decide from the next bar on, with these books."""
+        if risk is not None and self.risk is not None:
+            risk.succeed(self.risk)
+        self.policy, self.risk = policy, risk
+
     def to_dict(self) -> dict[str, Any]:
         """All that the next bar needs, as JSON can hold it bit-exactly."""
         return {
@@ -292,6 +317,7 @@ class Desk:
             "positions": self._stored(self.broker.positions, Position),
             "signals": dict(zip(self.symbols, self._signals.tolist(), strict=True)),
             "bar": None if self._bar is None else self._stored(self._bar, Bar),
+            **({} if self.risk is None else {"risk": self.risk.to_dict()}),
             **self._remembered(),
         }
 
@@ -311,6 +337,8 @@ class Desk:
         self.broker.restore(account, positions)
         self._signals = self._by_symbol(stored["signals"])  # earlier `weights` came to the orders in flight
         self._bar = None if stored["bar"] is None else self._rows(stored["bar"], Bar)
+        if self.risk is not None and "risk" in stored:
+            self.risk.restore(stored["risk"])
         if "memory" in stored and hasattr(self.policy, "recall"):
             self.policy.recall(stored["memory"])
 
@@ -328,7 +356,20 @@ class Desk:
     def _own_view(self, snapshot: Snapshot) -> Snapshot:
         """What the policy sees: the account as these books have it, and the masks of discrete orders."""
         masks = self._masks() if self._kind is OrderKind.DISCRETE else None
-        return snapshot._replace(observation=with_account(snapshot.observation, self.account_vector()), masks=masks)
+        observation = with_account(snapshot.observation, self.account_vector())
+        if self.risk is not None:
+            # A policy sees its own position, in its own units; the base is none of its business.
+            position = np.array(observation["position"])
+            state = self.broker.account, self.broker.positions, self._closed[:, Bar.CLOSE]
+            position[:, PositionEntry.WEIGHT] = self.risk.views_held(*state)
+            observation["position"] = position
+        return snapshot._replace(observation=observation, masks=masks)
+
+    @property
+    def _closed(self) -> Array:
+        """(symbol, Bar) the last bar."""
+        assert self._bar is not None
+        return self._bar
 
     def _masks(self) -> Array:
         """(symbol, 7) by the environments' own rule."""
@@ -355,6 +396,20 @@ class Desk:
         ordered, signals = sizing.fills[:, Fill.ORDERED], sizing.positions[:, Position.SIGNAL]
         return actions, np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
 
+    def _affordable(self, quantities: Array) -> Array:
+        """(symbol,) quantities, openings cut by one factor where together they pass the gross limit, as in training."""
+        assert self._bar is not None
+        held, prices = self.broker.positions[:, Position.QUANTITY], self._bar[:, Bar.CLOSE]
+        is_opening = quantities * held >= 0.0
+        after = np.abs(np.where(is_opening, held, held + quantities)) @ prices
+        needed, budget = np.abs(quantities[is_opening]) @ prices[is_opening], self._gross * self.equity - after
+        if needed <= budget:
+            return quantities
+        cut = max(budget, 0.0) / needed
+        kept = np.where(is_opening, quantities * cut, quantities)
+        least = smallest_order(self.equity, self._rules)
+        return np.where(is_opening & (np.abs(kept) * prices < least), 0.0, kept)
+
     def _orders(self, quantities: Array, begin: str) -> list[Order]:
         """Orders for each symbol with a quantity, at the last close; client ids start with `begin`."""
         assert self._bar is not None
@@ -374,6 +429,7 @@ class Desk:
             clusters(bars[:, :, Bar.CLOSE], self.symbols, self.guard.limits.cluster_correlation),
             float(self.broker.account[Account.PEAK_EQUITY]),
             self.market.limits.shorting,
+            self._gross_cut,
         )
 
 
@@ -385,11 +441,18 @@ class GuardedPolicy:
 
     action = QUANTITIES
 
-    def __init__(self, policy: Policy, guard: Guard, panel: Panel, market: MarketParameters | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        guard: Guard,
+        panel: Panel,
+        market: MarketParameters | None = None,
+        risk: ServedRisk | None = None,
+    ) -> None:
         rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
         self.name, self.market = f"{policy.name} (guarded)", rules
         self.fitted_until = getattr(policy, "fitted_until", None)
-        self.desk = Desk(policy, guard, panel.symbols, rules)
+        self.desk = Desk(policy, guard, panel.symbols, rules, risk=risk)
         self.tickets: list[Ticket] = []
 
     def decide(self, snapshot: Snapshot) -> Array:

@@ -198,7 +198,7 @@ class PaperTrader:
         for sentence in sentences:
             log.info("%s", sentence)
         if bundle is not None:
-            self.desk.policy = BundlePolicy(bundle)
+            self.desk.succeed(BundlePolicy(bundle), bundle.served_risk(self.desk.symbols))
             if self.reasons is not None:
                 self.reasons = OrderReasons.of(bundle)
         return sentences

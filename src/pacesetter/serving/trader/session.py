@@ -16,7 +16,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import Observe, market_bank, table_observer
 from pacesetter.policies.policy import Policy
-from pacesetter.registry import Registry, configure
+from pacesetter.registry import Registry
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.signature import SigningKey
@@ -27,7 +27,7 @@ from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.bundle_follower import BundleFollower, following
 from pacesetter.serving.trader.decision_log import DecisionLog
@@ -37,7 +37,7 @@ from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.why import OrderReasons
 
-__all__ = ["PaperConfig", "open_session"]
+__all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
 
 MOST_LETTERS = 47  # of a run's name: a client id has 128, with the bar's 17 and a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
@@ -54,7 +54,7 @@ class PaperConfig:
     bars        stop after this many; None runs until the feed ends
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
                 sample. Of a network feed: symbols, start, freq …
-    risk        limits that replace the bundle's
+    guard       circuit breakers that replace the bundle's
     key         file of the signing key; PACESETTER_SIGNING_KEY where empty
     unverified  take a signed bundle without a key to check it by
     orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
@@ -73,7 +73,7 @@ class PaperConfig:
     first: int | None = None
     bars: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
-    risk: dict[str, Any] = field(default_factory=dict)
+    guard: dict[str, Any] = field(default_factory=dict)
     key: str = ""
     unverified: bool = False
     follow: bool = False
@@ -113,18 +113,19 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     switch = KillSwitch(config.halt_file)
     # Before any data is loaded: without a working switch nothing may start.
     switch.check_usable()
-    panel = _history(config, bundle)
+    panel = load_history(config, bundle)
     if succession is not None:
         _begin(succession, config, panel)
         if succession.bundle is not bundle:
             bundle = succession.bundle
-            panel = _history(config, bundle)
+            panel = load_history(config, bundle)
     feed = _feed(config, panel, bundle, is_resumed=succession is not None and _stored(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
-    guard = Guard(_limits(bundle, config.risk))
+    guard = Guard(_limits(bundle, market, len(panel.symbols)).changed(config.guard))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
-    desk = Desk(decider, guard, panel.symbols, market, broker, run=config.run, options=config.orders)
+    risk = bundle.served_risk(panel.symbols) if bundle else None
+    desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
     observe = _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS)
     reasons = OrderReasons.of(bundle) if bundle and config.why else None
@@ -144,7 +145,7 @@ def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> De
         return None
     if bundle is None:
         raise ConfigError(f"paper.log_episodes=true keeps the decisions of a fleet's bundle, not of '{policy}'")
-    data = _replayed(config.data, bundle) if config.feed == "replay" else {"source": config.feed, **config.data}
+    data = replayed_data(config.data, bundle) if config.feed == "replay" else {"source": config.feed, **config.data}
     return DecisionLog(config.folder, bundle, data)
 
 
@@ -200,16 +201,21 @@ def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: 
     return made
 
 
-def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
+def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     """All bars so far, of the policy's own symbols where it has its own; refuses others, and bars of other fields."""
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
-        panel = load(**_replayed(config.data, bundle))
-        panel = panel.select(list(own)) if own else panel
-    else:
-        panel = load(config.feed, **({"symbols": list(own)} if own else {}) | _network_options(config))
+        return fit_panel(load(**replayed_data(config.data, bundle)), bundle)
+    panel = load(config.feed, **({"symbols": list(own)} if own else {}) | _network_options(config))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
+    return fit_panel(panel, bundle)
+
+
+def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
+    """The symbols that the policy trades, its own where it has any; refuses bars of other fields."""
+    own = bundle.model.spec.symbols if bundle else ()
+    panel = panel.select(list(own)) if own else panel
     if bundle and panel.fields != bundle.features.fields:
         raise ConfigError(
             f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
@@ -218,7 +224,7 @@ def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     return panel
 
 
-def _replayed(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
+def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
     """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
     if "source" in data:
         return dict(data)
@@ -247,15 +253,8 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: 
     return ReplayFeed(panel, first)
 
 
-def _limits(bundle: Bundle | None, changed: Mapping[str, Any]) -> RiskLimits:
-    limits = bundle.limits if bundle else RiskLimits()
-    return replace(limits, **_known(changed))
-
-
-def _known(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """`changed` as the limits take it; refuses an unknown limit by name."""
-    checked = configure(RiskLimits, changed, "risk")
-    return {name: getattr(checked, name) for name in changed}
+def _limits(bundle: Bundle | None, market: MarketParameters, symbols: int) -> GuardLimits:
+    return bundle.limits if bundle else GuardLimits.of(market, symbols=symbols)
 
 
 def _reference(bundle: Bundle | None) -> FeatureReference | None:
