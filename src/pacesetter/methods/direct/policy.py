@@ -251,8 +251,8 @@ class DirectPolicy(nn.Module):
             *(plain / self.unit, level, level.mean(-1, keepdim=True) * wide),
             *(signal.mean(-1, keepdim=True) * SIGNAL_UNIT * wide, held.sum(-1, keepdim=True) / self.unit * wide),
         )
-        seen = torch.stack(state, -1).clamp(-MOST_STATE, MOST_STATE)
-        return MOST_CHANGE * torch.tanh(self.layers(seen))
+        shown = torch.stack(state, -1).clamp(-MOST_STATE, MOST_STATE)
+        return MOST_CHANGE * torch.tanh(self.layers(shown))
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
