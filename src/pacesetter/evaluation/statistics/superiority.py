@@ -58,5 +58,6 @@ def find_superior(
     test.compute()
     steps = StepM(-benchmark, losses, size=SIZE, **options)
     steps.compute()
-    better = tuple(names[differs[int(place)]] for place in steps.superior_models)
+    places: list[Any] = list(steps.superior_models)
+    better = tuple(names[int(differs[place])] for place in places)
     return Superiority(against, len(names), float(test.pvalues["consistent"]), better)
