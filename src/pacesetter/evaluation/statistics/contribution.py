@@ -58,7 +58,7 @@ def contribution(result: Backtest) -> Contribution:
     """What each symbol of a backtest contributed to its result, its risk and its turnover."""
     equity = np.maximum(result.ledger[:, Column.EQUITY_BEFORE], 1e-12)[:, None]
     money = asset_pnl(result)
-    found = contribution_of(money.sum(axis=0), result.symbols)
+    earnings = contribution_of(money.sum(axis=0), result.symbols)
     earned = money / equity - (money / equity).mean(axis=0)
     total = earned.sum(axis=1)
     fills = result.fills
@@ -71,7 +71,7 @@ def contribution(result: Backtest) -> Contribution:
         },
         index=pd.Index(result.symbols, name="symbol"),
     )
-    return replace(found, table=found.table.join(own))
+    return replace(earnings, table=earnings.table.join(own))
 
 
 def contribution_of(pnl: Array, symbols: Sequence[str]) -> Contribution:
