@@ -76,7 +76,7 @@ class LearnedRelations:
         if not self.relations:
             return (
                 f"direct found no relation between {self.inputs:,} weights that holds on bars left out "
-                f"({self.sureness:.1f} standard errors, 2 are asked for), so the account stays in cash"
+                f"({self.sureness:.1f} standard errors, 2 are asked for), so it has no views"
             )
         parts = [f"direct uses {len(self.relations)} of {self.inputs:,} weights"]
         if self.score is not None:
