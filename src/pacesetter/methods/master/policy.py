@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,10 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.stream.encoder import STREAM, BarFollower, follower_of
 from pacesetter.methods.master.agent import Master
 from pacesetter.methods.master.market import Advisers
-from pacesetter.methods.meta.agents import ContextFleet
-from pacesetter.methods.meta.memory import CONTEXT
 from pacesetter.policies.policy import Snapshot
+
+if TYPE_CHECKING:
+    from pacesetter.methods.meta.agents import ContextFleet
 
 __all__ = ["Advice", "ContextAdvice", "MasterPolicy"]
 
@@ -79,6 +80,8 @@ class ContextAdvice:
 
     @torch.no_grad()
     def _one(self, snapshot: Snapshot, place: int) -> dict[str, Array]:
+        from pacesetter.methods.meta.memory import CONTEXT
+
         symbols, device = snapshot.panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
             self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)

@@ -32,7 +32,6 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
-from pacesetter.methods.supervised.export import supervised_files
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.runs import DECISION, EVALUATION, SCHEMA, Run, provenance
@@ -175,6 +174,8 @@ def bundle_policy(
     """
     check_range(2, observations=observations)
     Store(store).next_folder(config.name)
+    from pacesetter.methods.supervised.export import supervised_files
+
     read = supervised_files(config.features.supervised, spec, spec.names, observations)
     graph = export_onnx(module, spec)
     real = list(real)
