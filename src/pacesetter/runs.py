@@ -31,6 +31,7 @@ __all__ = [
     "Run",
     "check_schema",
     "config_hash",
+    "data_name",
     "provenance",
     "read_tags",
     "sha256",
@@ -68,9 +69,10 @@ class Run:
     folder: Path
 
     @classmethod
-    def create(cls, root: str | Path, name: str, config: Mapping[str, Any]) -> Run:
+    def create(cls, root: str | Path, name: str, config: Mapping[str, Any], label: str = "") -> Run:
         """A new folder `<time>-<name>-<hash>` under `root`, with its config and a first manifest.
 
+        label   what it is called where people read it; the name where empty
         The hash is that of the configuration without its schema, which says how it is written and not what it asks for.
         """
         digest = config_hash(config)
@@ -84,7 +86,7 @@ class Run:
                 continue
             run = cls(folder)
             run.write_yaml("config.yaml", {"schema": SCHEMA} | dict(config))
-            facts = {"schema": SCHEMA, "name": name, "config_hash": digest, "finished": False}
+            facts = {"schema": SCHEMA, "name": name, "label": label or name, "config_hash": digest, "finished": False}
             run.write_json("manifest.json", facts | provenance())
             return run
         raise RunError(f"no free run folder for {moment}-{name} under {root}")
@@ -167,6 +169,12 @@ class Run:
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
         self.write_json("manifest.json", manifest)
         return manifest
+
+
+def data_name(data: Mapping[str, Any]) -> str:
+    """The name of the file or folder of bars without its ending, or else of the source."""
+    path = str(data.get("path") or "")
+    return Path(path).name.partition(".")[0] or str(data.get("source", ""))
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from pacesetter.evaluation.report.compare import Judged
 from pacesetter.evaluation.report.pictures import styled, thinned
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.regression import read_result
-from pacesetter.runs import EVALUATION, TAGS, Run, read_tags
+from pacesetter.runs import EVALUATION, TAGS, Run, data_name, read_tags
 
 __all__ = ["Filters", "RunFacts", "by_job", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]
 
@@ -154,12 +154,12 @@ def _facts(folder: Path, name: str) -> RunFacts:
         name,
         started=pd.Timestamp(manifest["started"]),
         task="job" if is_job else str(config.get("task", {}).get("problem", manifest["name"])),
-        data=str(config.get("data", {}).get("source", "")),
+        data=data_name(config.get("data", {})),
         preset=presets[-1] if presets else "",
         status=_status(manifest),
         result=_result(folder),
         problem=f"{failed['stage']}: {failed['why']}" if failed else "",
-        title=str(manifest["name"]),
+        title=str(manifest.get("label") or manifest["name"]),
         tags=tuple(read_tags(folder)),
     )
 

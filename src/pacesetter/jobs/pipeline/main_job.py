@@ -18,6 +18,7 @@ from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
+from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.pipeline.fleet_stage import check_episodes, train_fleet
 from pacesetter.jobs.pipeline.judge_stage import judge_agents
 from pacesetter.jobs.pipeline.lookback_stage import check_bars, learn_lookback
@@ -31,8 +32,8 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import describe_risk
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
-from pacesetter.runs import Run
-from pacesetter.words import counted
+from pacesetter.runs import Run, data_name
+from pacesetter.words import cell, counted
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
@@ -124,9 +125,9 @@ def write_page(job: Job, folder: Path) -> StageResult:
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
     }
     rules = configure(MarketParameters, dict(job.config.task.get("market") or {}), "task.market")
-    source, seed = str(job.config.data["source"]), job.config.seed
+    source, seed = data_name(job.config.data), job.config.seed
     header = page_header(source, job.panel.index, job.panel.symbols, seed, rules if "judge" in job.findings else None)
-    write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts, header)
+    write_report(job.run.path("report.html"), str(manifest["label"]), sections, job.panel.notes, facts, header)
     return StageResult(f"{len(sections)} sections")
 
 
@@ -169,9 +170,9 @@ def run_job(
     """
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
-    config = _with_costs(config)
-    job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
-    job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
+    label, config = label_of(config), _with_costs(config)
+    job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
+    job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
         job.console.print(describe_plan(config), soft_wrap=True, highlight=False, markup=False)
     stopped = print_when_stopped(

@@ -281,7 +281,10 @@ class Validator(Callback[LearnerT]):
         self.recovery = Recovery.wanted(session.config, session.parts.validation, session.panel)
 
     def between(self) -> None:
-        if self.is_due(self.session.config.train.validate_every):
+        every, parts = self.session.config.train.validate_every, self.session.parts
+        # Agents with a prior begin at it, and it stays the best until one of them is better.
+        is_start = every > 0 and parts.prior is not None and not self.state["scores"]
+        if self.is_due(every) or is_start:
             self.validate()
         self.check_early_stop()  # also when resumed in what follows learning
 
@@ -357,7 +360,10 @@ class Validator(Callback[LearnerT]):
         self.state["collapsed"] = self.state["collapsed"] + 1 if failed else 0
         limits = self.session.config.train.fail_safe
         if failed:
-            log.warning("step %d: gates failed: %s", self.session.learner.step, ", ".join(failed))
+            level = (
+                logging.DEBUG if self.session.console.quiet else logging.INFO
+            )  # a stage of a job trains without a word
+            log.log(level, "step %d: gates failed: %s", self.session.learner.step, ", ".join(failed))
         if limits.collapse == "stop" and self.state["collapsed"] >= limits.patience:
             self.session.console.print(gate_table(self.gates))
             times = f"{self.state['collapsed']} validations in a row"

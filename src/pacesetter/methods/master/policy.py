@@ -15,6 +15,9 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.stream.encoder import STREAM, BarFollower, follower_of
 from pacesetter.methods.master.agent import Master
 from pacesetter.methods.master.market import Advisers
+from pacesetter.methods.meta.agents import ContextFleet
+from pacesetter.methods.meta.memory import CONTEXT
+from pacesetter.policies.fleet import FleetAdvice
 from pacesetter.policies.policy import Snapshot
 
 if TYPE_CHECKING:
@@ -80,7 +83,6 @@ class ContextAdvice:
 
     @torch.no_grad()
     def _one(self, snapshot: Snapshot, place: int) -> dict[str, Array]:
-        from pacesetter.methods.meta.memory import CONTEXT
 
         symbols, device = snapshot.panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
@@ -103,7 +105,7 @@ class MasterPolicy:
     """A master and its agents in a backtest, without exploring; `fitted_until` is the last moment any of them saw."""
 
     master: Master
-    advice: Advice
+    advice: FleetAdvice
     fitted_until: pd.Timestamp | None = None
     name: str = "master"
     action: ClassVar[str] = "target"

@@ -1,0 +1,97 @@
+"""What a run is called: its data, its agent, and what differs from the defaults, e.g. `us143 · direct · cap 1`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pacesetter.build import Config
+from pacesetter.data import SOURCES, Loading
+from pacesetter.data.quality import Quality
+from pacesetter.errors import PacesetterError
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.runs import data_name
+
+__all__ = ["label_of"]
+
+UNNAMED = "run"  # the name of a configuration that was given none
+SECTIONS = ("features", "lag", "task", "agent", "risk", "train", "seed")
+MOST = 3  # differences that are named
+LONGEST = 24  # letters of a value
+SHORT = {
+    "position_cap_fraction": "cap",
+    "gross_leverage": "leverage",
+    "reserve_cash_fraction": "reserve",
+    "target_volatility": "volatility",
+}
+
+
+def label_of(config: Config) -> str:
+    """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them."""
+    about = [data_name(config.data), str(config.agent.get("algorithm", "no agent"))]
+    if config.name != UNNAMED:
+        return " · ".join([config.name, *about])
+    changed = list(_differences(config))
+    more = [f"{len(changed) - MOST} more"] if len(changed) > MOST else []
+    return " · ".join([*about, *changed[:MOST], *more])
+
+
+def _differences(config: Config) -> Iterator[str]:
+    source = data_defaults(str(config.data.get("source", "")))
+    yield from _changed(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
+    choices = [f"task={config.task.get('problem')}"]
+    if "algorithm" in config.agent:
+        choices.append(f"agent={config.agent['algorithm']}")
+    try:
+        usual = compose(choices).to_dict()
+    except PacesetterError:  # a plugin's agent that the command line does not know
+        return
+    given = config.to_dict()
+    for section in SECTIONS:
+        yield from _changed({section: given[section]}, {section: usual[section]})
+
+
+def data_defaults(source: str) -> dict[str, Any]:
+    """Options of a source that have a default, and those of any source."""
+    kinds: list[Any] = [Loading, *([SOURCES[source]] if source in SOURCES else [])]
+    defaults: dict[str, Any] = {}
+    for field in (field for kind in kinds for field in dataclasses.fields(kind)):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            made: Any = field.default_factory()
+            defaults[field.name] = dataclasses.asdict(made) if isinstance(made, Quality) else made
+    return defaults
+
+
+def _changed(given: Mapping[str, Any], usual: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Iterator[str]:
+    for key, value in given.items():
+        if key in skip:
+            continue
+        before = usual.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            yield from _changed(value, before)
+        elif _plain(value) != _plain(before):
+            yield _spoken(str(key), value)
+
+
+def _plain(value: Any) -> Any:
+    """A value by which lists and tuples, whole numbers and floats are alike, and nothing is like empty."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value] or None
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()} or None
+    return value
+
+
+def _spoken(key: str, value: Any) -> str:
+    name = SHORT.get(key) or key.removesuffix("_fraction").replace("_", " ")
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, (list, tuple)):
+        return f"{name} {', '.join(map(str, value))}" if len(value) <= MOST else f"{len(value)} {name}"
+    if isinstance(value, Mapping):
+        return name
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{name} {text[:LONGEST]}"
