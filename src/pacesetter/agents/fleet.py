@@ -18,14 +18,14 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor
+from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor, silence_head
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.agents.stream.encoder import STREAM, follower_of
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError, did_you_mean
 
-WINDOW = "window"
+WINDOW, PRIOR = "window", "prior"  # an agent that sees a prior begins at it: its actions are residuals
 __all__ = ["Fleet", "FleetAgent", "FleetCard", "fleet_card"]
 
 
@@ -36,12 +36,14 @@ class Fleet(nn.Module):
     frozen   (symbol,) true where a trainer leaves the heads as they are
     has_state_value   false where the critics did not learn: values are not to be shown or served then
     kind     "module:class" by which a stored one is made again       own   what that class takes beside, for JSON
+    around   how actions are read beside a prior that the agents see, see `Around`; None without one
     memory   entry -> shape of what its policy keeps from bar to bar: `evaluate` takes it among the observation, and the
              policy that it gives has `played.memory` after it acted; most keep nothing
     """
 
     frozen: torch.Tensor
     has_state_value: bool = True
+    around: tuple[float, float, float] | None = None
     kind: ClassVar[str] = "pacesetter.agents.fleet:Fleet"
 
     def __init__(
@@ -60,7 +62,10 @@ class Fleet(nn.Module):
         self.register_buffer("frozen", torch.zeros(len(self.symbols), dtype=torch.bool))
 
     def _new_actor(self) -> DiscreteActor | ContinuousActor:
-        return make_actor(self.config.width, self.actions, self.hidden)
+        actor = make_actor(self.config.width, self.actions, self.hidden)
+        if PRIOR in self.shapes:
+            silence_head(actor.layers)
+        return actor
 
     def _new_critic(self) -> Critic:
         return Critic(self.config.width, self.hidden)

@@ -22,6 +22,7 @@ __all__ = [
     "TanhGaussian",
     "head_layers",
     "make_actor",
+    "silence_head",
     "tempered",
 ]
 
@@ -139,6 +140,14 @@ def head_layers(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequen
     head = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
     initialise_head(head, gain)
     return head
+
+
+@torch.no_grad()
+def silence_head(layers: nn.Sequential) -> None:
+    """Set the last linear layer to zero: whatever comes in, 0 comes out, and gradients still reach it."""
+    last = next(layer for layer in reversed(layers) if isinstance(layer, nn.Linear))
+    last.weight.zero_()
+    last.bias.zero_()
 
 
 class DiscreteActor(nn.Module):

@@ -27,6 +27,8 @@ __all__ = [
     "Config",
     "build_study",
     "build_task",
+    "has_prior",
+    "learned_window_bars",
     "one_account_options",
     "parse_config",
     "read_config",
@@ -230,8 +232,27 @@ def _reading_back(config: Config) -> TaskSupport | None:
     return next((support for support in _supports(config) if support.one_account or support.stand_in), None)
 
 
+def has_prior(config: Config) -> bool:
+    """Whether the agent begins at a prior."""
+    return config.agent.get("prior", "none") not in ("none", None)
+
+
 def build_task(config: Config) -> Any:
-    """The options of the configured problem; refuses an unknown problem or option."""
+    """The options of the configured problem; refuses an unknown problem or option.
+
+    With a prior, windows are as long as that reads them; see `learned_window_bars`.
+    """
+    task = _own_task(config)
+    bars = int(config.agent.get("prior_bars") or 0)
+    return dataclasses.replace(task, window_bars=max(task.window_bars, bars)) if bars else task
+
+
+def learned_window_bars(config: Config) -> int:
+    """Bars of the window that the agent itself sees, without those that only its prior reads."""
+    return int(_own_task(config).window_bars)
+
+
+def _own_task(config: Config) -> Any:
     options = {name: value for name, value in config.task.items() if name != "problem"}
     task = configure(TASKS[_problem(config)].config, options, "task")
     support = _reading_back(config)

@@ -195,6 +195,7 @@ class FeatureSplit:
 
     table        of the bars that are seen
     supervised   (symbol, time, class) of the same bars, or None
+    prior        (symbol, time, 2) ends of what a prior wants there; None without one
     """
 
     learned: Panel
@@ -202,11 +203,13 @@ class FeatureSplit:
     start: int
     table: FeatureTable
     supervised: NDArray[Any] | None
+    prior: NDArray[Any] | None = None
 
     def features(self, panel: Panel) -> dict[str, Any]:
         """`table` and `supervised` of the panel, whose bars are the first of those that are seen."""
         table = replace(self.table, index=panel.index, values=self.table.values[:, : len(panel)])
-        return {"table": table, "supervised": None if self.supervised is None else self.supervised[:, : len(panel)]}
+        features = {"table": table, "supervised": None if self.supervised is None else self.supervised[:, : len(panel)]}
+        return features if self.prior is None else features | {"prior": self.prior[:, : len(panel)]}
 
 
 def feature_split(config: Config, panel: Panel, table: FeatureTable | None = None) -> FeatureSplit:
@@ -240,6 +243,8 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
 class Parts(NamedTuple):
     """Vector environments of the training and of the validation set.
 
+    prior   what the agents begin at, to be stored with them; None for most
+
     A validation episode starts at the first bar of its set and plays to the end, one environment per symbol that is
     traded alone. Trading observations hold places in the validation environment's tables, with which the training
     environment's begin.
@@ -247,6 +252,7 @@ class Parts(NamedTuple):
 
     train: Any
     validation: Any
+    prior: Any = None
 
 
 class Stretch(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, build_task, read_config
+from pacesetter.build.configuration import Config, build_task, learned_window_bars, read_config
 from pacesetter.errors import RunError, needs
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -32,9 +32,12 @@ def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **o
         options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
     # Features of the whole panel; only the task's symbols become blocks.
     bank = Bank.from_panels(panel, options.pop("table"), options.pop("supervised"), symbols=task.symbols or None)
-    settings = {
+    prior = options.pop("prior", None)
+    bank = bank if prior is None else bank.with_prior(prior)
+    settings: dict[str, Any] = {
         "action": task.action,
-        "window_bars": task.window_bars,
+        "reach": float(config.agent.get("prior_reach", 1.0)),
+        "window_bars": learned_window_bars(config),
         "market": replace(task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year),
         "reward": task.reward,
     }

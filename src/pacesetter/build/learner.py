@@ -8,6 +8,7 @@ from typing import Any
 from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import Parts
 from pacesetter.build.members import check_members
+from pacesetter.build.prior import check_prior
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.learner import Learner
 from pacesetter.learning.methods import Setup, TargetOptions, check_method, find_support, load, sets_targets
@@ -42,6 +43,7 @@ def check_agent(config: Config) -> None:
     else:
         find_support(name, task)
     check_members(config)
+    check_prior(config)
     if getattr(options, "repetition_limit", None) is not None and not (task == "fleet" or name in MASKED):
         raise ConfigError(f"task.repetition_limit is a mask, which agent={name} ignores; take {' or '.join(MASKED)}")
 
@@ -65,7 +67,8 @@ def build_learner(config: Config, parts: Parts) -> Learner:
         make = load(find_support(name, task).make)
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
     shown = {"unseen": getattr(build_task(config), "unseen", ())}  # entries of the account that the task hides
-    learner: Learner = make(Setup(name, task, *parts, options, config.seed, config.train.device, shown))
+    environments = (parts.train, parts.validation)
+    learner: Learner = make(Setup(name, task, *environments, options, config.seed, config.train.device, shown))
     if config.features.normaliser != "running":
         _fix_normalisers(learner, parts.train, config.features.normaliser)
     return learner

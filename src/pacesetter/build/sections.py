@@ -281,6 +281,8 @@ class MainJob:
     direct_steps     bars of accounts in which a direct policy, the default, learns its shape
     fleet_steps      of each trading agent of another method, e.g. agent=ppo
     master_steps     of all portfolios in which the master learns
+    folds            tests in a row of the walk-forward account that is judged, with a refit before each, as far as bars
+                     and a policy of one account allow; 1: the single split
     draws            of the bootstrap behind every interval
     memory_mb        budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused
     fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole
@@ -291,12 +293,13 @@ class MainJob:
     direct_steps: int = 61_440
     fleet_steps: int = 10_000
     master_steps: int = 10_000
+    folds: int = 3
     draws: int = 2_000
     memory_mb: int | None = None
     fast: bool = False
 
     def __post_init__(self) -> None:
-        counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "draws")
+        counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "folds", "draws")
         check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: getattr(self, name) for name in counts})
 
 

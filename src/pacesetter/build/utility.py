@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 SHARPE = 2.0  # annualised, at which an account has the volatility that is asked for: S = aversion · volatility
 # Of a bar's volatility: the expected return from which the full position is worth its variance. With more, what an
 # agent tries out costs it more than any signal brings, and it learns to stay in cash.
-MOST_DEMANDED = 0.4
+MOST_DEMANDED = 0.5
 
 
 def with_utility(config: Config, panel: Panel) -> Config:

@@ -13,6 +13,7 @@ from pacesetter.errors import ConfigError
 __all__ = ["register"]
 
 PATH = "data.path="
+STUDIES = "lo_mackinlay, bitflyer_btcbox, us_japan, levy_portfolios, stock_ranking or network_momentum"
 
 
 def register(app: typer.Typer) -> None:
@@ -22,8 +23,13 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="lo_mackinlay, bitflyer_btcbox, us_japan or levy_portfolios")],
-    options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for the last two")] = None,
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="lo_mackinlay, bitflyer_btcbox, us_japan, levy_portfolios, stock_ranking or network_momentum"
+        ),
+    ],
+    options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for the last four")] = None,
     pictures: Annotated[Path, typer.Option(help="Folder that the picture goes to.")] = Path("runs/reproduce"),
 ) -> None:
     """Run a published lead–lag study and print ours beside the published figure, with the difference and its reason."""

@@ -35,10 +35,20 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
     is_whole: ClassVar[bool]
 
     def __init__(
-        self, panel: Any, num_envs: int, symbols: Any, /, *, table: Any = None, supervised: Any = None, **options: Any
+        self,
+        panel: Any,
+        num_envs: int,
+        symbols: Any,
+        /,
+        *,
+        table: Any = None,
+        supervised: Any = None,
+        prior: Any = None,
+        **options: Any,
     ) -> None:
         check_options(type(self), options)
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
+        bank = bank if prior is None else bank.with_prior(prior)
         self.batch = Batch(bank, num_envs, **options)
         self.num_envs = num_envs
         self.single_observation_space = observation_space(self.batch)

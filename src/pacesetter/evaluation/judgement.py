@@ -67,6 +67,8 @@ class Judgement:
     rewards     (time, `reward` and `reward_…`) that the training's reward pays for it; empty where none is known
     is_fast     left out: stressed markets and other limits; verdict, baselines, costs and gates are whole
     same        which baselines earned what another did, in words; they are in no table, and count once
+    refits      moments at which the policy was refitted, the first included; None: one fit, one test
+    served      of a walk-forward account: figures of its last fit alone, on the bars after its own training
     trials      what else is to be said of the other trials, in words; see `Trials.about`
     """
 
@@ -86,6 +88,16 @@ class Judgement:
     same: str = ""
     trials: str = ""
     is_fast: bool = False
+    refits: pd.DatetimeIndex | None = None
+    served: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def walk(self) -> str:
+        """How a walk-forward account came about, in words; empty of a single split."""
+        if self.refits is None:
+            return ""
+        starts = ", ".join(f"{each:%Y-%m-%d}" for each in self.refits)
+        return f"Walk-forward: one account, refitted before each of {len(self.refits)} tests in a row ({starts})."
 
     @property
     def result(self) -> Backtest:
@@ -95,7 +107,7 @@ class Judgement:
     @property
     def sentence(self) -> str:
         """The verdict in words, and what is to be said of baselines that are the same and of the other trials."""
-        return " ".join(filter(None, (self.verdict.sentence, self.same, self.trials)))
+        return " ".join(filter(None, (self.verdict.sentence, self.walk, self.same, self.trials)))
 
     def accepted_by(self, gates: GateSet, record: RunRecord | None = None) -> Judgement:
         """With the gates of a set, held against these figures and what else the run left."""
@@ -118,6 +130,8 @@ class Judgement:
             "gates": [asdict(gate) | {"passed": gate.passed} for gate in self.gates],
             "windows": self.windows.tolist(),
             "bars_per_year": self.result.bars_per_year,
+            "served": self.served,
+            "refits": [] if self.refits is None else [each.isoformat() for each in self.refits],
             "index": None if self.index is None else self.index._asdict(),
         } | {name: table.to_dict("index") for name, table in tables.items()}
 
@@ -138,6 +152,7 @@ def judge_policy(
     is_fast: bool = False,
     index: Index | None = None,
     risk: RiskOptions | None = None,
+    refits: pd.DatetimeIndex | None = None,
     tell: Tell | None = None,
 ) -> Judgement:
     """Judge a policy from the close of bar `first` to the end of the panel.
@@ -149,19 +164,21 @@ def judge_policy(
     index           the symbol that stands for the market, with its returns; None: all symbols in equal parts
     risk            how much risk the account takes: the policy's weights are then views around its base, and hold and
                     the sized regressions are shown through the same step too
+    refits          moments at which the policy is refitted, a walk-forward account; regressions are then refitted too
     tell            hears a line as each part begins
     """
     tell = tell or (lambda line: None)
     rules, bank = market or MarketParameters(), bank_of(panel)
     options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
+    beside: dict[str, Any] = options | {"refits": refits}
     tell(f"{policy.name} on {len(panel) - 1 - first:,} test bars")
     # First: a policy that was fitted on these bars is refused before anything else is computed.
     risk = _fitted(risk, policy, panel, options)
     own = backtest(policy, panel, market=rules, risk=risk, **options)
     shown = [backtest(each, panel, market=rules, risk=risk, **options) for each in others]
     tell("baselines")
-    simple = evaluate_baselines(panel, names=baselines, market=rules, **options)
-    sized, without = _through_risk(risk, panel, rules, simple, options)
+    simple = evaluate_baselines(panel, names=baselines, market=rules, **beside)
+    sized, without = _through_risk(risk, panel, rules, simple, beside)
     simple, same = distinct(simple | sized)
     varied = _varied(policy, panel, rules, own, options, tell, is_fast, risk)
     # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
@@ -193,6 +210,7 @@ def judge_policy(
         windows=windows,
         contribution=contribution(own),
         same=same,
+        refits=refits,
         is_fast=is_fast,
         index=None if index is None else _index_figures(index, own, panel),
     )

@@ -32,6 +32,7 @@ from pacesetter.evaluation.backtest.markets import (
     universe_scenarios,
     unstable_windows,
 )
+from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.explain.reward_audit import reward_frame
@@ -39,6 +40,7 @@ from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import read_record
 from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
@@ -51,7 +53,7 @@ from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
-__all__ = ["MARKETS", "StoredRun"]
+__all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
 
 MOST_MEASURED = 3_000  # bars of training and validation that the scale of views is measured on, the latest
 BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
@@ -64,10 +66,12 @@ class StoredRun:
     Refuses a run that trades nothing; one without a checkpoint is refused when its policy is asked for.
 
     brief   columns of the verdict that a narrow console leaves out     printed   sections that a console shows
+    like    a run of the same data and features, whose tables are used instead of computing them once more
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
     """
 
     folder: Path
+    like: StoredRun | None = None
     printed: ClassVar[int] = 2
     brief: ClassVar[tuple[str, ...]] = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
@@ -104,6 +108,11 @@ class StoredRun:
         options: dict[str, Any] = {"bank": self.bank(self.panel), "window_bars": self.task.window_bars}
         return fit_views(self.risk, self.policy, self.panel, self.first, start=start, **options)
 
+    @property
+    def refits(self) -> pd.DatetimeIndex | None:
+        """Moments at which its policy is refitted; None: never."""
+        return None
+
     @cached_property
     def task(self) -> Any:
         """Its options; refuses a task that declares that it cannot be evaluated."""
@@ -116,11 +125,13 @@ class StoredRun:
     @cached_property
     def whole(self) -> Panel:
         """All symbols of its data, by which trials are counted."""
-        return build_panel(self.config)
+        return build_panel(self.config) if self.like is None else self.like.whole
 
     @cached_property
     def panel(self) -> Panel:
         """The symbols that it trades; refuses lead–lag features that read others too."""
+        if self.like is not None:
+            return self.like.panel
         symbols = self.task.symbols
         if not symbols:
             return self.whole
@@ -147,10 +158,12 @@ class StoredRun:
     @cached_property
     def table(self) -> FeatureTable:
         """The features of its own bars, computed once."""
-        return self._table(self.panel)
+        return self._table(self.panel) if self.like is None else self.like.table
 
     @cached_property
     def _own_bank(self) -> Bank:
+        if self.like is not None:
+            return self.like.bank(self.panel)
         return market_bank(self.panel, self.table, build_supervised(self.config, self.panel))
 
     def _table(self, panel: Panel) -> FeatureTable:
@@ -254,6 +267,7 @@ class StoredRun:
             is_fast=is_fast,
             index=self.index,
             risk=self.sizing,
+            refits=self.refits,
             tell=tell,
         )
         # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.
@@ -313,6 +327,52 @@ class StoredRun:
         symbols = self.panel.symbols, scenario.label, scenario.panel.symbols
         task_of(self.config).check_symbols(self.folder, *symbols)
         return scenario
+
+
+@dataclass(frozen=True, eq=False)
+class WalkForwardRun(StoredRun):
+    """A run with earlier fits of itself, in one account: each decides until the next begins.
+
+    earlier   folders of runs of the same configuration, fitted on fewer bars, the first first
+    """
+
+    earlier: tuple[Path, ...] = ()
+
+    @cached_property
+    def fits(self) -> tuple[StoredRun, ...]:
+        """All of them, this one last, as it would be used from now on."""
+        return tuple(StoredRun(folder, like=self) for folder in (*self.earlier, self.folder))
+
+    @property
+    def refits(self) -> pd.DatetimeIndex:
+        return self.panel.index[[run.first for run in self.fits]]
+
+    @cached_property
+    def first(self) -> int:
+        return self.fits[0].first
+
+    @cached_property
+    def policy(self) -> Policy:
+        sizes = tuple(1.0 if run.sizing is None else run.sizing.scale or 0.0 for run in self.fits)
+        return RefittedPolicy(tuple(run.policy for run in self.fits), self.refits, sizes)
+
+    def judge(
+        self,
+        draws: int = 1000,
+        trader: Path | None = None,
+        *,
+        is_fast: bool = False,
+        tell: Callable[[str], object] | None = None,
+    ) -> Judgement:
+        """The judgement of the whole account, with what its last fit, the one that is served, did by itself."""
+        judgement = super().judge(draws, trader, is_fast=is_fast, tell=tell)
+        return replace(judgement, served=metrics(self.fits[-1].play()))
+
+    @cached_property
+    def sizing(self) -> RiskOptions | None:
+        """The stated risk; each fit brings the scale of its own views."""
+        risk = applied_risk(self.policy, self.risk)
+        return None if risk is None else replace(risk, scale=1.0)
 
 
 def _per_bar(judgement: Judgement) -> float:

@@ -91,10 +91,18 @@ class TaskSupport:
 class TargetOptions:
     """Options of every agent that may set targets, whatever its method.
 
-    members   seeds that are trained and act as one policy, which holds the mean of their positions
+    members       seeds that are trained and act as one policy, which holds the mean of their positions
+    prior         what is known before: direct, a direct policy of the training bars; expected, the rule on
+                  leadlag_expected; the folder of a run of agent=direct; or none. Agents see its wanted position,
+                  out-of-fold on the bars they learn from, and begin at it: what they do is added to it
+    prior_reach   largest change that they make to it, in halves of the range of positions
+    prior_bars    that the prior reads, as training has set it
     """
 
     members: int = 1
+    prior: str = "none"
+    prior_reach: float = 1.0
+    prior_bars: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ sized before, at the same close: brokers fill it as it is.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,12 @@ from pacesetter.market.parameters import MarketParameters, Slot
 __all__ = [
     "DISCRETE_AS_CONTINUOUS",
     "LARGEST_QUANTITY",
+    "Around",
     "Discrete",
     "OrderKind",
+    "around_prior",
     "as_continuous",
+    "as_numbers",
     "as_targets",
     "check_actions",
     "target_range",
@@ -77,6 +80,35 @@ def as_targets(actions: Any, market: MarketParameters) -> Any:
     """
     low, high = target_range(market)
     return low + (actions + 1) * ((high - low) / 2)
+
+
+def as_numbers(targets: Any, market: MarketParameters) -> Any:
+    """The numbers in [-1, 1] that stand for targets within the range, of an array or a tensor."""
+    low, high = target_range(market)
+    return (targets - low) * (2 / (high - low)) - 1
+
+
+class Around(NamedTuple):
+    """How far actions beside a prior reach, in halves of the range of targets, and that range."""
+
+    reach: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, reach: float, market: MarketParameters) -> Around:
+        return cls(reach, *target_range(market))
+
+
+def around_prior(residuals: Any, prior: Any, held: Any, around: Around) -> Any:
+    """The numbers in [-1, 1] that an agent's residuals (…,) in [-1, 1] stand for beside a prior; arrays or tensors.
+
+    A prior leaves a position between its two ends (…, 2) as it is, and moves another to the nearer end. The residual is
+    added to that, `reach` times; with residuals of 0 the agent is the prior. `held` (…,) are shares of equity.
+    """
+    place = (held - around.lowest) * (2 / (around.highest - around.lowest)) - 1
+    base = place.clip(prior[..., 0], prior[..., 1])
+    return (base + around.reach * residuals).clip(-1.0, 1.0)
 
 
 def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True) -> None:

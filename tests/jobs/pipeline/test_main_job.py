@@ -51,6 +51,10 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert any(line in printed for line in ("No edge found", "Edge, not better than", "Better than all"))
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
     assert {"ridge", "lasso", "expected", "hold"} <= {name.strip(",;.") for name in shown}
+    stored = json.loads((job.folder("judge") / "evaluation.json").read_text())
+    walk = next(section for section in job.findings["judge"].sections if section.title == "Walk-forward")
+    assert len(walk.rows) == len(stored["refits"]) == 3  # one account, refitted before each of three tests
+    assert stored["served"]["bars"] < stored["figures"]["direct"]["bars"]
     titles = [section.title for name in PAGE for section in job.findings[name].sections]
     assert titles[0] == "Verdict"
     assert "Risk: 10% volatility a year around inverse volatility, views within a tracking error of 4%" in printed

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, has_prior
 from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until, split_panel
 from pacesetter.build.fleet import best_fleet, build_market
+from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, shown
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, Trading, market_copies
 from pacesetter.data.splits import Fold
-from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.policy import Policy
 
-__all__ = ["FleetTask", "FleetTrading", "episode_options", "known_table", "shown"]
+__all__ = [
+    "FleetTask",
+    "FleetTrading",
+    "episode_options",
+    "known_table",
+]
 
 Array = NDArray[Any]
 
@@ -69,7 +74,10 @@ class FleetTask(Task):
     offline = "pacesetter.methods.offline.task:OfflineTask"
 
     def parts(self, config: Config, panel: Panel) -> Parts:
-        split = feature_split(config, panel)
+        split, prior = feature_split(config, panel), None
+        if has_prior(config):
+            prior, ends = fit_prior(config, split)
+            split = replace(split, prior=ends)
         episodes = episode_options(config) | {"continued": build_task(config).continued}
         validation = build_market(
             config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
@@ -80,10 +88,11 @@ class FleetTask(Task):
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         # Before the entries of conditions are added around it: a course steers the market itself.
         _follow(train, build_task(config).curriculum)
-        return Parts(self.with_entries(train), self.with_entries(validation))
+        return Parts(self.with_entries(train), self.with_entries(validation), prior)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
+        refuse_folds(config)
         first, last = int(fold.train[0]), int(fold.train[-1])
         if len(fold.train) <= last - first:
             raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
@@ -126,6 +135,12 @@ class FleetTask(Task):
 
     def policy(self, stored: Stored) -> Policy:
         policy = self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
+        if has_prior(stored.config):
+            from pacesetter.methods.prior.policy import PriorAdvice
+            from pacesetter.policies.fleet import FleetTargets
+
+            assert isinstance(policy, FleetTargets)  # agents that set targets trade by them
+            return replace(policy, advice=PriorAdvice(policy.advice, beside_prior(stored)))
         return self.asked(policy, stored.config, stored.folder)  # type: ignore[no-any-return]
 
     def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Policy:
@@ -161,6 +176,14 @@ class FleetTask(Task):
         targets_in = task.market if task.action == "target" else None
         names = self.entry_names(bank.names)
         fleet = load_fleet(stored.checkpoint)
+        if has_prior(stored.config):
+            from pacesetter.methods.prior.policy import serve_prior
+            from pacesetter.policies.modules import serve_agent
+
+            # Its actions are residuals: only with the prior do they become targets.
+            inner, spec = serve_agent(fleet, {**names, PRIOR: ("lowest", "highest")}, None, task.trades)
+            served_prior = serve_prior(inner, spec, beside_prior(stored), names, task.trades)
+            return Exported(*served_prior, fleet.symbols, market_rows(bank, task, count))
         module, spec = self.served(fleet, names, targets_in, task.trades)
         options = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
         market = self.shown_in(self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options)), fleet)
@@ -214,19 +237,3 @@ def episode_options(config: Config) -> dict[str, Any]:
     task = build_task(config)
     limit = {} if task.repetition_limit is None else {"repetition_limit": task.repetition_limit}
     return {"episode_bars": task.episode_bars, "starts": task.starts} | limit
-
-
-def shown(
-    market: Any,
-    look: Callable[[Any], dict[str, torch.Tensor]],
-    draw: Callable[[torch.Generator], torch.Tensor],
-    count: int,
-) -> Iterator[dict[str, Array]]:
-    """What the market of a fleet or master shows by `look` while drawn actions are played in it."""
-    import torch
-
-    generator, observation, rows = torch.Generator().manual_seed(0), market.reset(), 0
-    while rows < count:
-        yield {name: entry.numpy() for name, entry in look(observation).items()}
-        rows += len(observation["position"])
-        observation = market.step(draw(generator)).observation

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, has_prior, learned_window_bars
 from pacesetter.build.environments import (
     FeatureSplit,
     Parts,
@@ -18,6 +18,7 @@ from pacesetter.build.environments import (
     feature_split,
     fitted_until,
 )
+from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.data.splits import Fold
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from pacesetter.policies.agent import AgentPolicy
     from pacesetter.policies.modules import Exported
+    from pacesetter.policies.policy import Policy
     from pacesetter.policies.spec import PolicySpec
 
 __all__ = ["MarketCopies", "SingleAgentTask", "Trading", "TradingTask", "market_copies", "starts_within"]
@@ -124,6 +126,7 @@ class SingleAgentTask(Task):
     def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel; `options` beside those of the task, e.g. a table that is known."""
         from pacesetter.envs.portfolio import PortfolioVectorEnv
+        from pacesetter.envs.residual import ResidualVectorEnv
         from pacesetter.envs.trading import TradingVectorEnv
 
         task, kind = build_task(config), PortfolioVectorEnv if self.is_whole else TradingVectorEnv
@@ -131,16 +134,25 @@ class SingleAgentTask(Task):
             options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
         own = {
             "action": task.action,
-            "window_bars": task.window_bars,
+            "window_bars": learned_window_bars(config),
             "market": replace(
                 task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year
             ),
             "reward": task.reward,
         }
-        return self.with_entries(kind(panel, envs, task.symbols or None, **own | options))
+        if not has_prior(config):
+            return self.with_entries(kind(panel, envs, task.symbols or None, **own | options))
+        # Without its ends, as where an agent is only loaded, the prior's place is kept.
+        none = np.zeros((len(task.symbols or panel.symbols), len(panel), 2))
+        env = kind(panel, envs, task.symbols or None, **own | {"prior": none} | options)
+        return ResidualVectorEnv(env, float(config.agent.get("prior_reach", 1.0)))
 
     def parts(self, config: Config, panel: Panel) -> Parts:
-        return self._parts(config, feature_split(config, panel))
+        split = feature_split(config, panel)
+        if not has_prior(config):
+            return self._parts(config, split)
+        prior, ends = fit_prior(config, split)
+        return self._parts(config, replace(split, prior=ends))._replace(prior=prior)
 
     def _parts(self, config: Config, split: FeatureSplit) -> Parts:
         task, learned, visible = build_task(config), split.learned, split.known
@@ -160,7 +172,8 @@ class SingleAgentTask(Task):
         train = self._following(task, self.environment(config, learned_too, config.train.envs, **first, **episodes))
         blocks = 1 if self.is_whole else len(task.symbols or visible.symbols)
         validation = self.environment(config, seen_too, blocks, **second, starts="fixed", **common)
-        validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, task.window_bars, blocks))
+        window_bars = learned_window_bars(config)
+        validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, window_bars, blocks))
         return Parts(train, validation)
 
     def _following(self, task: Any, env: Any) -> Any:
@@ -180,19 +193,25 @@ class SingleAgentTask(Task):
         )
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+        refuse_folds(config)
         task, known = build_task(config), panel.rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs, episode_bars=task.episode_bars, starts=task.starts)
         # Starts alone are not enough: an episode must also end before a gap in the training bars.
         env.batch.use_starts(starts_within(env.batch.starts, fold.train))
         return Parts(env, env)
 
-    def policy(self, stored: Stored) -> AgentPolicy:
+    def policy(self, stored: Stored) -> Policy:
         config, panel = stored.config, stored.panel
         known: dict[str, Any] = {}
         if stored.table is not None:
             known = {"table": stored.table, "supervised": build_supervised(config, panel)}
         agent = load_agent(stored.folder, self.environment(config, panel, **known))
-        return self.asked(self._policy(agent, config, fitted_until(config, panel)), config, stored.folder)  # type: ignore[no-any-return]
+        policy = self._policy(agent, config, fitted_until(config, panel))
+        if has_prior(config):
+            from pacesetter.methods.prior.policy import PriorPolicy
+
+            return PriorPolicy(policy, beside_prior(stored))
+        return self.asked(policy, config, stored.folder)  # type: ignore[no-any-return]
 
     def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
         return self.asked(self._policy(learner.agent, config, until), config)  # type: ignore[no-any-return]
@@ -217,6 +236,12 @@ class SingleAgentTask(Task):
         bank = parts.validation.batch.bank
         names = self.entry_names(bank.names)
         module, spec = serve_algorithm(algorithm, names, build_task(config).action, bank.symbols[0])
+        if has_prior(config):
+            from pacesetter.methods.prior.policy import serve_prior
+
+            served = serve_prior(module, spec, beside_prior(stored), names, "orders")
+            whole = Bank.from_panels(stored.panel, stored.table, symbols=build_task(config).symbols or None)
+            return Exported(*served, served[1].symbols, market_rows(whole, build_task(config), count))
         spec = self.with_defaults(spec, stored.folder)
         symbols = tuple(name for block in bank.symbols for name in block)
         return Exported(module, spec, symbols, _shown(algorithm, parts.train, spec, count))

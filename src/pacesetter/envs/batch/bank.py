@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
     from pacesetter.panel import Panel
 
-__all__ = ["Bank", "check_kind"]
+__all__ = ["PRIOR", "Bank", "check_kind"]
 
 Array = NDArray[Any]
+PRIOR = "prior"  # entry of the context, see `around_prior`
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,21 @@ class Bank:
         for block, names in enumerate(self.symbols):
             bars[block, :, :, Bar.COST] = market.costs.own_fractions(names)
         return replace(self, bars=bars)
+
+    def with_prior(self, prior: ArrayLike) -> Bank:
+        """The same markets with the entry `prior` in their context, from (symbol, time, 2) of all their symbols."""
+        values = np.asarray(prior, np.float32)
+        # A block is a symbol, or all of them.
+        blocks = np.swapaxes(values, 0, 1)[None] if self.is_whole else values[:, :, None]
+        if blocks.shape[:3] != self.context.shape[:3]:
+            raise DataError(f"a prior of {values.shape[:2]} symbols and bars is not of this market")
+        end = self.context.shape[-1]
+        return replace(
+            self,
+            context=np.ascontiguousarray(np.concatenate([self.context, blocks], axis=-1)),
+            names=self.names | {PRIOR: ("lowest", "highest")},
+            places=self.places | {PRIOR: slice(end, end + 2)},
+        )
 
     @classmethod
     def _of(

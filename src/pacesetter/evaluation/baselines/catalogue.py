@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
 from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
 from pacesetter.evaluation.baselines import rules as rules  # and this,
@@ -20,6 +23,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = [
     "BASELINES",
@@ -68,9 +72,11 @@ def evaluate_baselines(
     bank: Bank | None = None,
     window_bars: int = 24,
     risk: RiskOptions | None = None,
+    refits: pd.DatetimeIndex | None = None,
 ) -> dict[str, Backtest]:
     """The named baselines, or all possible defaults, over the same bars; options are those of `backtest`.
 
+    `refits` are the moments at which those that fit a forecast fit it again, from all bars known then.
     Around a base the views of a regression are signed, as an agent's are; long-only holds for the sum.
     """
     bank = market_bank(panel, table) if bank is None else bank
@@ -80,7 +86,13 @@ def evaluate_baselines(
     chosen = [make_baseline(name, bank, rules) for name in names or possible_baselines(bank)]
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     options["risk"] = risk
-    return {baseline.name: backtest(baseline, panel, **options) for baseline in chosen}
+    return {baseline.name: backtest(_refitted(baseline, refits), panel, **options) for baseline in chosen}
+
+
+def _refitted(baseline: Baseline, refits: pd.DatetimeIndex | None) -> Policy:
+    if refits is None or not isinstance(baseline, forecasting.Forecasting):
+        return baseline
+    return RefittedPolicy((baseline,) * len(refits), refits)
 
 
 def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:

@@ -223,6 +223,10 @@ SENTENCES = (
         r"Gains, profit and loss and bars are of closed lots, after commission\.",
         r"سودها، سود و زیان و میله‌ها از بخش‌های بسته‌شده‌اند، پس از کارمزد.",
     ),
+    (
+        rf"Walk-forward: one account, refitted before each of ({NUMBER}) tests in a row \(([\d, -]+)\)\.",
+        r"پیش‌روی گام‌به‌گام: یک حساب، بازآموخته پیش از هر یک از \1 آزمون پیاپی (\2).",
+    ),
     (r"Nothing was traded\.", r"چیزی معامله نشد."),
 )
 _COMPILED = tuple((re.compile(rf"{english}(?= |$)"), persian) for english, persian in SENTENCES)

@@ -281,7 +281,10 @@ class Validator(Callback[LearnerT]):
         self.recovery = Recovery.wanted(session.config, session.parts.validation, session.panel)
 
     def between(self) -> None:
-        if self.is_due(self.session.config.train.validate_every):
+        every, parts = self.session.config.train.validate_every, self.session.parts
+        # Agents with a prior begin at it, and it stays the best until one of them is better.
+        is_start = every > 0 and parts.prior is not None and not self.state["scores"]
+        if self.is_due(every) or is_start:
             self.validate()
         self.check_early_stop()  # also when resumed in what follows learning
 

@@ -22,7 +22,6 @@ from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.fleet.encoding import looking
 from pacesetter.learning.randomness import undisturbed
-from pacesetter.market.orders import as_targets
 from pacesetter.methods.options.gates import option_gates
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -178,11 +177,11 @@ class FleetAct:
         policy, _ = self.fleet.evaluate({**self.look(tensors), **self.kept}, self.rows)
         if self.temperature is not None:
             policy = tempered(policy, self.temperature)
-        numbers = (policy.mode() if self.temperature is None else policy.sample()).cpu().numpy()
+        numbers = policy.mode() if self.temperature is None else policy.sample()
         self.kept = self.fleet.kept(policy)
         if self.options:
             self.noted = {name: getattr(policy.played, name).cpu().numpy() for name in ("option", "began")}
-        return as_targets(numbers, market.batch.market) if market.batch.action == "target" else numbers
+        return (market.targets(numbers) if market.batch.action == "target" else numbers).cpu().numpy()
 
 
 def fleet_act(fleet: Any, market: Any, temperature: float | None = None) -> Act:

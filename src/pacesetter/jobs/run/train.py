@@ -26,6 +26,7 @@ from pacesetter.build import (
     with_utility,
 )
 from pacesetter.build.members import member_config, member_folders, members_of
+from pacesetter.build.prior import PRIOR_FOLDER, with_prior
 from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
@@ -131,7 +132,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     check_device(config.train.device)
     panel, label = build_panel(config), label_of(config)
     check_index(panel, config.evaluation.index)  # read after training only, when the time is spent
-    config = with_utility(with_lookback(config, panel), panel)
+    config = with_prior(with_utility(with_lookback(config, panel), panel))
     # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
@@ -139,6 +140,10 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     _transfer(config, learner, until)
     is_new = run is None
     run = run or Run.create(config.runs, config.name, config.to_dict(), label)
+    if parts.prior is not None:
+        from pacesetter.methods.prior.prior import save_prior
+
+        save_prior(parts.prior, run.folder / PRIOR_FOLDER)
     with hold(run.folder) if is_new else nullcontext():
         return _trained(config, run, console, report, panel, parts, learner, until)
 

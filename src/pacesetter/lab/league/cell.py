@@ -130,7 +130,9 @@ def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
     else:
         policy = make_baseline(cell.entrant, bank, task.market)
     first = int(build_fold(config, panel).test[0])
-    return backtest(policy, panel, first=first, market=task.market, bank=bank, window_bars=task.window_bars)
+    # A market that states a risk states it for agents and yardsticks alike.
+    risk = config.risk if policy.action == "target" else None
+    return backtest(policy, panel, first=first, market=task.market, bank=bank, window_bars=task.window_bars, risk=risk)
 
 
 def _above_hold(cell: Cell, config: Config, panel: Panel, result: Backtest) -> Difference:

@@ -9,7 +9,9 @@ from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.lab.reproduce.bitflyer_btcbox import bitflyer_btcbox
 from pacesetter.lab.reproduce.levy_portfolios import levy_portfolios
 from pacesetter.lab.reproduce.lo_mackinlay import lo_mackinlay
+from pacesetter.lab.reproduce.network_momentum import network_momentum
 from pacesetter.lab.reproduce.result import Comparison, Reproduction
+from pacesetter.lab.reproduce.stock_ranking import stock_ranking
 from pacesetter.lab.reproduce.us_japan import us_japan
 
 __all__ = ["STUDIES", "Comparison", "PublishedStudy", "Reproduction", "reproduce"]
@@ -27,6 +29,8 @@ STUDIES = {
     "lo_mackinlay": PublishedStudy(lambda _: lo_mackinlay(), False),
     "bitflyer_btcbox": PublishedStudy(lambda _: bitflyer_btcbox(), False),
     "us_japan": PublishedStudy(us_japan, True),
+    "stock_ranking": PublishedStudy(stock_ranking, True),
+    "network_momentum": PublishedStudy(network_momentum, True),
     "levy_portfolios": PublishedStudy(levy_portfolios, True),
 }
 

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.layout import Shapes
-from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.gather import Tables
+from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import Column
-from pacesetter.market.orders import as_targets
+from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.state import Account, Position
 
 if TYPE_CHECKING:
     from pacesetter.envs.curriculum import Course  # it knows Gymnasium, which a bare machine lacks
@@ -64,6 +66,7 @@ class FleetMarket:
     starts      random, or fixed: always the first usable bar
     first_bar   no episode starts before it
     members     equal parts of each symbol's environments; the parts have the same starts at the same time
+    reach       of actions where the bank has a prior: they are then added to what it wants, see `around_prior`
     options     of `Batch`: action (discrete, continuous, target), window_bars, episode_bars, continued, market, reward
     """
 
@@ -76,11 +79,19 @@ class FleetMarket:
         starts: str = "random",
         first_bar: int = 0,
         members: int = 1,
+        reach: float = 1.0,
         **options: Any,
     ) -> None:
         if bank.is_whole:
             raise ConfigError("a fleet trades symbols one by one; build the bank with is_whole=False")
-        self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, "members": members, **options}
+        own: dict[str, Any] = {
+            "device": device,
+            "starts": starts,
+            "first_bar": first_bar,
+            "members": members,
+            "reach": reach,
+        }
+        self._made_with = own | options
         self.members = members
         # In order of first appearance: agent k is that of symbol k everywhere.
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
@@ -97,6 +108,9 @@ class FleetMarket:
         self.counts = torch.tensor([len(group) for group in pool], device=self.device)[:, None]
         self.offsets = self.counts.cumsum(0) - self.counts
         self.course: Course | None = None
+        self.around = Around.of(reach, self.batch.market) if PRIOR in bank.places else None
+        if self.around is not None:
+            self.closes = torch.as_tensor(bank.bars[:, :, 0, Bar.CLOSE].copy(), device=self.device)
         self.tables = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, False).to(self.device)
 
     def _engine(self) -> tuple[Any, Any]:
@@ -212,7 +226,7 @@ class FleetMarket:
         """Step every environment by its action (env,), or (env, 1); numbers in [-1, 1] stand for targets."""
         self._draw()
         if self.batch.action == "target":
-            actions = as_targets(actions, self.batch.market)
+            actions = self.targets(actions)
         # On a GPU the check of actions would wait for all work that is queued; the policy's own output is in its box.
         step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
         # The ledger is float64: ratios are taken there and rounded to float32 once.
@@ -232,6 +246,21 @@ class FleetMarket:
             self._tensors(self.batch.builder.arrange(finals, places, None, None)),  # type: ignore[arg-type]
             torch.as_tensor(step.components).T.float(),
         )
+
+    def targets(self, actions: torch.Tensor) -> torch.Tensor:
+        """The shares of equity that numbers (env,) or (env, 1) in [-1, 1] stand for where the environments are now."""
+        market = self.batch.market
+        if self.around is not None:
+            cursor, accounts, positions = (
+                torch.as_tensor(part) for part in (self.engine.cursor, self.engine.accounts, self.engine.positions)
+            )
+            place = cursor[:, Cursor.BLOCK], cursor[:, Cursor.TIME]
+            worth = positions[:, 0, Position.QUANTITY] * self.closes[place]
+            held = worth / accounts[:, Account.EQUITY].clamp_min(1e-9)
+            ends = self.tables.context_at(torch.stack(place, -1))[PRIOR]
+            actions = around_prior(actions.reshape(-1), ends, held.float(), self.around).reshape(actions.shape)
+        targets: torch.Tensor = as_targets(actions, market)
+        return targets
 
     def counterfactual(self) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         """Rewards and terminations (env, order) of every discrete order, and what would be seen then.

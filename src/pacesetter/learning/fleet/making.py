@@ -9,6 +9,7 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
+from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.method import Method
@@ -36,7 +37,10 @@ def make_fleet(setup: Setup) -> Fleet:
     hidden = hidden_width(options.get("heads", (128,)))
     # Directly before the weights are drawn: whatever was built earlier does not move them.
     torch.manual_seed(setup.seed)
-    return Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)
+    fleet = Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)
+    if PRIOR in market.shapes:
+        fleet.around = market.around
+    return fleet
 
 
 def own_options(setup: Setup) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def load_fleet(folder: str | Path) -> Fleet:
 
 def describe_fleet(fleet: Fleet) -> dict[str, Any]:
     """All but the weights, as JSON reads it back."""
-    described = {
+    described: dict[str, Any] = {
         "network": next(name for name in NETWORKS if type(NETWORKS[name]) is type(fleet.config)),
         "options": dataclasses.asdict(fleet.config),
         "shapes": fleet.shapes,
@@ -79,6 +79,8 @@ def describe_fleet(fleet: Fleet) -> dict[str, Any]:
         "hidden": fleet.hidden,
         "has_state_value": fleet.has_state_value,
     }
+    if fleet.around is not None:
+        described["around"] = fleet.around
     if type(fleet) is not Fleet:
         described |= {"kind": fleet.kind, "own": fleet.own}
     return dict(json.loads(json.dumps(described)))
@@ -94,6 +96,7 @@ def blank_fleet(described: Mapping[str, Any]) -> Fleet:
             config, shapes, described["symbols"], described["actions"], described["hidden"], **described.get("own", {})
         )
     fleet.has_state_value = bool(described["has_state_value"])
+    fleet.around = tuple(described["around"]) if "around" in described else None
     return fleet
 
 

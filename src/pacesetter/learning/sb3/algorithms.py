@@ -33,8 +33,10 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Network, network
+from pacesetter.agents.heads import silence_head
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Shapes, with_entries
+from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
@@ -210,10 +212,22 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     if not isinstance(algorithm, OffPolicyAlgorithm):  # these re-draw the encoder with the heads' rule; it is not ours
         for extractor in _extractors(algorithm):
             initialise_encoder(extractor.encoder)
+    if PRIOR in _extractors(algorithm)[0].shapes:
+        _begin_at_prior(algorithm.policy)
     algorithm.recipe = recipe  # type: ignore[attr-defined]
     algorithm.set_logger(Logger(None, []))  # its own would leave a folder among the temporary files
     _add_extras(algorithm, recipe.extras)
     return algorithm
+
+
+def _begin_at_prior(policy: Any) -> None:
+    """Let the actor say 0 of everything: its actions are residuals of the prior that it sees."""
+    if hasattr(policy, "action_net"):
+        silence_head(nn.Sequential(policy.action_net))
+        return
+    for actor in (policy.actor, getattr(policy, "actor_target", None)):  # TD3 has a target of its actor
+        if actor is not None:
+            silence_head(actor.mu if isinstance(actor.mu, nn.Sequential) else nn.Sequential(actor.mu))
 
 
 def _add_extras(algorithm: Any, asked: Mapping[str, Any]) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, has_prior, learned_window_bars
 from pacesetter.build.environments import FeatureSplit, Parts, Stretch
 from pacesetter.build.fleet import best_fleet
+from pacesetter.build.prior import fit_prior
 from pacesetter.build.stored import stage_run, stored_config, stored_end
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Starts
@@ -49,26 +50,35 @@ def with_fleet(config: Config) -> Config:
     # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
     split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
+    # Windows as long as the prior of its agents reads them, where they have one.
+    agent = config.agent | {"prior_bars": int(there.agent.get("prior_bars") or 0)}
     # Bars and features as the fleet was trained with: on others its advice would be out of distribution.
-    return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)
+    return replace(config, data=there.data, features=there.features, task=config.task | task, train=train, agent=agent)
 
 
 def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
     """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
     task: MasterTrading = build_task(config)
+    there, prior = stored_config(task.fleet), None
+    if has_prior(there):
+        if task.joint_steps:
+            raise ConfigError(f"task.joint_steps={task.joint_steps} is not for agents with a prior; give 0")
+        prior, ends = fit_prior(there, split)
+        split = replace(split, prior=ends)
 
     def bank(panel: Panel) -> Bank:
         features = split.features(panel)
-        return Bank.from_panels(
+        made = Bank.from_panels(
             panel, features["table"], features["supervised"], symbols=task.symbols or None, is_whole=True
         )
+        return made if prior is None else made.with_prior(features["prior"])
 
     # The first decision needs a whole window before it.
     first = max(split.start, task.window_bars - 1)
-    validation = Stretch(split.known, bank(split.known), first, task.market, task.window_bars, config.risk)
+    validation = Stretch(split.known, bank(split.known), first, task.market, learned_window_bars(config), config.risk)
     # After the last bar that the fleet has seen its own advice is out-of-sample.
     halves = half_fleets(task.fleet, split) if task.cross_fit and task.shares is None else None
-    return Parts(_market(config, task, split.learned, bank(split.learned), halves), validation)
+    return Parts(_market(config, task, split.learned, bank(split.learned), halves), validation, prior)
 
 
 def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank, halves: Halves | None) -> MasterMarket:
@@ -76,7 +86,7 @@ def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank, halve
 
     options: dict[str, Any] = {
         "seed": config.seed,
-        "window_bars": task.window_bars,
+        "window_bars": learned_window_bars(config),
         "episode_bars": task.episode_bars,
         "starts": task.starts,
         "market": replace(task.market, bars_per_year=panel.bars_per_year),

@@ -16,19 +16,19 @@ from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussia
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stream.encoder import STREAM
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks
-from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX, Tables
 from pacesetter.learning.experience.market import FleetStep
 from pacesetter.market.ledger import Column
-from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
+from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Around, Discrete, around_prior
 from pacesetter.methods.master.agent import CONFIDENCE, PROPOSALS, UNIVERSE, Master, shares
 
 __all__ = ["Advisers", "MasterMarket", "allowed_orders"]
 
-ADVISERS_ONLY = ("window", STREAM, LEADERS)  # entries that the agents read and the master does not
+ADVISERS_ONLY = ("window", STREAM, LEADERS, PRIOR)  # entries that the agents read and the master does not
 
 
 class Advisers(nn.Module):
@@ -65,6 +65,9 @@ class Advisers(nn.Module):
     def advise(self, observation: Tensors, policy: Distribution) -> dict[str, torch.Tensor]:
         """What a master sees of such an answer."""
         proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
+        if self.fleet.around is not None:
+            held = observation["position"][..., PositionEntry.WEIGHT]
+            proposals = around_prior(proposals, observation[PRIOR], held, Around(*self.fleet.around))
         kept = {name: entry for name, entry in observation.items() if name not in ADVISERS_ONLY}
         present = observation["position"][..., PositionEntry.IS_TRADING]
         return kept | {PROPOSALS: proposals, CONFIDENCE: confidence, UNIVERSE: present}

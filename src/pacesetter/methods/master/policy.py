@@ -17,6 +17,7 @@ from pacesetter.methods.master.agent import Master
 from pacesetter.methods.master.market import Advisers
 from pacesetter.methods.meta.agents import ContextFleet
 from pacesetter.methods.meta.memory import CONTEXT
+from pacesetter.policies.fleet import FleetAdvice
 from pacesetter.policies.policy import Snapshot
 
 __all__ = ["Advice", "ContextAdvice", "MasterPolicy"]
@@ -100,7 +101,7 @@ class MasterPolicy:
     """A master and its agents in a backtest, without exploring; `fitted_until` is the last moment any of them saw."""
 
     master: Master
-    advice: Advice
+    advice: FleetAdvice
     fitted_until: pd.Timestamp | None = None
     name: str = "master"
     action: ClassVar[str] = "target"

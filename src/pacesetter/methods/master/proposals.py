@@ -25,9 +25,9 @@ from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.master.agent import PROPOSALS
-from pacesetter.methods.master.policy import Advice, MasterPolicy
+from pacesetter.methods.master.policy import MasterPolicy
 from pacesetter.panel import Panel
-from pacesetter.policies.fleet import FleetPolicy, fleet_action
+from pacesetter.policies.fleet import FleetAdvice, FleetPolicy, FleetTargets, fleet_action
 from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = [
@@ -53,7 +53,7 @@ class ProposedAllocation:
     """
 
     allocation: Allocation
-    advice: Advice
+    advice: FleetAdvice
     fitted_until: pd.Timestamp | None = None
     hold_zone: float = 0.1
     action: ClassVar[str] = "target"
@@ -143,7 +143,9 @@ def compare_allocations(
             policy, panel, first=first, last=last, risk=risk if policy.action == "target" else None, **options
         )
 
-    fleet = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
+    fleet: Policy = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
+    if master.fleet.around is not None:  # what they do is added to a prior's targets
+        fleet = FleetTargets(master.advice, rules, are_targets=True, fitted_until=master.fitted_until)
     options = master.advice, master.fitted_until, rules.orders.hold_zone
     policies = [ProposedAllocation(kind.on(bank, rules), *options) for kind in fixed]
     return AllocationComparison(play(master), play(fleet), tuple(play(policy) for policy in policies))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts, feature_split, fitted_until
+from pacesetter.build.prior import beside_prior, shown
 from pacesetter.build.sections import check_shares
-from pacesetter.build.tasks.fleet import known_table, shown
+from pacesetter.build.tasks.fleet import known_table
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
 from pacesetter.build.tasks.trading import Trading
 from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
-from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.methods.master.build import best_master, build_master_parts, with_fleet
 from pacesetter.panel import Panel
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from pacesetter.methods.master.policy import MasterPolicy
+    from pacesetter.policies.fleet import FleetAdvice
     from pacesetter.policies.modules import Exported
 
 __all__ = ["MasterTask", "MasterTrading"]
@@ -81,7 +83,12 @@ class MasterTask(Task):
         from pacesetter.methods.master.policy import Advice, MasterPolicy
 
         master, fleet = best_master(stored.folder)
-        return MasterPolicy(master, Advice(fleet), fitted_until(stored.config, stored.panel))
+        advice: FleetAdvice = Advice(fleet)
+        if fleet.around is not None:
+            from pacesetter.methods.prior.policy import PriorAdvice
+
+            advice = PriorAdvice(advice, beside_prior(stored))
+        return MasterPolicy(master, advice, fitted_until(stored.config, stored.panel))
 
     def export(self, stored: Stored, count: int) -> Exported:
         import torch
@@ -93,7 +100,9 @@ class MasterTask(Task):
         task, table = build_task(stored.config), known_table(stored)
         symbols = task.symbols or stored.panel.symbols
         bank = Bank.from_panels(stored.panel, table, symbols=symbols, is_whole=True)
-        module, spec = serve_master(*load_master(stored.checkpoint), symbols, bank.names)
+        master, fleet = load_master(stored.checkpoint)
+        names = {**bank.names, PRIOR: ("lowest", "highest")}
+        module, spec = serve_master(master, fleet, symbols, names)
         options = {"window_bars": task.window_bars, "market": task.market}
         # Joint: observations stay places, so that the exported graph computes the advice itself.
         market = MasterMarket(bank, PORTFOLIOS, module.advisers, is_joint=True, **options)
@@ -101,6 +110,11 @@ class MasterTask(Task):
         def draw(generator: torch.Generator) -> torch.Tensor:
             return torch.randn(PORTFOLIOS, len(symbols) + 1, generator=generator)
 
+        if fleet.around is not None:
+            from pacesetter.methods.prior.policy import serve_prior_master
+
+            served = serve_prior_master(module, spec, beside_prior(stored), bank.names)
+            return Exported(*served, symbols, shown(market, market.lookup, draw, count))
         return Exported(module, spec, symbols, shown(market, market.lookup, draw, count))
 
 

@@ -81,7 +81,7 @@ class OptionTradingTask(OptionFleetTask):
                 f"agent=options with task=trading learns without a curriculum from random or fixed starts, not with "
                 f"task.curriculum={task.curriculum} task.starts={task.starts}; take task=fleet, or other starts"
             )
-        train, validation = super().parts(config, panel)
+        train, validation, _ = super().parts(config, panel)
         return Parts(_one_agent(train), validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:

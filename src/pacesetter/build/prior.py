@@ -1,0 +1,206 @@
+"""`agent.prior`: what an agent of targets begins at, fitted to its training bars or taken from another run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from pacesetter.build.configuration import Config, build_task, has_prior, learned_window_bars
+from pacesetter.build.environments import FeatureSplit
+from pacesetter.build.stored import check_unseen, stored_config
+from pacesetter.build.tasks.task import Stored, best_checkpoint
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
+from pacesetter.market.orders import target_range
+from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    import torch
+
+    from pacesetter.methods.prior.policy import BesidePrior
+    from pacesetter.methods.prior.prior import Prior
+
+__all__ = [
+    "PRIOR_FOLDER",
+    "beside_prior",
+    "check_prior",
+    "fit_prior",
+    "market_rows",
+    "refuse_folds",
+    "shown",
+    "with_prior",
+]
+
+Array = NDArray[Any]
+
+PRIOR_FOLDER = "prior"  # in the run's
+PRIOR_TASKS = ("trading", "fleet")
+KINDS = ("none", "direct", "expected")
+
+
+def check_prior(config: Config) -> None:
+    """Refuse, before data is loaded, a prior that is not known or that the task cannot begin at."""
+    asked = str(config.agent.get("prior", "none"))
+    if not has_prior(config):
+        return
+    problem, task = str(config.task["problem"]), build_task(config)
+    if problem not in PRIOR_TASKS:
+        raise ConfigError(f"agent.prior={asked} is for task={' and task='.join(PRIOR_TASKS)}, not task={problem}")
+    if task.action != "target":
+        raise ConfigError(f"agent.prior={asked} is a position to hold; give task.action=target, not {task.action}")
+    if task.curriculum != "none":
+        raise ConfigError(f"agent.prior={asked} knows the bars as they are; give task.curriculum=none")
+    if problem == "trading" and config.train.gates.is_traced:
+        raise ConfigError(f"agent.prior={asked} is not traced gate by gate; leave out train.gates, or take task=fleet")
+    if config.agent.get("hindsight") is not None:
+        raise ConfigError(f"agent.prior={asked} has no goals to reach; leave out agent.hindsight")
+    check_range(0, 2, owner="agent", prior_reach=config.agent.get("prior_reach", 1.0))
+    if asked not in KINDS:
+        _direct_run(asked)
+
+
+def _direct_run(folder: str) -> Config:
+    """The configuration of the run that a prior is taken from; refuses what is not a run of agent=direct."""
+    if not (Path(folder) / "config.yaml").is_file():
+        raise ConfigError(
+            f"agent.prior={folder} is neither {', '.join(KINDS)} nor a run's folder{did_you_mean(folder, KINDS)}"
+        )
+    config = stored_config(folder)
+    if config.agent.get("algorithm") != "direct":
+        raise ConfigError(
+            f"agent.prior={folder} is a run of agent={config.agent.get('algorithm')}; give one of agent=direct"
+        )
+    return config
+
+
+def _direct_options(config: Config) -> Any:
+    """The options of the direct policy that is the prior."""
+    from pacesetter.methods.direct.options import Direct
+    from pacesetter.registry import configure
+
+    asked = str(config.agent["prior"])
+    own = {} if asked in KINDS else {k: v for k, v in _direct_run(asked).agent.items() if k != "algorithm"}
+    return configure(Direct, own | {"seed": config.seed}, "agent.prior")
+
+
+def with_prior(config: Config) -> Config:
+    """The configuration with the bars that its prior reads, as it is stored with a run: the prior itself lies there."""
+    if not has_prior(config):
+        return config
+    from pacesetter.methods.prior.prior import ExpectedPrior
+
+    is_expected = config.agent["prior"] == "expected"
+    bars = ExpectedPrior.history_bars if is_expected else _direct_options(config).history_bars
+    return replace(config, agent=config.agent | {"prior_bars": bars})
+
+
+def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
+    """The prior and its ends (symbol, time, 2) on the bars that training may see: out-of-fold on those learned from.
+
+    Refuses a run that was fitted on test bars, or that trades other symbols or within another cap.
+    """
+    from pacesetter.methods.prior.prior import fit_direct, fit_expected, wanted
+
+    task, asked = build_task(config), str(config.agent["prior"])
+    market = replace(task.market, bars_per_year=split.known.bars_per_year)
+
+    def bank(panel: Panel) -> Bank:
+        features = split.features(panel)
+        symbols = task.symbols or panel.symbols
+        return Bank.from_panels(panel, features["table"], features["supervised"], symbols=symbols, is_whole=True)
+
+    learned = bank(split.learned)
+    inside: Any = None
+    if asked == "expected":
+        prior = fit_expected(learned, market)
+    elif asked == "direct":
+        prior, inside = fit_direct(learned, market, _direct_options(config), config.job.direct_steps)
+    else:
+        check_unseen("agent.prior:", asked, split.known.index[-1])
+        prior, inside = _of_run(config, learned, market)
+    ends = wanted(prior, bank(split.known))
+    if inside is not None:
+        ends[:, : inside.shape[1]] = inside
+    return prior, ends
+
+
+def _of_run(config: Config, learned: Bank, market: Any) -> tuple[Prior, Any]:
+    """The prior of a stored run; on the bars learned from in the shape it has, by weights that did not see the bar."""
+    from pacesetter.methods.direct.learner import DirectLearner, load_direct
+    from pacesetter.methods.prior.prior import DirectPrior, out_of_fold
+
+    folder = Path(str(config.agent["prior"]))
+    policy = load_direct(best_checkpoint(folder))
+    if policy.symbols != learned.symbols[0]:
+        raise ConfigError(f"agent.prior={folder} trades {', '.join(policy.symbols[:5])} …, not the symbols of this run")
+    if (policy.lowest, policy.cap) != target_range(market):
+        low, high = target_range(market)
+        raise ConfigError(
+            f"agent.prior={folder} holds {policy.lowest:g} to {policy.cap:g} of equity, and this run {low:g} to "
+            f"{high:g}; train it with the same task.market.limits"
+        )
+    learner = DirectLearner(learned, market, _direct_options(config))
+    learner.fit_weights()
+    return DirectPrior(policy, market), out_of_fold(learner, policy, market)
+
+
+def _stored_prior(folder: Path, config: Config) -> Prior:
+    """The prior that lies in a run's folder; refuses a run without it."""
+    from pacesetter.methods.prior.prior import load_prior
+
+    if not (folder / PRIOR_FOLDER).is_dir():
+        raise RunError(f"{folder} has no prior, which its agent was trained with; the run is damaged, train it again")
+    return load_prior(folder / PRIOR_FOLDER, build_task(config).market)
+
+
+def beside_prior(stored: Stored) -> BesidePrior:
+    """The prior of a stored run, and how its agents' residuals are read beside it."""
+    from pacesetter.methods.prior.policy import BesidePrior
+
+    config = stored.config
+    prior = _stored_prior(stored.folder, config)
+    return BesidePrior(prior, learned_window_bars(config), float(config.agent.get("prior_reach", 1.0)))
+
+
+def refuse_folds(config: Config) -> None:
+    """Refuse to retrain an agent with a prior on folds: the prior would be of other bars."""
+    if has_prior(config):
+        raise ConfigError(
+            f"agent.prior={config.agent['prior']} is not refitted fold by fold; evaluate without --folds, or train "
+            "with agent.prior=none"
+        )
+
+
+def market_rows(bank: Bank, task: Any, count: int) -> Iterator[dict[str, Array]]:
+    """Full observations of a market's symbols, a row of each, while random targets are held in it."""
+    import torch
+
+    from pacesetter.learning.experience.market import FleetMarket
+
+    options = {"action": "target", "window_bars": task.window_bars, "market": task.market, "reward": task.reward}
+    market = FleetMarket(bank, 1, **options)
+
+    def draw(generator: torch.Generator) -> torch.Tensor:
+        return 2 * torch.rand(len(market.symbols), generator=generator)[:, None] - 1
+
+    return shown(market, market.tables, draw, count)
+
+
+def shown(
+    market: Any,
+    look: Callable[[Any], dict[str, torch.Tensor]],
+    draw: Callable[[torch.Generator], torch.Tensor],
+    count: int,
+) -> Iterator[dict[str, Array]]:
+    """What the market of a fleet or master shows by `look` while drawn actions are played in it."""
+    import torch
+
+    generator, observation, rows = torch.Generator().manual_seed(0), market.reset(), 0
+    while rows < count:
+        yield {name: entry.numpy() for name, entry in look(observation).items()}
+        rows += len(observation["position"])
+        observation = market.step(draw(generator)).observation
