@@ -78,7 +78,7 @@ def memory_mb(processes: list[int]) -> tuple[float, float]:
 
 
 def measure(words: list[str], folder: Path, until: str | None = None) -> dict[str, float]:
-    """Seconds and peaks of a command; with `until`, to the first line of its output that begins so, where it is ended."""
+    """Seconds and peaks of a command; with `until`, to the first line of its output that begins so."""
     started = time.monotonic()
     with (folder / "output.txt").open("w") as log:
         process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -154,7 +154,8 @@ def main() -> None:
         if file.is_file():
             found = json.loads(file.read_text())
             limits = f"{case.seconds:g} s, {case.megabytes:,.0f} MB"
-            rows.append((case.title, found["seconds"], found["pss_mb"], found["rss_mb"], limits, round(found["load"], 1), found["commit"]))
+            measured = (found["seconds"], found["pss_mb"], found["rss_mb"])
+            rows.append((case.title, *measured, limits, round(found["load"], 1), found["commit"]))
     header = ("work", "seconds", "PSS, MB", "RSS summed, MB", "aim", "load of 2 cores", "commit")
     publish("cliffs", table(header, rows), "Time and memory where work could fall off a cliff")
 

@@ -14,6 +14,8 @@ from pacesetter.evaluation.backtest.backtest import backtest, backtest_many
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.features import feature_table
+from pacesetter.market.parameters import Limits, MarketParameters
+from pacesetter.market.risk import RiskColumn, RiskOptions
 from pacesetter.policies.market_rows import market_bank
 
 FIRST = 320
@@ -114,3 +116,21 @@ def test_each_stressed_market_is_told_as_it_begins(panel):
     told = [line for line in lines if line.startswith("stress ")]
     assert told[0] == "stress 1 of 6: crash"
     assert len(told) == 6
+
+
+def test_around_a_base_regressions_count_through_the_same_step():
+    panel = load("synthetic", symbols=4, bars=800, seed=2, strength=0.8)
+    rules = MarketParameters(limits=Limits(position_cap_fraction=0.5))
+    risk = RiskOptions(target_volatility=0.1, base="inverse_volatility", tracking_error=0.04)
+    policy = make_baseline("lasso_sized", bank_of(panel), rules)
+    names = ["cash", "hold", "lasso", "lasso_sized"]
+    options = {"bank_of": bank_of, "baselines": names, "risk": risk, "draws": 50, "is_fast": True}
+    judged = judge_policy(policy, panel, 500, market=rules, **options)
+    at = "at 10% volatility"
+    assert {f"hold {at}", f"lasso_sized {at}", f"inverse_volatility {at}", "lasso"} <= set(judged.results)
+    assert judged.verdict.without == f"inverse_volatility {at}"
+    assert judged.verdict.baselines == 4  # hold, hold and lasso_sized at the target, and the base; no bare regression
+    sized = judged.results[f"lasso_sized {at}"]
+    assert sized.risk is not None
+    assert sized.risk[:, RiskColumn.SCALE].max() > 0  # its views were found
+    assert judged.verdict.views is not None

@@ -218,7 +218,7 @@ class Mlp(Network):
     layers: int = 2
 
 
-LINEAR = "linear_cross"  # a network that its own method solves exactly, and no encoder
+OF_DIRECT = ("linear_cross", "shared")  # names of agent=direct, which has no encoder
 NETWORKS: Registry[Network] = Registry("network")
 NETWORKS.add("transformer", Transformer())
 NETWORKS.add("transformer_medium", Transformer(width=128, layers=3, heads=4))
@@ -232,11 +232,8 @@ NETWORKS.add("gru", Recurrent(cell="gru"))
 
 def network(name: str, **options: Any) -> Network:
     """The registered configuration with some fields changed; refuses unknown names and fields, and wrong types."""
-    if name == LINEAR:
-        raise ConfigError(
-            f"network={LINEAR}, sparse linear weights over the lags of all symbols, is that of agent=direct; take it, "
-            "or agent.network=cross here"
-        )
+    if name in OF_DIRECT:
+        raise ConfigError(f"network={name} is one of agent=direct; take that, or agent.network=cross here")
     default = NETWORKS[name]
     return configure(type(default), dataclasses.asdict(default) | options, "network")
 

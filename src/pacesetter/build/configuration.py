@@ -114,9 +114,9 @@ def _network(agent: dict[str, Any]) -> Any:
     # Without torch, as where only baselines are played, no network is ever built.
     if not (agent.get("network") and find_spec("torch")):
         return None
-    from pacesetter.agents.encoders import LINEAR, network
+    from pacesetter.agents.encoders import OF_DIRECT, network
 
-    if agent["network"] == LINEAR:  # not an encoder: its method solves it, and refuses it where it does not
+    if agent["network"] in OF_DIRECT:  # not an encoder: its method solves it, and refuses it where it does not
         return None
     return network(agent["network"], **(agent.get("network_options") or {}))
 

@@ -97,6 +97,7 @@ def options(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING)
     for handler in logging.getLogger().handlers:
         # `basicConfig` takes a format string and no formatter, so handlers get theirs afterwards.
+        handler.setLevel(logging.INFO if verbose else logging.WARNING)  # a library may lower the level of all loggers
         handler.setFormatter(_Printable("%(name)s: %(message)s" if verbose else "%(message)s"))
 
 

@@ -52,7 +52,9 @@ def _show_decision(job: Job) -> None:
     bundle = find_bundle(store, SigningKey.find())
     table = decide(bundle, fit_panel(job.panel, bundle))
     job.console.print(table.table())
-    typer.echo("\n".join([*table.notes, table.sentence, f"Every day: pacesetter decide {store} --daily"]))
+    replayed = bundle.manifest.get("replay") or {}
+    breakers = [] if not replayed else [f"Test bars behind its circuit breakers: {replayed['breakers_on']['told']}."]
+    typer.echo("\n".join([*table.notes, table.sentence, *breakers, f"Every day: pacesetter decide {store} --daily"]))
 
 
 def _bundled(job: Job) -> str:
@@ -61,9 +63,11 @@ def _bundled(job: Job) -> str:
         from pacesetter.serving.trader.demo import bundle_and_ask
     except ModuleNotFoundError as problem:
         return f"not created, {problem.name} is missing: pip install 'pacesetter[serve]'"
+    from pacesetter.cli.serve import fitted_risk
     from pacesetter.jobs.pipeline.master_stage import judged_run
 
-    return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles", job.folder("judge"))
+    run = judged_run(job)
+    return bundle_and_ask(run, Path(job.config.runs) / "bundles", job.folder("judge"), risk=fitted_risk(run))
 
 
 def leadlag(overrides: Overrides = None) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["register"]
+if TYPE_CHECKING:
+    from pacesetter.market.risk import RiskOptions
+
+__all__ = ["fitted_risk", "register"]
 
 SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the version matrix; versions.json has all
 SigningKey = Annotated[
@@ -75,6 +78,7 @@ def bundle_make(
     folder, bundle = bundle_run(
         run,
         store,
+        risk=fitted_risk(run),
         key=signer,
         has_torchscript=torchscript,
         is_int8=int8,
@@ -100,6 +104,18 @@ def bundle_make(
         )
     if zip:
         typer.echo(f"→ {pack(folder)}")
+
+
+def fitted_risk(run: Path) -> RiskOptions | None:
+    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
+    from pacesetter.build import stored_config
+    from pacesetter.build.stored import stored_risk
+    from pacesetter.evaluation.stored_run import StoredRun
+
+    risk = stored_risk(run, stored_config(run))
+    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
+        return None
+    return StoredRun(run).sizing
 
 
 def bundle_check(

@@ -14,13 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.build.sections import Evaluation
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many, make_sizer
+from pacesetter.evaluation.backtest.backtest import (
+    Backtest,
+    PlayedMarket,
+    backtest,
+    backtest_many,
+    fit_views,
+    make_sizer,
+)
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
-from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
+from pacesetter.evaluation.baselines.catalogue import BASELINES, distinct, evaluate_baselines, make_baseline
+from pacesetter.evaluation.baselines.forecasting import Forecasting
 from pacesetter.evaluation.programme.decision import held_gates
 from pacesetter.evaluation.programme.gate_sets import GateSet, read_gate_set
 from pacesetter.evaluation.programme.measured import RunRecord
+from pacesetter.evaluation.statistics.capacity import Capacity, find_capacity
 from pacesetter.evaluation.statistics.contribution import Contribution, contribution
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.intervals import Interval, interval
@@ -68,6 +77,7 @@ class Judgement:
     is_fast     left out: stressed markets and other limits; verdict, baselines, costs and gates are whole
     same        which baselines earned what another did, in words; they are in no table, and count once
     refits      moments at which the policy was refitted, the first included; None: one fit, one test
+    capacity    equity at which impact halves the net return; None without a gain or a volume
     served      of a walk-forward account: figures of its last fit alone, on the bars after its own training
     trials      what else is to be said of the other trials, in words; see `Trials.about`
     """
@@ -82,6 +92,7 @@ class Judgement:
     rules: pd.DataFrame
     windows: Array
     contribution: Contribution
+    capacity: Capacity | None = None
     gates: tuple[Gate, ...] = ()
     index: IndexFigures | None = None
     rewards: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -130,6 +141,7 @@ class Judgement:
             "gates": [asdict(gate) | {"passed": gate.passed} for gate in self.gates],
             "windows": self.windows.tolist(),
             "bars_per_year": self.result.bars_per_year,
+            "capacity": None if self.capacity is None else self.capacity._asdict(),
             "served": self.served,
             "refits": [] if self.refits is None else [each.isoformat() for each in self.refits],
             "index": None if self.index is None else self.index._asdict(),
@@ -186,7 +198,7 @@ def judge_policy(
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(
         own,
-        list(simple.values()),
+        _rivals(simple, risk),
         without=without,
         index=None if index is None else (index.name, index.returns[panel.index.get_indexer(own.times)]),
         other_sharpes=other_sharpes,
@@ -209,6 +221,7 @@ def judge_policy(
         rules=_table({label: varied[market] for label, market in labels.items() if market in varied}),
         windows=windows,
         contribution=contribution(own),
+        capacity=find_capacity(own, panel, rules.costs),
         same=same,
         refits=refits,
         is_fast=is_fast,
@@ -246,6 +259,7 @@ def _through_risk(
     for name in (name for name in SIZED if name in simple):
         step = replace(own, base="cash", tracking_error=None) if name == "hold" else own
         if step.is_on:
+            step = _scaled(step, name, panel, rules, options)
             result = evaluate_baselines(panel, names=[name], market=rules, risk=step, **options)[name]
             label = f"{name}{at}" if at else f"{name} around its base"
             played[label] = replace(result, name=label)
@@ -255,6 +269,31 @@ def _through_risk(
     label = f"{risk.base if isinstance(risk.base, str) else 'the given base'}{at}"
     without = replace(base, name=label)
     return {label: without} | played, without
+
+
+def _scaled(
+    step: RiskOptions, name: str, panel: Panel, rules: MarketParameters, options: Mapping[str, Any]
+) -> RiskOptions:
+    """With the scale of a baseline's views, fitted on the first half of the earlier bars and measured on the second."""
+    if step.views_volatility is None:
+        return step
+    if step.has_base:  # views are signed, as an agent's are
+        rules = replace(rules, limits=replace(rules.limits, shorting=True))
+    first, known = options["first"], {each: options[each] for each in ("bank", "window_bars")}
+    policy = make_baseline(name, options["bank"], rules)
+    return replace(step, scale=fit_views(step, policy, panel, first, start=first // 2, **known))
+
+
+def _rivals(simple: Mapping[str, Backtest], risk: RiskOptions | None) -> list[Backtest]:
+    """What the account must be better than: around a base regressions are views too, and count through the step only.
+
+    A regression without the base is another kind of account, which the table shows beside it.
+    """
+    if risk is None or not risk.has_base:
+        return list(simple.values())
+    return [
+        each for name, each in simple.items() if not (name in BASELINES and issubclass(BASELINES[name], Forecasting))
+    ]
 
 
 def _windows(result: Backtest) -> Array:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pacesetter.leadlag.engine import CacheInfo, LeadLag, Window
-from pacesetter.leadlag.estimators import correlation, granger, learned, levy, signatures  # noqa: F401  (they register)
+from pacesetter.leadlag.estimators import correlation, granger, learned, levy, signatures, warping  # noqa: F401  (they register)
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
 from pacesetter.leadlag.series import Series

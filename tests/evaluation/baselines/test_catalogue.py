@@ -67,7 +67,7 @@ def test_baselines_that_earn_the_same_under_the_cap_count_once() -> None:
     kept, told = distinct(found)
     assert list(kept) == ["cash", "equal_weight", "hold"]
     assert (
-        told == "Shown and counted once: inverse_volatility, random has the same returns as equal_weight at every bar."
+        told == "Shown and counted once: inverse_volatility, random have the same returns as equal_weight at every bar."
     )
     assert distinct(kept) == (kept, "")
 

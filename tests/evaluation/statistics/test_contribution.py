@@ -44,7 +44,7 @@ def test_shares_and_their_concentration(result: Backtest) -> None:
     earned = asset_pnl(result).sum(axis=0)
     assert found.table["pnl"].abs().is_monotonic_decreasing
     assert found.table["share"].abs().sum() == pytest.approx(1)
-    assert found.table.loc[result.symbols[-1]].tolist() == [0, 0]
+    assert found.table.loc[result.symbols[-1]].tolist() == [0, 0, 0, 0]
     shares = np.abs(earned) / np.abs(earned).sum()
     assert found.herfindahl == pytest.approx(np.sum(shares**2))
     assert 0.25 <= found.gini <= 0.75  # one of four had nothing

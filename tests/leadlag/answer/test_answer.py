@@ -20,7 +20,7 @@ from pacesetter.leadlag.study import Study, refuse_mixed_days
 from pacesetter.panel import Panel
 
 SYMBOLS = ("A", "B", "C", "D")
-LAGLESS = ("levy_path", "levy_returns", "signature")
+LAGLESS = ("dtw", "levy_path", "levy_returns", "signature")
 
 
 def led(seed: int = 0, bars: int = 600) -> np.ndarray:

@@ -77,3 +77,17 @@ def test_equal_increments_share_one_table_while_somebody_holds_it(panel):
     other = LeadLag("ccf_auc", variant="difference").fit(panel)
     assert other.scorer_.products is first.scorer_.products
     assert lagged_products(first.series_.x, 1) is not first.scorer_.products
+
+
+def test_tables_together_hold_no_more_than_one_may_and_give_the_same_bits() -> None:
+    generator = np.random.default_rng(3)
+    markets = [generator.standard_normal((300, 4)) for _ in range(3)]
+    row_bytes = 2 * 4 * 4 * 8
+    tight = [LaggedProducts(x, 2, 100 * row_bytes) for x in markets]
+    whole = [LaggedProducts(x, 2) for x in markets]
+    for first, last in ((10, 90), (40, 120), (41, 130), (200, 290), (5, 60)):
+        for some, everything in zip(tight, whole, strict=True):
+            some.hold(first, last)
+            rows = some.held[first - some.first : last + 1 - some.first]
+            assert np.array_equal(rows, everything.held[first : last + 1])
+            assert sum(table.count for table in tight) <= 100

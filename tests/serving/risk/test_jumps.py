@@ -24,7 +24,7 @@ def test_ordinary_first_and_missing_prices_pass(closes):
 
 @pytest.mark.parametrize(("close", "text"), [(1001.0, "from 100 to 1001"), (9.9, "from 100 to 9.9")])
 def test_a_jump_is_refused_with_symbol_and_prices(close, text):
-    with pytest.raises(DataError, match=f"'A' goes {text} in bar 2020-01-02.*beyond risk.jump_factor=10"):
+    with pytest.raises(DataError, match=f"'A' goes {text} in bar 2020-01-02.*beyond guard.jump_factor=10"):
         check(100.0, close)
 
 

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from trading import FIRST, Rule, small_market, small_panel
 
-from pacesetter.market.parameters import StartingHolding, SymbolCost
+from pacesetter.market.bars import Bar
+from pacesetter.market.parameters import Limits, StartingHolding, SymbolCost
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
+from pacesetter.serving.api.runtime import Holding, ReportedAccount, ReportedBroker
 from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, Desk, OrderOptions, Ticket, last_bars
@@ -167,3 +170,22 @@ def test_a_paper_book_begins_with_its_holdings_and_costs_of_single_symbols() -> 
     found = desk.broker.settle(bar, bar, [Order("a", second, 1.0, bar[1, 3]), Order("b", first, 1.0, bar[0, 3])])
     moved = {each.symbol: each.price / bar[panel.symbols.index(each.symbol), 0] - 1 for each in found.executions}
     assert moved[second] - moved[first] == pytest.approx(0.01)
+
+
+def test_openings_beyond_the_gross_limit_are_cut_by_one_factor_where_orders_go_elsewhere() -> None:
+    panel = small_panel()
+    market = replace(small_market(panel), limits=Limits(position_cap_fraction=0.5))
+    broker = ReportedBroker(panel.symbols)
+    desk = Desk(Rule("target"), Guard(GuardLimits.of(market)), panel.symbols, market, broker)
+    prices = last_bars(panel)[-1, :, Bar.CLOSE]
+    broker.report(ReportedAccount(30_000.0, {panel.symbols[0]: Holding(70_000.0 / prices[0], prices[0])}), prices)
+    desk.settle(panel, last_bars(panel), panel.index[-1].timestamp())
+    # 20 % of the first are sold, so that 50 % are held; 40 % and 60 % are asked for: half of each fits.
+    asked = np.array([-0.2, 0.4, 0.6, 0.0]) * 100_000.0 / prices
+    np.testing.assert_allclose(desk._affordable(asked) * prices / 100_000.0, [-0.2, 0.2, 0.3, 0.0])
+    fits = asked / 2.0
+    assert desk._affordable(fits * [1, 0.5, 0.5, 1]).tolist() == (fits * [1, 0.5, 0.5, 1]).tolist()
+    # Nothing is asked for where nothing may be: an account beyond its limit does not divide by zero.
+    broker.report(ReportedAccount(-60_000.0, {panel.symbols[0]: Holding(70_000.0 / prices[0], prices[0])}), prices)
+    assert not desk._affordable(np.zeros(4)).any()
+    assert desk._affordable(asked)[1:].tolist() == [0.0, 0.0, 0.0]

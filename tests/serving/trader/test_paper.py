@@ -494,7 +494,7 @@ def test_a_price_that_no_market_has_halts_before_anything_is_booked(
     told: list[Alert] = []
     trader.watch.alerts = Alerts([SimpleNamespace(send=told.append)], 0.0)
     moment = str(panel.index[FIRST + 6])
-    with pytest.raises(DataError, match=rf"'{panel.symbols[1]}' goes from .* in bar {re.escape(moment)}, beyond risk"):
+    with pytest.raises(DataError, match=rf"'{panel.symbols[1]}' goes from .* in bar {re.escape(moment)}, beyond guard"):
         trader.run()
     trader.watch.alerts.close()
     assert equity(trader) == expected[:6]
@@ -512,7 +512,7 @@ def test_a_price_that_a_person_believes_is_traded_on_and_a_backtest_agrees(panel
     guarded = GuardedPolicy(Rule("continuous"), Guard(limits), odd, small_market(odd))
     assert finish(trader) == backtest(guarded, odd, first=FIRST, market=guarded.market).equity.tolist()
     guarded = GuardedPolicy(Rule("continuous"), Guard(), odd, small_market(odd))
-    with pytest.raises(DataError, match=r"beyond risk\.jump_factor=10"):
+    with pytest.raises(DataError, match=r"beyond guard\.jump_factor=10"):
         backtest(guarded, odd, first=FIRST, market=guarded.market)
 
 

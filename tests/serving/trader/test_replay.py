@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 from bundles import QUIET, Made, make
 
+from pacesetter.build.stored import SCALE
+from pacesetter.cli.serve import fitted_risk
 from pacesetter.errors import DataError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.stored_run import StoredRun
@@ -190,6 +192,25 @@ def test_what_changed_since_the_last_decision_is_told(sized: Made, tmp_path: Pat
     path.write_text("{}")
     with pytest.raises(RunError, match="is not a decision"):
         read_decision(path)
+
+
+def test_a_scale_that_training_did_not_store_is_fitted_for_the_bundle(sized: Made) -> None:
+    assert fitted_risk(sized.run.folder) is None
+    stored = sized.run.folder / SCALE
+    kept = stored.read_text()
+    try:
+        stored.unlink()
+        risk = fitted_risk(sized.run.folder)
+    finally:
+        stored.write_text(kept)
+    assert risk is not None
+    assert risk.scale == pytest.approx(sized.bundle.config.risk.scale)
+
+
+def test_nothing_is_replayed_where_a_trader_could_not_begin(sized: Made) -> None:
+    assert check_card(sized.bundle, sized.panel, 3, {"total_return": 6.29}) == {}
+    with pytest.raises(DataError, match="history is too short"):
+        replay(sized.bundle, sized.panel, (sized.bundle.limits,), 3)
 
 
 def test_bars_before_the_training_ended_are_refused(sized: Made) -> None:

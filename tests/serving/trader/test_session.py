@@ -28,7 +28,7 @@ from pacesetter.serving.risk.order import Decision
 from pacesetter.serving.trader import session
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, GuardedPolicy, Ticket
 from pacesetter.serving.trader.paper import PaperTrader
-from pacesetter.serving.trader.session import PaperConfig, _history, open_session
+from pacesetter.serving.trader.session import PaperConfig, load_history, open_session
 
 DATA = ["data.source=synthetic", "data.symbols=8", "data.bars=260", "first=220"]
 
@@ -275,5 +275,5 @@ def test_a_network_feed_is_asked_for_the_policys_own_symbols(
 
     monkeypatch.setattr("pacesetter.serving.trader.session.load", load)
     config = PaperConfig(feed="ccxt", data={"start": "2024-01-01"})
-    assert _history(config, fleet.bundle) is fleet.panel
+    assert load_history(config, fleet.bundle) is fleet.panel
     assert asked == [{"source": "ccxt", "symbols": list(fleet.panel.symbols), "start": "2024-01-01"}]

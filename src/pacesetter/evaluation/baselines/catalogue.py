@@ -101,7 +101,11 @@ def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]
     Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
     """
     groups = alike(results)
-    said = [f"{', '.join(same)} has the same returns as {first} at every bar" for first, *same in groups if same]
+    said = [
+        f"{', '.join(same)} {'has' if len(same) == 1 else 'have'} the same returns as {first} at every bar"
+        for first, *same in groups
+        if same
+    ]
     note = f"Shown and counted once: {'; '.join(said)}." if said else ""
     return {first: results[first] for first, *_ in groups}, note
 

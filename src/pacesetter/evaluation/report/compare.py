@@ -22,6 +22,7 @@ from pacesetter.evaluation.statistics.intervals import Interval, interval, paire
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
+from pacesetter.evaluation.statistics.superiority import find_superior
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.runs import EVALUATION, Run, read_tags
 
@@ -163,7 +164,7 @@ def compare_section(runs: Sequence[Judged]) -> Section:
     is_cut = any(len(run.returns) > len(common) for run in runs)
     text = (
         f"{len(runs)} runs over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all share."
-        f"{OWN_BARS if is_cut else ''}{_choice(runs, common)}"
+        f"{OWN_BARS if is_cut else ''}{_choice(runs, common)}{_superior(runs, common)}"
     )
     return Section("Comparison", text, (_picture(runs, common),), HEADER, tuple(rows))
 
@@ -172,6 +173,15 @@ def _choice(runs: Sequence[Judged], common: Any) -> str:
     """What it is worth to choose the best of the runs, where there are bars enough to say."""
     said = choice_sentence(np.column_stack([run.returns.loc[common, run.policy] for run in runs]))
     return said and f" Among them, {said}"
+
+
+def _superior(runs: Sequence[Judged], common: Any) -> str:
+    """Which runs are better than hold, or cash where hold was not played, with all of them looked at."""
+    against = "hold" if "hold" in runs[0].returns.columns else "cash"
+    returns = np.column_stack([run.returns.loc[common, run.policy] for run in runs])
+    benchmark = runs[0].returns.loc[common, against].to_numpy() if against == "hold" else np.zeros(len(common))
+    test = find_superior(returns, benchmark, [run.name for run in runs], against)
+    return f" {test.sentence}" if test else ""
 
 
 def _picture(runs: Sequence[Judged], common: Any) -> go.Figure:

@@ -206,10 +206,14 @@ def _assets_section(judgement: Judgement) -> Section:
     earned = judgement.contribution
     text = (
         f"What each symbol earned after costs. Concentration of the absolute shares: Herfindahl "
-        f"{number(earned.herfindahl, '.3f')}, Gini {number(earned.gini, '.2f')}."
+        f"{number(earned.herfindahl, '.3f')}, Gini {number(earned.gini, '.2f')}. "
+        "The share of risk is that of the account's variance, and turnover is annual."
     )
-    rows = tuple((str(name), *map(number, values, ("+,.0f", "+.1%"))) for name, *values in earned.table.itertuples())
-    return Section("Contribution by asset", text, (), ("symbol", "profit and loss", "share"), rows)
+    shown = earned.table[["pnl", "share", "risk", "turnover"]]
+    forms = ("+,.0f", "+.1%", "+.1%", ".1f")
+    rows = tuple((str(name), *map(number, values, forms)) for name, *values in shown.itertuples())
+    header = ("symbol", "profit and loss", "share", "share of risk", "turnover")
+    return Section("Contribution by asset", text, (), header, rows)
 
 
 def _option_sections(judgement: Judgement) -> list[Section]:

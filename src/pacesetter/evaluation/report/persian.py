@@ -227,6 +227,28 @@ SENTENCES = (
         rf"Walk-forward: one account, refitted before each of ({NUMBER}) tests in a row \(([\d, -]+)\)\.",
         r"پیش‌روی گام‌به‌گام: یک حساب، بازآموخته پیش از هر یک از \1 آزمون پیاپی (\2).",
     ),
+    (
+        r"The share of risk is that of the account's variance, and turnover is annual\.",
+        r"سهم ریسک، سهم از واریانس حساب است، و گردش سالانه است.",
+    ),
+    (
+        rf"Capacity: the net return of ({NUMBER}) a year halves at an equity of ({NUMBER}) by impact\.",
+        r"ظرفیت: بازده خالص \1 در سال با سرمایهٔ \2 بر اثر اثر قیمتی نصف می‌شود.",
+    ),
+    (
+        (
+            rf"Capacity: the net return of ({NUMBER}) a year halves at an equity of ({NUMBER}) by an assumed impact of "
+            r"one day's volatility · √\(share of volume\)\."
+        ),
+        r"ظرفیت: بازده خالص \1 در سال با سرمایهٔ \2 با اثر قیمتیِ فرضیِ نوسان یک روز · √(سهم از حجم) نصف می‌شود.",
+    ),
+    (
+        (
+            r"Capacity: (?:impact|an assumed impact of one day's volatility · √\(share of volume\)) does not halve the "
+            r"net return at any equity looked at\."
+        ),
+        r"ظرفیت: اثر قیمتی بازده خالص را با هیچ سرمایهٔ بررسی‌شده‌ای نصف نمی‌کند.",
+    ),
     (r"Nothing was traded\.", r"چیزی معامله نشد."),
 )
 _COMPILED = tuple((re.compile(rf"{english}(?= |$)"), persian) for english, persian in SENTENCES)

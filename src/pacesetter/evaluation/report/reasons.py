@@ -24,6 +24,7 @@ def verdict_reasons(judgement: Judgement) -> tuple[str, ...]:
         _beaten(judgement),
         _costs(figures),
         _rare(figures),
+        "" if judgement.capacity is None else judgement.capacity.sentence,
     )
     return tuple(sentence for sentence in asked if sentence)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """`table`: `pnl` (money) and `share` (of the absolute sum, signed) by symbol, the largest first.
+    """`table` by symbol: `pnl` (money), `share` (of the absolute sum, signed); of a backtest `risk`, `turnover` too.
+
+    The largest comes first. `risk` is the share of the account's variance, cov(own, account) / var(account), which sums
+    to 1; `turnover` is traded value over equity a year.
 
     Herfindahl and Gini are of the absolute shares: 1/n and 0 when n assets move the account alike, NaN when none does.
     """
@@ -52,8 +55,23 @@ def asset_pnl(result: Backtest) -> Array:
 
 
 def contribution(result: Backtest) -> Contribution:
-    """What each symbol of a backtest contributed."""
-    return contribution_of(asset_pnl(result).sum(axis=0), result.symbols)
+    """What each symbol of a backtest contributed to its result, its risk and its turnover."""
+    equity = np.maximum(result.ledger[:, Column.EQUITY_BEFORE], 1e-12)[:, None]
+    money = asset_pnl(result)
+    earnings = contribution_of(money.sum(axis=0), result.symbols)
+    earned = money / equity - (money / equity).mean(axis=0)
+    total = earned.sum(axis=1)
+    fills = result.fills
+    traded = np.abs(fills[..., Fill.QUANTITY]) * fills[..., Fill.PRICE]
+    traded += np.abs(fills[..., Fill.EXIT_QUANTITY]) * fills[..., Fill.EXIT_PRICE]
+    own = pd.DataFrame(
+        {
+            "risk": ratio((earned * total[:, None]).sum(axis=0), (total**2).sum()),
+            "turnover": (traded / equity).mean(axis=0) * result.bars_per_year,
+        },
+        index=pd.Index(result.symbols, name="symbol"),
+    )
+    return replace(earnings, table=earnings.table.join(own))
 
 
 def contribution_of(pnl: Array, symbols: Sequence[str]) -> Contribution:

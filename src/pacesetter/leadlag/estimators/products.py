@@ -9,7 +9,7 @@ that are asked for are added up from the last kept one, in the order in which th
 from __future__ import annotations
 
 from typing import Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 import numpy as np
 from numba import njit
@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 __all__ = ["HELD_BYTES", "KEPT_EVERY", "LaggedProducts", "lagged_products"]
 
 Array = NDArray[Any]
-HELD_BYTES = 768 * 2**20
+HELD_BYTES = 384 * 2**20  # of one table, and of the spans that all tables hold together
 KEPT_EVERY = 32  # bars: a row far from the span costs half as many additions per pair and lag
+
+
+_spans: WeakSet[LaggedProducts] = WeakSet()  # tables that hold a part of their rows
 
 
 class LaggedProducts:
@@ -42,6 +45,11 @@ class LaggedProducts:
             self._extend(bars - 1)
         else:
             self.kept = _kept_products(x, max_lag, KEPT_EVERY)
+            _spans.add(self)
+
+    def release(self) -> None:
+        """Give the memory of the held span back; it is computed again when it is asked for, to the same bits."""
+        self.held, self.count = np.empty_like(self.held), 0  # not written to, so that it takes no memory yet
 
     @property
     def nbytes(self) -> int:
@@ -61,13 +69,18 @@ class LaggedProducts:
 
     def hold(self, first: int, last: int) -> None:
         """Have the rows of bars `first` … `last`, no more than `capacity`, in `held`."""
+        if not self.is_whole:
+            self._make_room(last + 1 - first)
         end = self.first + self.count
-        if not self.first <= first <= end:
+        if not self.count or not self.first <= first <= end:
             self.first, self.count = first, 0
         elif last - self.first >= self.capacity:
             kept = end - first
-            # The rows still needed move to the front; copied, because source and target overlap.
-            self.held[:kept] = self.held[first - self.first : self.count].copy()
+            shift = first - self.first
+            # The rows still needed move to the front, so many at a time that source and target never overlap: a copy of
+            # all of them would double the memory.
+            for row in range(0, kept, shift):
+                self.held[row : min(row + shift, kept)] = self.held[row + shift : min(row + 2 * shift, kept + shift)]
             self.first, self.count = first, kept
         self._extend(last)
 
@@ -92,6 +105,14 @@ class LaggedProducts:
         if count > self.count:
             _fill(self.held[:count], self.x, self.first, self.count)
             self.count = count
+
+    def _make_room(self, rows: int) -> None:
+        """Release the spans of other tables where all would hold more than one table may."""
+        others = [table for table in _spans if table is not self and table.count]
+        own = max(rows, self.count) * self.held[0].nbytes
+        if own + sum(table.count * table.held[0].nbytes for table in others) > self.capacity * self.held[0].nbytes:
+            for table in others:
+                table.release()
 
     def _compute(self, bar: int, out: Array) -> None:
         place = bar // KEPT_EVERY

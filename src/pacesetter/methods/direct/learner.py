@@ -50,9 +50,11 @@ Array = NDArray[Any]
 KIND = "direct"
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
+NETWORK_RATE = 0.1  # of the shape's learning rate
 ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 per bar
 CHUNK_ROWS = 128  # bars whose inputs are made at a time: with many symbols a bar has thousands
 UNCAPPED = 1e3  # share of equity: limits hold for what the risk step makes of views, not for views
+MOST_HALVINGS, ZONES = 5, (0.2, 0.7, 1.4)  # of the first gain, and of costs, where fills move the price
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
@@ -87,6 +89,7 @@ class DirectLearner:
             lowest=self.rules.lowest if risk is None else _lowest_view(risk[0], self.rules),
             side_cost=self.rules.side_cost,
             groups=config.dictionary,
+            hidden=config.hidden if config.network == "shared" else 0,
         ).double()
         # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
@@ -95,7 +98,7 @@ class DirectLearner:
         self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
         self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll
         config.check_bars(len(self.series) + self.series.first)
-        self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
+        self.optimiser = torch.optim.Adam(self._groups())
         self.generator = torch.Generator().manual_seed(config.seed)
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
         self.fit_figures: dict[str, float] = {}
@@ -154,6 +157,24 @@ class DirectLearner:
             self.risk()
             self.scale = self.sizer.fitted_scale(self._variance)
         self.fit_figures["first_risk"] = self.risk()
+        if self.rules.impact and self.sizer is None and bool(self.signals.any()):
+            self._choose_shape()
+
+    def _choose_shape(self) -> None:
+        """A first gain and zone by the objective: the cap is the wrong size where large fills move the price."""
+        policy, config = self.policy, self.config
+        gain, best = float(policy.log_gain.detach()), (-math.inf, 0.0, 0.0)
+        for halvings in range(MOST_HALVINGS + 1):
+            for zone in ZONES:
+                policy.log_gain.fill_(gain - halvings * math.log(2.0))
+                policy.log_enter.fill_(math.log(zone))
+                policy.log_leave.fill_(math.log(zone))
+                returns = self._side_by_side()
+                worth = objective(returns, config.objective, config.risk_aversion) - self.anchor(returns)
+                best = max(best, (float(worth), float(policy.log_gain.detach()), math.log(zone)))
+        policy.log_gain.fill_(best[1])
+        policy.log_enter.fill_(best[2])
+        policy.log_leave.fill_(best[2])
 
     # ---- discovery --------------------------------------------------------------------------------------------------
 
@@ -262,9 +283,13 @@ class DirectLearner:
     @torch.no_grad()
     def risk(self) -> float:
         """Deviation per bar of accounts over segments side by side, in the shape as it is."""
+        return float(self._side_by_side().std())
+
+    def _side_by_side(self) -> torch.Tensor:
+        """(segment, bar) net returns of accounts over all bars, segment after segment."""
         bars = self.config.segment_bars
         starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
-        return float(self.earned(starts, bars)[:, self.config.burn_in_bars :].std())
+        return self.earned(starts, bars)[:, self.config.burn_in_bars :]
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
@@ -404,6 +429,14 @@ class DirectLearner:
     def weights_hash(self) -> str:
         """SHA-256 over names and bytes of the policy's tensors."""
         return tensors_hash(self.policy.state_dict())
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Parameters by learning rate: that of the network is a part of the shape's."""
+        rate, layers = self.config.learning_rate, self.policy.layers
+        groups: list[dict[str, Any]] = [{"params": self.policy.shape(), "lr": rate}]
+        if layers is not None:
+            groups.append({"params": list(layers.parameters()), "lr": rate * NETWORK_RATE})
+        return groups
 
     def set(self, name: str, value: float) -> None:
         """Change the learning rate while learning; refuses another name."""

@@ -14,7 +14,7 @@ GROUPS = ("lags", "large", "state", "product", "slow", "recent", "intraday")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
-NETWORKS = ("linear_cross",)
+NETWORKS = ("linear_cross", "shared")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Direct:
     learning_rate     of the shape
     softness          of |turnover|, as a share of equity: see `ledger`
     dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on bars left out
-    network           linear_cross: sparse weights over the inputs of all symbols
+    network           linear_cross: sparse weights over the inputs of all symbols and one shape; shared: a network of
+                      all symbols that moves the shape by state, kept where bars left out confirm it
+    hidden            units of each of its two layers
     compile           fuse the ledger's steps by torch.compile, which pays on a GPU
     """
 
@@ -43,13 +45,14 @@ class Direct:
     folds: int = 5
     objective: Literal["sharpe", "growth", "mean_variance"] = "sharpe"
     risk_aversion: float = 10.0
-    least_risk: float = 0.25
+    least_risk: float = 0.1
     segment_bars: int = 48
     burn_in_bars: int = 8
     segments: int = 64
     learning_rate: float = 0.05
     softness: float = 1e-4
     network: str = "linear_cross"
+    hidden: int = 24
     dictionary: tuple[str, ...] = GROUPS
     compile: bool = False
     seed: int = 0
@@ -57,8 +60,8 @@ class Direct:
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
             raise ConfigError(
-                f"agent.network={self.network} is not a network of agent=direct; give linear_cross, or train agent=ppo "
-                "or agent=sac with it"
+                f"agent.network={self.network} is not a network of agent=direct; give linear_cross or shared, or train "
+                "agent=ppo or agent=sac with it"
             )
         for group in self.dictionary:
             if group not in GROUPS:
@@ -68,7 +71,7 @@ class Direct:
                 )
         if "lags" not in self.dictionary:
             raise ConfigError(f"agent.dictionary={list(self.dictionary)} needs lags, which all else is tried beside")
-        check_range(1, owner="agent", lags=self.lags, segments=self.segments)
+        check_range(1, owner="agent", lags=self.lags, segments=self.segments, hidden=self.hidden)
         # Four half-lives of the volatility's weights lie in the window: a bar for each at least.
         check_range(4, owner="agent", volatility_bars=self.volatility_bars)
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)

@@ -75,8 +75,8 @@ class LearnedRelations:
         """How much was found, and what it came to on the validation set."""
         if not self.relations:
             return (
-                f"direct found no relation between {self.inputs:,} weights that holds on bars left out "
-                f"({self.sureness:.1f} standard errors, 2 are asked for), so the account stays in cash"
+                f"direct found no relation between {self.inputs:,} weights that holds on held-out bars "
+                f"({self.sureness:.1f} standard errors, threshold: 2), so it has no views"
             )
         parts = [f"direct uses {len(self.relations)} of {self.inputs:,} weights"]
         if self.score is not None:

@@ -39,6 +39,9 @@ __all__ = ["DirectPolicy", "market_price"]
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
 RETURN, GAP = "return_1", "gap"
 STATE_BARS, STATE_STEEPNESS = 16, 2.0  # bars of the state's volatility, weights halving every quarter of them
+STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
+SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
+LEAST_SPEED = 0.05
 LINKS = 4  # a symbol, that are followed at most: the strongest
 WEIGHT = 0  # column of `position` that is the share held
 
@@ -75,11 +78,13 @@ class DirectPolicy(nn.Module):
         lowest: float = 0.0,
         side_cost: float = 0.0,
         groups: Sequence[str] = ("lags",),
+        hidden: int = 0,
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
         self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
-        self.groups = tuple(groups)
+        self.groups, self.hidden = tuple(groups), hidden
+        self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
         self.sizes = {name: size for name, size in group_sizes(count, lags).items() if name in self.groups}
         self.weights = nn.Parameter(torch.zeros(self.width, count))
@@ -88,6 +93,7 @@ class DirectPolicy(nn.Module):
         self.log_price = nn.Parameter(torch.tensor(math.log(0.15)))
         self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
+        self.layers = _shared_layers(hidden) if hidden else None
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
         self.register_buffer("decay", _halving(volatility_bars))
@@ -102,7 +108,7 @@ class DirectPolicy(nn.Module):
     @property
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
-        names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost")
+        names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
         return {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
 
     @property
@@ -214,15 +220,39 @@ class DirectPolicy(nn.Module):
 
     def target(self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
         """(…, symbol) shares of equity; all arguments (…, symbol)."""
-        excess = (signal - market_price(signal, self.log_price.exp(), self.lowest < 0)) * volatility
-        gain = self.log_gain.exp() / volatility.square()
+        price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
+        enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
+        if self.layers is not None:
+            plain = gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
+            more = self.moved(signal, volatility, held, plain)
+            # By factors, the speed by a difference: nothing is changed before something is learned.
+            signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
+            enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
+            speed = (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
+        excess = (signal - market_price(signal, price, self.lowest < 0)) * volatility
         # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
-        least = gain * (excess - self.log_enter.exp() * self.side_cost)
-        most = gain * (excess + self.log_leave.exp() * self.side_cost)
+        least = gain * (excess - enter * self.side_cost)
+        most = gain * (excess + leave * self.side_cost)
         # Bounds first, then the position between them: a position above the cap is brought back to it.
         least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
         # The clamp passes gradients to `least` and `most` only where the position is traded.
-        return torch.minimum(torch.maximum(held, least), most)
+        wanted = torch.minimum(torch.maximum(held, least), most)
+        return wanted if speed is None else held + speed * (wanted - held)
+
+    def moved(
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
+    ) -> torch.Tensor:
+        """(…, symbol, 5) what the network adds to signal, gain, enter, leave and speed; `plain` is the plain target."""
+        assert self.layers is not None
+        level = (volatility / self.typical).log()
+        wide = torch.ones_like(signal)
+        state = (
+            *(signal * SIGNAL_UNIT, signal.abs() * SIGNAL_UNIT, (held - plain) / self.unit, held / self.unit),
+            *(plain / self.unit, level, level.mean(-1, keepdim=True) * wide),
+            *(signal.mean(-1, keepdim=True) * SIGNAL_UNIT * wide, held.sum(-1, keepdim=True) / self.unit * wide),
+        )
+        shown = torch.stack(state, -1).clamp(-MOST_STATE, MOST_STATE)
+        return MOST_CHANGE * torch.tanh(self.layers(shown))
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
@@ -241,6 +271,17 @@ class DirectPolicy(nn.Module):
         target: NDArray[Any] = self(rows)[0].numpy()
         one: NDArray[Any] = target[0]
         return one if is_one else target
+
+
+def _shared_layers(hidden: int) -> nn.Sequential:
+    """The network of all symbols; its last layer begins at 0, so that an untrained one changes nothing."""
+    # Drawn by a seed of its own, so that a run repeats and leaves torch's global stream to the others.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first, second, last = nn.Linear(STATES, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, CHANGES)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last)
 
 
 def _halving(bars: int, times: float = 4.0) -> torch.Tensor:

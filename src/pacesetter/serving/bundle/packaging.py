@@ -32,6 +32,7 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
+from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.supervised.export import supervised_files
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
@@ -77,6 +78,7 @@ def bundle_run(
     *,
     judged: Path | None = None,
     limits: GuardLimits | None = None,
+    risk: RiskOptions | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
     is_int8: bool = False,
@@ -86,12 +88,13 @@ def bundle_run(
     """Bundle a run's best policy into a store, where it then serves; gives its folder and the opened bundle.
 
     judged   folder of its judgement, for the model card; None is where `pacesetter evaluate` leaves it
+    risk     its stated risk with the scale of its views, where the run has not stored that
     Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds; a store that
     cannot take the bundle before any work; and a run that `pacesetter validate` found to be a NO-GO, unless
     `despite_no_go`, which the bundle then says for good.
     """
     run, config = Run.open(folder), stored_config(folder)
-    config = replace(config, risk=stored_risk(folder, config))
+    config = replace(config, risk=risk or stored_risk(folder, config))
     _check_finished(run, config)
     decision = read_decision(judged or run.folder / EVALUATION)
     if decision.get("decision") == "NO-GO" and not despite_no_go:
@@ -207,7 +210,7 @@ def bundle_policy(
     if first is not None:
         # int8 rounds: its orders were compared above, and its account is told but not held against the card.
         card = None if is_int8 else results
-        manifest["replay"] = check_card(Bundle(files, config.name), panel, first, card)
+        manifest |= {"replay": check_card(Bundle(files, config.name), panel, first, card)}
         files = bundle_files(quantised, features, config, manifest, results, limits or planned) | more
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)

@@ -14,6 +14,7 @@ import numpy as np
 
 from pacesetter.build import build_panel
 from pacesetter.errors import RunError
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.serving.api.admission import Admission, ApiSettings
 from pacesetter.serving.api.app import make_app
@@ -31,17 +32,22 @@ SECONDS = 60.0  # for the first answer, which compiles; no one else waits for it
 
 
 def bundle_and_ask(
-    run_folder: Path, store: Path, judged: Path, observations: int = 10_000, despite_no_go: bool = False
+    run_folder: Path,
+    store: Path,
+    judged: Path,
+    observations: int = 10_000,
+    despite_no_go: bool = False,
+    risk: RiskOptions | None = None,
 ) -> str:
     """Bundle a run, and answer POST /v1/decide for its newest bar, without a network; the answer in one line.
 
-    judged   folder of its judgement, for the model card
+    judged   folder of its judgement, for the model card       risk   see `bundle_run`
     What `bundle_run` refuses is refused here, and so is an answer other than 200.
     """
     key = SigningKey.find()
     served = _current(run_folder, store, key)
     folder, bundle = served or bundle_run(
-        run_folder, store, judged=judged, key=key, observations=observations, despite_no_go=despite_no_go
+        run_folder, store, judged=judged, risk=risk, key=key, observations=observations, despite_no_go=despite_no_go
     )
     runtime = Runtime(bundle)
     panel = build_panel(bundle.config).select(list(runtime.symbols))
@@ -56,8 +62,8 @@ def bundle_and_ask(
         app = make_app(runtime, KillSwitch(Path(place) / "HALT"), keys, settings)
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
     warned = f"; {bundle.warning}" if bundle.warning else ""
-    said = f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
-    return said + warned
+    name = f"{folder.name} (model {answer['model'][:12]})"
+    return f"{name} at {answer['time'][:10]}, from cash: {_told(answer['decisions'])}{warned}"
 
 
 def _current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:

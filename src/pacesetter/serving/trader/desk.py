@@ -403,7 +403,7 @@ class Desk:
         is_opening = quantities * held >= 0.0
         after = np.abs(np.where(is_opening, held, held + quantities)) @ prices
         needed, budget = np.abs(quantities[is_opening]) @ prices[is_opening], self._gross * self.equity - after
-        if needed <= budget:
+        if needed == 0.0 or needed <= budget:
             return quantities
         cut = max(budget, 0.0) / needed
         kept = np.where(is_opening, quantities * cut, quantities)

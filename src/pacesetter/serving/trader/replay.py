@@ -71,8 +71,7 @@ def replay(bundle: Bundle, panel: Panel, limits: Sequence[GuardLimits], first: i
         Replayed(Desk(BundlePolicy(bundle), Guard(each), symbols, market, risk=bundle.served_risk(symbols)))
         for each in limits
     ]
-    history = History.of(bundle, symbols)
-    history.append(panel.rows(0, first + 1))
+    history = _history(bundle, panel, first)
     if (missing := history.missing_bars()) > 0:
         raise DataError(f"history is too short: {missing} more bars are needed before the first decision")
     for t in range(first, len(panel)):
@@ -84,6 +83,13 @@ def replay(bundle: Bundle, panel: Panel, limits: Sequence[GuardLimits], first: i
             if not account.is_over:
                 _play(account, Snapshot(known, t, observation, None, first), bars, now)
     return played
+
+
+def _history(bundle: Bundle, panel: Panel, first: int) -> History:
+    """The bars up to the first decision."""
+    history = History.of(bundle, panel.symbols)
+    history.append(panel.rows(0, first + 1))
+    return history
 
 
 def _play(account: Replayed, snapshot: Snapshot, bars: Any, now: float) -> None:
@@ -103,8 +109,11 @@ def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, A
     """Replay a bundle's account with breakers off and on; gives what its manifest keeps of it.
 
     Refuses a bundle whose account with breakers off is another than that of its evaluation (`results`): it would not
-    do what its card says. Nothing is compared where nothing was evaluated.
+    do what its card says. Nothing is compared where nothing was evaluated, and nothing is played where the bars before
+    the test are too few for a trader to begin there.
     """
+    if _history(bundle, panel, first).missing_bars() > 0:
+        return {}
     limits = bundle.limits
     off, on = replay(bundle, panel, (limits.without_breakers(), limits), first)
     card = None if results is None else results.get("total_return")

@@ -215,7 +215,7 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
 def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
     """The symbols that the policy trades, its own where it has any; refuses bars of other fields."""
     own = bundle.model.spec.symbols if bundle else ()
-    panel = panel.select(list(own)) if own else panel
+    panel = panel.select(list(own)) if own and panel.symbols != own else panel
     if bundle and panel.fields != bundle.features.fields:
         raise ConfigError(
             f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
