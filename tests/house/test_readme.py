@@ -18,7 +18,7 @@ FIRST_SCREEN = (
     *(
         "leadership       low",
         "No edge found: Sharpe ratio of hold",
-        "| **3.28** |",
+        "| **+18.5 %** |",
         "no edge found |",
         "pictures/demo.png",
     ),
@@ -57,18 +57,16 @@ def test_figures_of_the_league_are_those_of_the_record() -> None:
 
 
 def test_figures_of_the_demo_are_those_of_its_page() -> None:
-    page = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
-    for cost in ("1", "5", "10"):
-        line, row = (
-            next(line for line in text.splitlines() if re.match(rf"\| {cost} \| [*\d]", line))
-            for text in (README, page)
-        )
-        assert figures(line), cost
+    page = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8").replace("_sized", "")
+    for policy in ("direct", "ridge", "lasso", "hold"):
+        line = next(line for line in README.splitlines() if re.match(rf"\| \**{policy}[*,]* .*%", line))
+        row = next(row for row in page.splitlines() if re.match(rf"\| {policy} \| .*%", row))
+        assert len(figures(line)) == 6, policy
         assert set(figures(line)) <= set(figures(row))
 
 
 def test_counts_are_those_of_the_code() -> None:
     from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 
-    assert len(list(ESTIMATORS)) == 11
-    assert "eleven estimators" in README
+    assert len(list(ESTIMATORS)) == 12
+    assert "twelve estimators" in README

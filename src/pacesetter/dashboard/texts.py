@@ -318,7 +318,7 @@ ENGLISH: dict[str, str] = {
     "column.sharpe": "Sharpe ratio",
     "column.interval": "95 % interval",
     "column.gates": "gates passed",
-    "column.leads": "led in windows",
+    "column.leads": "windows as top leader",
     "column.mean_rank": "mean rank",
     "column.contribution": "share of leading",
     "column.reward_se": "± (one standard error)",

@@ -197,3 +197,13 @@ def test_an_idle_account_gets_two_sentences_and_no_rows_of_zeros() -> None:
     assert verdict.text.count(". ") == 1
     assert [row[0] for row in results.rows] == ["cash", "hold"]
     assert gates.title == "Gates"
+
+
+def test_equity_stands_beside_hold_at_equal_volatility(found):
+    verdict = judgement_sections(found)[0]
+    (figure,) = verdict.figures
+    lines = {trace.name: np.asarray(trace.y) for trace in figure.data if trace.showlegend is not False}
+    assert next(iter(lines)) == "hold"
+    assert "Equity at the volatility of hold" in figure.layout.title.text
+    moves = [np.diff(np.log(lines[name])).std() for name in ("hold", "equal_weight")]
+    assert moves[0] == pytest.approx(moves[1], rel=0.05)

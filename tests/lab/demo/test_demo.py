@@ -107,7 +107,7 @@ def test_hold_is_scaled_to_the_volatility_that_an_account_had(tmp_path: Path, de
     scaled = demo.scaled_hold(run, panel, 500, small, market_bank(panel))  # type: ignore[arg-type]
     asked = metrics(small)["volatility"]
     assert scaled.name == f"hold at {asked:.1%} volatility"
-    assert metrics(scaled)["volatility"] == pytest.approx(asked, rel=0.25)
+    assert metrics(scaled)["volatility"] == pytest.approx(asked, rel=0.1)
 
 
 @pytest.fixture

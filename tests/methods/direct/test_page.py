@@ -62,5 +62,5 @@ def test_a_direct_policy_is_explained_by_its_targets(strong: tuple[Path, Learned
 def test_noise_is_said_to_be_noise(tmp_path: Path) -> None:
     _, found = learned(tmp_path, 0.0)
     assert not found.relations
-    assert "stays in cash" in found.sentence
+    assert "so it has no views" in found.sentence
     assert found.section().rows == ()

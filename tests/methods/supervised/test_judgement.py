@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pacesetter.data import load
 from pacesetter.data.splits import chronological
@@ -78,3 +80,23 @@ def test_misuse_gets_a_sentence() -> None:
         judged(0.0, ("gruu",))
     with pytest.raises(ConfigError, match="one network and one threshold"):
         judged(0.0, ())
+
+
+def test_one_prediction_is_timed_by_one_thread_and_the_others_come_back() -> None:
+    model = Classifier(Direction(width=8, window_bars=3), {"window": ("a",)})
+    threads, before = [], torch.get_num_threads()
+
+    class Watched:
+        shapes = model.shapes
+
+        def predict(self, observation: Any) -> Any:
+            threads.append(torch.get_num_threads())
+            return model.predict(observation)
+
+    torch.set_num_threads(2)
+    try:
+        prediction_milliseconds(Watched(), repeat=2)  # type: ignore[arg-type]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1, 1, 1]

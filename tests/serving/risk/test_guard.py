@@ -385,7 +385,7 @@ def test_without_breakers_the_limits_of_the_portfolio_stay() -> None:
     guard.begin_bar(1e5, NOON)
     for k in range(40):  # a loss of 80 %, far prices, many copies of an order
         assert reason(guard, order(str(k), quantity=1.0, price=60.0), account(2e4), NOON) is None
-    assert reason(guard, order("cap", "B", 41.0), account(2e4), NOON) == "symbol_exposure"
+    assert reason(guard, order("cap", quantity=1.0), account(2e4), NOON) == "symbol_exposure"
     assert guard.state is State.ACTIVE
 
 

@@ -21,11 +21,10 @@ from pacesetter.evaluation.report.page import Section, number, plain
 from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled, thinned
 from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.evaluation.statistics.intervals import Interval
-from pacesetter.evaluation.statistics.metrics import metrics
+from pacesetter.evaluation.statistics.metrics import drawdowns, metrics, volatility
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.market.ledger import Column
-from pacesetter.methods.options.page import options_section
 from pacesetter.runs import write_atomic
 from pacesetter.words import for_markdown
 
@@ -43,7 +42,7 @@ BRIEF = (
     "costs",
     "round trips",
 )  # columns left out on a console of 80 letters
-MOST_LINES = 6
+MOST_LINES, MOST_EQUAL = 6, 4  # policies in a picture of equity, and at equal volatility
 SENSES = {"<=": "≤", ">=": "≥", ">": ">", "<": "<"}
 
 
@@ -107,6 +106,10 @@ def _verdict_section(judgement: Judgement) -> Section:
     if is_idle(judgement):
         return Section(text=verdict.sentence, **own)
     table, own["text"] = results_section(judgement.results, judgement.intervals), judgement.sentence
+    # Hold beside it whatever its rank, then the best.
+    order = dict.fromkeys([verdict.name, "hold", *(str(row[0]) for row in table.rows)])
+    shown = [judgement.results[name] for name in order if name in judgement.results][:MOST_EQUAL]
+    own["figures"] = (equity_picture(shown, has_equal_volatility=True),)
     faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(judgement.intervals[str(row[0])]))
     return replace(table, **own, reasons=verdict_reasons(judgement), faint=faint)
 
@@ -220,28 +223,39 @@ def _option_sections(judgement: Judgement) -> list[Section]:
     """Of a policy with options, those of the symbol that moved most money under its price."""
     if judgement.result.options is None:
         return []
+    from pacesetter.methods.options.page import options_section
+
     return [options_section(judgement.result, str(judgement.contribution.table.index[0]))]
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
 
 
-def equity_picture(results: Sequence[Backtest]) -> go.Figure:
-    """Equity from 100 on a log axis above the drawdown, the first policy's line the strongest."""
+def equity_picture(results: Sequence[Backtest], has_equal_volatility: bool = False) -> go.Figure:
+    """Equity from 100 on a log axis above the drawdown, the first policy's line the strongest.
+
+    With `has_equal_volatility` the returns of the others are scaled to the volatility of the first: what is above it
+    earned more for the same risk.
+    """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.04)
+    own = float(volatility(results[0].returns))
     for colour, result in zip(PALETTE, results, strict=False):
-        _draw(figure, result, {"color": colour, "width": 2.4 if result is results[0] else 1.2})
+        other = float(volatility(result.returns))
+        scale = own / other if has_equal_volatility and own > 0 and other > 0 else 1.0
+        _draw(figure, result, scale, {"color": colour, "width": 2.4 if result is results[0] else 1.2})
     figure.update_yaxes(type="log", row=1, col=1)
     figure.update_yaxes(tickformat=".0%", autorange="reversed", row=2, col=1)  # hangs down, without a sign
+    if has_equal_volatility:
+        return styled(figure, f"Equity at the volatility of {results[0].name} (start = 100) and drawdown", 360)
     return styled(figure, "Equity (start = 100) and drawdown", 520)
 
 
-def _draw(figure: go.Figure, result: Backtest, line: Mapping[str, Any]) -> None:
-    rows = thinned(len(result))
-    equity = 100 * result.equity[1:] / result.equity[0]
+def _draw(figure: go.Figure, result: Backtest, scale: float, line: Mapping[str, Any]) -> None:
+    rows, returns = thinned(len(result)), scale * result.returns
+    equity = 100 * np.cumprod(1 + returns)
     common = {"x": result.times[rows], "mode": "lines", "line": line, "legendgroup": result.name, "name": result.name}
     figure.add_scatter(y=equity[rows], row=1, col=1, **common)
-    figure.add_scatter(y=result.drawdown[rows], row=2, col=1, showlegend=False, **common)
+    figure.add_scatter(y=drawdowns(returns)[rows], row=2, col=1, showlegend=False, **common)
 
 
 def _window_picture(judgement: Judgement) -> go.Figure:

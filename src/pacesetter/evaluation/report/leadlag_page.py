@@ -18,7 +18,7 @@ from pacesetter.words import for_spreadsheets
 
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
-HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "led in windows", "note")
+HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "windows as top leader", "note")
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
 
 

@@ -45,9 +45,9 @@ COSTS_BPS = (0.0, 1.0, 5.0, 10.0)
 TREES = "trees_sized"  # not among the default baselines: with many symbols it takes minutes
 REGRESSIONS = ("lasso_sized", "ridge_sized", TREES)  # sized to the same volatility as the agent
 BESIDE = (*REGRESSIONS, "hold")
-HOLD, CASH = "hold", "cash"
+HOLD, CASH, EQUAL = "hold", "cash", "equal_weight"
 HIDDEN = ("turnover", "costs", "round trips")
-TARGET = 0.1  # annual volatility that is asked for
+TARGET, FAR = 0.1, 1e6  # annual volatility that is asked for, and one that no account has
 COMMON = (
     *("task=fleet", "agent=direct", "features.names=[return_1]", "features.leadlag.lookback=null"),
     *(f"risk.target_volatility={TARGET}", "market.position_cap=1", "market.orders.minimum_trade=0"),
@@ -248,11 +248,14 @@ class Demo:
     def scaled_hold(
         self, run: StoredRun, panel: Panel, first: int, own: Backtest, bank: Bank | None = None
     ) -> Backtest:
-        """Hold with the volatility that the agent's account had, the rest in cash."""
+        """All symbols in equal parts with the volatility that the agent's account had, the rest in cash."""
         volatility = metrics(own)["volatility"]
-        risk = RiskOptions(target_volatility=max(volatility, 0.001))
-        options: dict[str, Any] = {"market": run.task.market, "bank": bank or self.bank(panel), "risk": risk}
-        hold = evaluate_baselines(panel, first, (HOLD,), **options)[HOLD]
+        options: dict[str, Any] = {"market": run.task.market, "bank": bank or self.bank(panel)}
+        whole = evaluate_baselines(panel, first, (EQUAL,), **options)[EQUAL]
+        share = volatility / metrics(whole)["volatility"]
+        # No target that would change the share from bar to bar.
+        risk = RiskOptions(target_volatility=FAR, scale=share)
+        hold = evaluate_baselines(panel, first, (EQUAL,), risk=risk, **options)[EQUAL]
         return replace(hold, name=f"hold at {volatility:.1%} volatility")
 
     def _play(self, run: StoredRun, panel: Panel, first: int) -> Backtest:

@@ -75,8 +75,8 @@ class LearnedRelations:
         """How much was found, and what it came to on the validation set."""
         if not self.relations:
             return (
-                f"direct found no relation between {self.inputs:,} weights that holds on bars left out "
-                f"({self.sureness:.1f} standard errors, 2 are asked for), so the account stays in cash"
+                f"direct found no relation between {self.inputs:,} weights that holds on held-out bars "
+                f"({self.sureness:.1f} standard errors, threshold: 2), so it has no views"
             )
         parts = [f"direct uses {len(self.relations)} of {self.inputs:,} weights"]
         if self.score is not None:
@@ -90,8 +90,10 @@ class LearnedRelations:
         text = (
             f"One policy for all symbols in one account, trained by the gradient of its own net result: {self.sentence}"
             ". A weight is the predicted next return of the follower, in units of its volatility, per unit of the "
-            f"leader's own move; '{MARKET}' is the mean move of all, and other names are groups of the dictionary. "
-            "The validation set selected the policy and is not evidence for it."
+            f"leader's own move; '{MARKET}' is the mean move of all, and other names are groups of the dictionary. A "
+            "symbol's own move is residual: what is left of it after the mean move of the others. So a symbol that "
+            f"leads by moving with all shows in the rows of '{MARKET}', and the weight of its own move, of either "
+            "sign, only corrects them. The validation set selected the policy and is not evidence for it."
         )
         rows = tuple(
             (each.leader, each.follower, str(each.delay), f"{each.weight:+.3f}") for each in self.relations[:MOST_ROWS]
