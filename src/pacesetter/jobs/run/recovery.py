@@ -22,7 +22,6 @@ from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.fleet.encoding import looking
 from pacesetter.learning.randomness import undisturbed
-from pacesetter.methods.options.gates import option_gates
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
