@@ -192,5 +192,6 @@ def _option_gates(trace: Trace) -> list[Gate]:
     """The gates of options; none of a policy without them."""
     if trace.option is None:
         return []
+    from pacesetter.methods.options.gates import option_gates
 
     return option_gates(trace)
