@@ -1,7 +1,7 @@
 """Where work could fall off a cliff: wall time, and memory of all processes at once as the system counts it.
 
     python benchmarks/cliffs.py us143 --data us143_daily_2005_2016.parquet
-    python benchmarks/cliffs.py hourly leadlag paper sl
+    python benchmarks/cliffs.py hourly leadlag
     python benchmarks/cliffs.py --record                       # the table of the cases that are done
 
 Memory is sampled four times a second over the command and all its descendants. PSS counts a page that several
@@ -43,7 +43,6 @@ CASES = {
     "us143": Case("pipeline, 143 symbols × 3,021 days", 240, 2_500),
     "hourly": Case("pipeline, 31 simulated symbols × 39,000 hours", 150, 1_500),
     "leadlag": Case("lead–lag study of 5,000 symbols × 1,000 days", 600, 8_000),
-    "paper": Case("paper trading of 2 million bars, to its first decision", 5, 4_000),
 }
 
 
@@ -123,13 +122,6 @@ def hourly(data: Path | None, folder: Path) -> dict[str, float]:
 def leadlag(data: Path | None, folder: Path) -> dict[str, float]:
     words = ["data=synthetic", "data.symbols=5000", "data.bars=1000", "data.groups=50"]
     return measure([*COMMAND, "leadlag", *words, f"runs={folder}"], folder)
-
-
-def paper(data: Path | None, folder: Path) -> dict[str, float]:
-    file = folder / "bars.parquet"
-    ps.load("synthetic", symbols=4, bars=500_000, freq="1min", calendar="24/7", seed=1).save(file)
-    words = ["paper", "equal_weight", "feed=replay", "data.source=parquet", f"data.path={file}", "first=499000"]
-    return measure([*COMMAND, *words], folder, until="bar")
 
 
 def main() -> None:

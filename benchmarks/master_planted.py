@@ -18,13 +18,14 @@ import pandas as pd
 import torch
 from record import publish, table
 
+from pacesetter.evaluation.fleet.account_measures import measures
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.master.agent import Master
 from pacesetter.methods.master.page import allocation_sentence
 from pacesetter.methods.master.policy import MasterPolicy
-from pacesetter.methods.master.proposals import AllocationComparison, compare_allocations, measures
+from pacesetter.methods.master.proposals import AllocationComparison, compare_allocations
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MASTER = (

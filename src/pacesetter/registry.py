@@ -13,15 +13,24 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, Generic, Literal, TypeVar
 
 from pacesetter.errors import ConfigError, did_you_mean
 
-__all__ = ["Registry", "configure"]
+__all__ = ["Registry", "configure", "is_installed"]
 
 Member = TypeVar("Member")
 Config = TypeVar("Config")
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; a family of methods may have been deleted."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
 
 
 class Registry(Generic[Member]):
@@ -80,6 +89,8 @@ class Registry(Generic[Member]):
             return
         self._plugins_read = True  # before loading: a plugin may look into the registry while it is imported
         for name in self._modules:
+            if not is_installed(name):
+                continue
             for module in iter_modules(getattr(import_module(name), "__path__", ()), f"{name}."):
                 import_module(module.name)
         for name, declared in self._declared().items() if self._declared is not None else ():

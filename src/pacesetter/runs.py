@@ -22,8 +22,10 @@ from pacesetter.errors import RunError
 from pacesetter.locks import LOCK, NOTE
 
 __all__ = [
+    "ALLOCATIONS",
     "DECISION",
     "EVALUATION",
+    "FRONT",
     "SCHEMA",
     "TAGS",
     "Run",
@@ -39,6 +41,8 @@ __all__ = [
 
 SCHEMA = 1  # of configurations, manifests, bundles, guard states, searches and presets
 EVALUATION = "evaluation"  # folder of a run in which its judgement lies
+ALLOCATIONS = "allocations.csv"  # of a master's run: each allocation over the same bars
+FRONT = "front.json"  # of a run: what each preference came to on the validation set, and the one that is chosen
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")

@@ -25,10 +25,9 @@ from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.methods.master.page import ALLOCATIONS
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import Run
+from pacesetter.runs import ALLOCATIONS, Run
 
 BARS, FIRST = 320, 200
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pacesetter.methods.master.page import allocation_gates
-from pacesetter.methods.master.proposals import measures
+from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

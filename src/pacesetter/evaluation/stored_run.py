@@ -46,12 +46,10 @@ from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
 from pacesetter.market.risk import RiskOptions
-from pacesetter.methods.direct.page import DIRECT, LearnedRelations
-from pacesetter.methods.master.page import ALLOCATIONS, allocations_section
-from pacesetter.methods.objectives.page import FRONT, front_section
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
+from pacesetter.runs import ALLOCATIONS, FRONT
 
 __all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
 
@@ -221,11 +219,19 @@ class StoredRun:
 
     def sections(self) -> list[Section]:
         """What its training left for a report: a direct policy's relations, a validated master's allocations."""
-        if self.config.agent.get("algorithm") == DIRECT:
+        if self.config.agent.get("algorithm") == "direct":
+            from pacesetter.methods.direct.page import LearnedRelations
+
             return [LearnedRelations.of(self.folder, self.panel).section()]
         if (self.folder / FRONT).is_file():
+            from pacesetter.methods.objectives.page import front_section
+
             return [front_section(self.folder)]
-        return [allocations_section(self.folder)] if (self.folder / ALLOCATIONS).is_file() else []
+        if (self.folder / ALLOCATIONS).is_file():
+            from pacesetter.methods.master.page import allocations_section
+
+            return [allocations_section(self.folder)]
+        return []
 
     def play(self) -> Backtest:
         """The policy alone on the test bars."""

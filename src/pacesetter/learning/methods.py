@@ -21,7 +21,7 @@ from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Learner
-from pacesetter.registry import Registry, configure
+from pacesetter.registry import Registry, configure, is_installed
 
 __all__ = [
     "METHODS",
@@ -126,8 +126,13 @@ def _read_declarations() -> dict[str, MethodSpec]:
     # Sorted: folders list files in any order, and tables of methods must not change with the machine.
     for file in sorted((files("pacesetter.conf") / "method").iterdir(), key=lambda file: file.name):
         stated = yaml.safe_load(file.read_text(encoding="utf-8"))
-        supports = tuple(configure(TaskSupport, support, "supports") for support in stated["supports"])
-        declared[file.name.removesuffix(".yaml")] = MethodSpec(stated["about"], supports)
+        supports = tuple(
+            configure(TaskSupport, support, "supports")
+            for support in stated["supports"]
+            if all(is_installed(support[name].partition(":")[0]) for name in ("options", "make"))
+        )
+        if supports:  # a family whose folder was deleted has none left
+            declared[file.name.removesuffix(".yaml")] = MethodSpec(stated["about"], supports)
     return declared
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.envs.batch.account_entries import PortfolioEntry
-from pacesetter.methods.goals.reward import ACHIEVED, DESIRED
 from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
 
@@ -22,7 +21,8 @@ __all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "asked_entries"]
 
 Array = NDArray[Any]
 # entry of an observation -> the name under which a request gives it
-PARAMETERS = {DESIRED: "goal", ACHIEVED: "achieved", PREFERENCE: "preference", ACCRUED: "accrued"}
+# entries of an observation, goals named as in Gymnasium-Robotics -> parameters of a request
+PARAMETERS = {"desired_goal": "goal", "achieved_goal": "achieved", PREFERENCE: "preference", ACCRUED: "accrued"}
 
 
 def asked_entries(asked: Mapping[str, Sequence[float]], achieved: float, symbols: int | None) -> dict[str, Array]:

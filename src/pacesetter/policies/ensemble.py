@@ -13,7 +13,6 @@ from torch import nn
 
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError
-from pacesetter.methods.master.agent import CONFIDENCE, PROPOSALS
 from pacesetter.policies.fleet import FleetAdvice, FleetTargets
 from pacesetter.policies.modules import Exported
 from pacesetter.policies.policy import Policy, Snapshot
@@ -83,6 +82,8 @@ class MeanAdvice:
 
 
 def _mean_advice(answers: list[dict[str, Array]]) -> dict[str, Array]:
+    from pacesetter.methods.master.agent import CONFIDENCE, PROPOSALS
+
     means = {name: np.mean([answer[name] for answer in answers], axis=0) for name in (PROPOSALS, CONFIDENCE)}
     return answers[0] | means
 

@@ -25,15 +25,15 @@ from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.methods.direct.policy import DirectPolicy
-from pacesetter.methods.master.agent import CONFIDENCE, PORTFOLIO, Master, shares
-from pacesetter.methods.master.market import Advisers
-from pacesetter.methods.meta.agents import ContextFleet
-from pacesetter.methods.meta.memory import CONTEXT
 from pacesetter.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
+
+    from pacesetter.methods.direct.policy import DirectPolicy
+    from pacesetter.methods.master.agent import Master
+    from pacesetter.methods.master.market import Advisers
+    from pacesetter.methods.meta.agents import ContextFleet
 
 __all__ = [
     "Exported",
@@ -300,7 +300,8 @@ class ServedContext(ServedAgent):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         policy, value = self.agent.evaluate(observation)
-        return (*self.outputs(policy, value), self.agent.kept(policy)[CONTEXT])
+        (kept,) = self.agent.kept(policy).values()
+        return (*self.outputs(policy, value), kept)
 
 
 def serve_context(
@@ -311,7 +312,8 @@ def serve_context(
 ) -> tuple[ServedContext, PolicySpec]:
     """A fleet with a context as a module with its spec; see `serve_agent`."""
     _, spec = serve_agent(fleet, names, market, trades)
-    outputs = (*spec.outputs, f"{CONTEXT}_after")
+    (context,) = fleet.memory
+    outputs = (*spec.outputs, f"{context}_after")
     return ServedContext(fleet, market).eval(), replace(spec, inputs=spec.inputs | fleet.memory, outputs=outputs)
 
 
@@ -334,18 +336,24 @@ class ServedMaster(nn.Module):
 
     def __init__(self, master: Master, advisers: Advisers) -> None:
         super().__init__()
+        from pacesetter.methods.master.agent import CONFIDENCE, shares
+
         self.master, self.advisers = master, advisers
+        self.confidence, self.shares = CONFIDENCE, shares
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         advised = self.advisers(observation)
         policy, value = self.master.evaluate(advised)
-        return shares(policy.mode()), advised[CONFIDENCE], value
+        return self.shares(policy.mode()), advised[self.confidence], value
 
 
 def serve_master(
     master: Master, fleet: Fleet, symbols: tuple[str, ...], names: Mapping[str, Iterable[str]]
 ) -> tuple[ServedMaster, PolicySpec]:
     """A master of a market with these symbols as a module with its spec; refuses a symbol without an agent."""
+    from pacesetter.methods.master.agent import PORTFOLIO
+    from pacesetter.methods.master.market import Advisers
+
     alone = {name: shape for name, shape in fleet.shapes.items() if name not in (PORTFOLIO, ACTION_MASK)}
     inputs = {name: (len(symbols), *shape) for name, shape in alone.items()} | {PORTFOLIO: master.shapes[PORTFOLIO]}
     spec = PolicySpec(

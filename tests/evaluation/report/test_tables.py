@@ -11,7 +11,8 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.agents_page import AGENTS, read_agents
 from pacesetter.evaluation.report.compare import find_judged
 from pacesetter.evaluation.report.tables import read_table
-from pacesetter.methods.master.page import ALLOCATIONS, read_allocations
+from pacesetter.methods.master.page import read_allocations
+from pacesetter.runs import ALLOCATIONS
 
 TABLE = pd.DataFrame({"a": [1.5, 2.0]})
 

@@ -18,6 +18,7 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight
+from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import leadlag_features
@@ -28,15 +29,8 @@ from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.methods.master.agent import PROPOSALS, Master, MasterNetwork
 from pacesetter.methods.master.learner import MasterMethod, MasterPPO, MasterTrainer
 from pacesetter.methods.master.market import Advisers, MasterMarket
-from pacesetter.methods.master.page import allocation_gates
 from pacesetter.methods.master.policy import Advice, MasterPolicy
-from pacesetter.methods.master.proposals import (
-    FIXED,
-    AllocationComparison,
-    ProposedAllocation,
-    compare_allocations,
-    measures,
-)
+from pacesetter.methods.master.proposals import FIXED, AllocationComparison, ProposedAllocation, compare_allocations
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Snapshot

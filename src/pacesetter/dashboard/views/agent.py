@@ -24,9 +24,10 @@ from pacesetter.evaluation.fleet.agents_page import (
     read_agents,
     validation_curves,
 )
-from pacesetter.methods.master.page import ALLOCATIONS, allocations_section, read_allocations
-from pacesetter.methods.objectives.page import FRONT, choose_point, front_figure, read_front
+from pacesetter.methods.master.page import allocations_section, read_allocations
+from pacesetter.methods.objectives.page import choose_point, front_figure, read_front
 from pacesetter.methods.options.page import options_figure
+from pacesetter.runs import ALLOCATIONS, FRONT
 
 __all__ = ["show_agent"]
 

@@ -17,7 +17,6 @@ from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, Sense, hold
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features.regime import REGIMES
-from pacesetter.methods.options.gates import OPTION_RANGES
 
 __all__ = [
     "ABOVE_CONSTANT",
@@ -55,13 +54,18 @@ ABOVE_CONSTANT = "Sharpe ratio above the best constant action"
 SPREAD = "policy spread"
 TRACED = (ENTROPY, DISTINCT, TRIPS, STATES, FINITE)  # only where the validation set is played once more
 SHARES = (HISTOGRAM, COVERAGE, LARGEST, DISTINCT, FILLS, VOLUNTARY, STATES, FINITE, SPREAD)
+SMALLEST_OPTION, LARGEST_OPTION = "smallest option share", "largest option share"
+OPTION_SUCCESS, OPTIONS_USED = "option success", "options used"
+OPTION_DURATION, OPTION_ALIGNED = "mean option duration", "option switches at regime changes"
 # name -> lowest and highest value, of all that training measures of a policy
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(SHARES, (0.0, 1.0)),
     ENTROPY: (0.0, float(np.log(BINS))),
     TRIPS: (0.0, 1000.0),
     ABOVE_CONSTANT: (-np.inf, np.inf),
-    **OPTION_RANGES,
+    **dict.fromkeys((SMALLEST_OPTION, LARGEST_OPTION, OPTION_SUCCESS, OPTIONS_USED), (0.0, 1.0)),
+    OPTION_DURATION: (0.0, np.inf),
+    OPTION_ALIGNED: (-1.0, np.inf),
 }
 PASSED_BY = "agents that pass: "  # begins the names of a fleet's shares
 RANGES |= {PASSED_BY + name: (0.0, 1.0) for name in list(RANGES)}

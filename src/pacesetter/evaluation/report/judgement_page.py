@@ -25,7 +25,6 @@ from pacesetter.evaluation.statistics.metrics import drawdowns, metrics, volatil
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.market.ledger import Column
-from pacesetter.methods.options.page import options_section
 from pacesetter.runs import write_atomic
 from pacesetter.words import for_markdown
 
@@ -224,6 +223,8 @@ def _option_sections(judgement: Judgement) -> list[Section]:
     """Of a policy with options, those of the symbol that moved most money under its price."""
     if judgement.result.options is None:
         return []
+    from pacesetter.methods.options.page import options_section
+
     return [options_section(judgement.result, str(judgement.contribution.table.index[0]))]
 
 

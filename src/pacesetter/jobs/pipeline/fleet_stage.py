@@ -18,11 +18,11 @@ from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_senten
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.market.covariance import check_history
-from pacesetter.methods.direct.page import DIRECT, TITLE, LearnedRelations
 from pacesetter.panel import Panel
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
 
+DIRECT = "direct"  # the method
 AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
 ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
 FEW_BARS = 1000
@@ -119,6 +119,8 @@ def train_fleet(job: Job, folder: Path) -> StageResult:
     config = fleet_config(job.config, folder, _lookback(job))
     run = train_quietly(config)
     if config.agent["algorithm"] == DIRECT:
+        from pacesetter.methods.direct.page import TITLE, LearnedRelations
+
         learned = LearnedRelations.of(run, job.panel)
         return StageResult(learned.sentence, (learned.section(),), {TITLE: ()})
     if one_account_options(config) is not None:

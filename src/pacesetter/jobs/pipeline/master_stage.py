@@ -9,13 +9,6 @@ from pacesetter.build import Config, stored_config
 from pacesetter.build.configuration import one_account_options
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
-from pacesetter.methods.master.build import with_fleet
-from pacesetter.methods.master.page import (
-    allocation_sentence,
-    allocations_section,
-    better_run,
-    read_allocations,
-)
 
 __all__ = ["judged_run", "master_config", "needs_no_master", "train_master"]
 
@@ -41,6 +34,8 @@ def master_config(config: Config, folder: Path, fleet: Path) -> Config:
         agent=AGENT,
         train=replace(there.train, steps=steps, envs=ENVS, validate_every=max(steps // VALIDATIONS, 1)),
     )
+    from pacesetter.methods.master.build import with_fleet
+
     return with_fleet(made)
 
 
@@ -48,6 +43,8 @@ def train_master(job: Job, folder: Path) -> StageResult:
     """Train on the training years over frozen agents, and compare by the validation years; the run is in `folder`."""
     fleet = only_run(job.folder("agents"))
     run = train_quietly(master_config(job.config, folder, fleet))
+    from pacesetter.methods.master.page import allocation_sentence, allocations_section, better_run, read_allocations
+
     section = allocations_section(run)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
     text = f"{section.text} On these years the {chosen} is better, so it is evaluated."
@@ -66,4 +63,6 @@ def judged_run(job: Job) -> Path:
     """The run of the fleet or of the master, whichever did better on the validation years."""
     if needs_no_master(job):
         return only_run(job.folder("agents"))
+    from pacesetter.methods.master.page import better_run
+
     return better_run(only_run(job.folder("agents")), only_run(job.folder("master")))

@@ -84,7 +84,7 @@ class Recovery:
             for place, symbol in enumerate(market.symbols):
                 own = all_gates(trace.column(place), self.limits, self.yardsticks.best_constant(place))
                 self.agents[symbol][way] = beside_oracle(own, self.yardsticks.oracle_values(place))
-        return {way: [*self._shares(way), *option_gates(self.traces[way])] for way in acts}
+        return {way: [*self._shares(way), *_option_gates(self.traces[way])] for way in acts}
 
     def _shares(self, way: str) -> list[Gate]:
         """A gate for each of the agents' own: the share of those it applies to that pass it."""
@@ -187,3 +187,11 @@ class FleetAct:
 def fleet_act(fleet: Any, market: Any, temperature: float | None = None) -> Act:
     """Each agent of a fleet in its own environment; deterministic without a temperature."""
     return FleetAct(fleet, market, temperature)
+
+
+def _option_gates(trace: Trace) -> list[Gate]:
+    """The gates of options; none of a policy without them."""
+    if trace.option is None:
+        return []
+
+    return option_gates(trace)

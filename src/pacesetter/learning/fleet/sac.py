@@ -23,7 +23,7 @@ from pacesetter.agents.stacked import StackedHead
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import soft_update
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
-from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
+from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION, Replay
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import rewards_of_draw
@@ -31,8 +31,6 @@ from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
-from pacesetter.methods.goals.goals import read_hindsight
-from pacesetter.methods.goals.hindsight import make_replay
 
 __all__ = ["SAC", "FleetSAC", "make_sac"]
 
@@ -108,7 +106,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         for name in ("critics", "targets", "temperature", "scale"):
             self.own[name] = getattr(self, name)
-        self.replay = make_replay(config.buffer_size, market, read_hindsight(vars(config)), self.device)
+        self.replay = _make_replay(config, market, self.device)
 
     def make_critics(self, fleet: Fleet) -> nn.Module:
         """Critics of features and actions: (2, …, symbol · n) values."""
@@ -275,10 +273,20 @@ def _part(batch: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Ten
 
 def check_goals(config: FleetSAC) -> None:
     """Refuse goals beside an extra whose rewards are those of the goal that a row was collected with."""
-    if read_hindsight(vars(config)) is not None and "potential" in config.extras:
+    if config.hindsight is not None and "potential" in config.extras:
         raise ConfigError("agent.hindsight changes goals of stored rows, and agent.extras.potential does not; drop one")
 
 
 def make_sac(setup: Setup) -> FleetTrainer:
     """SAC of a fleet."""
     return make_learner(SAC, FleetSAC, setup)
+
+
+def _make_replay(config: FleetSAC, market: Any, device: torch.device) -> Replay:
+    """The replay of a market's environments: with hindsight where its episodes have goals."""
+    if config.hindsight is None:
+        return Replay(config.buffer_size, len(market.symbols), market.envs_each, device)
+    from pacesetter.methods.goals.goals import read_hindsight
+    from pacesetter.methods.goals.hindsight import make_replay
+
+    return make_replay(config.buffer_size, market, read_hindsight(vars(config)), device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -16,7 +16,10 @@ from pacesetter.envs.batch.counterfactual import Counterfactual
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
 from pacesetter.errors import ConfigError
-from pacesetter.methods.goals.environment import GoalVectorEnv
+from pacesetter.registry import is_installed
+
+if TYPE_CHECKING:
+    from pacesetter.methods.goals.environment import GoalVectorEnv
 
 __all__ = ["VectorAdapter"]
 
@@ -167,6 +170,10 @@ def _with_finals(observation: Mapping[str, Array], rows: list[dict[str, Any]], d
 
 def _goals(env: Any) -> GoalVectorEnv | None:
     """The part of an environment that sets goals; None where none does."""
+    if not is_installed("pacesetter.methods.goals"):
+        return None
+    from pacesetter.methods.goals.environment import GoalVectorEnv
+
     while env is not None and not isinstance(env, GoalVectorEnv):
         env = getattr(env, "env", None)
     return env

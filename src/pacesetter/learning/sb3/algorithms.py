@@ -47,9 +47,6 @@ from pacesetter.learning.sb3.gru import GruPPO
 from pacesetter.learning.sb3.windows.full_information import FullInformation
 from pacesetter.learning.sb3.windows.thompson import ThompsonSampling
 from pacesetter.learning.state import read_header, read_state, write_state
-from pacesetter.methods.goals.goals import read_hindsight
-from pacesetter.methods.goals.sb3_hindsight import goal_options
-from pacesetter.methods.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
 from pacesetter.registry import Registry, configure
 
 __all__ = [
@@ -91,7 +88,7 @@ class Algorithm:
         return {item.name: str(item.annotation) for item in taken if item.name not in _OURS}
 
 
-ALGORITHMS: Registry[Algorithm] = Registry("algorithm")
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm", members=("pacesetter.methods.offline.windows",))
 ALGORITHMS.add("ppo", Algorithm(PPO))
 ALGORITHMS.add("a2c", Algorithm(A2C))
 ALGORITHMS.add("sac", Algorithm(SAC, "continuous"))
@@ -100,9 +97,6 @@ ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
 ALGORITHMS.add("full_information", Algorithm(FullInformation, "discrete"))
 ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
 ALGORITHMS.add("thompson", Algorithm(ThompsonSampling, "discrete"))
-ALGORITHMS.add("bc", Algorithm(WindowsBC, "discrete"))
-ALGORITHMS.add("cql", Algorithm(WindowsCQL, "discrete"))
-ALGORITHMS.add("iql", Algorithm(WindowsIQL, "discrete"))
 ALGORITHMS.add("gru_ppo", Algorithm(GruPPO, policy="MultiInputGruPolicy"))
 
 
@@ -196,7 +190,11 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     if recipe.extras and issubclass(chosen.kind, OffPolicyAlgorithm):
         # Off-policy, intrinsic rewards are those of the model now, so they are computed when rows are drawn.
         options["replay_buffer_class"] = ExtraReplay
-    options |= goal_options(read_hindsight(vars(recipe)))
+    if recipe.hindsight is not None:
+        from pacesetter.methods.goals.goals import read_hindsight
+        from pacesetter.methods.goals.sb3_hindsight import goal_options
+
+        options |= goal_options(read_hindsight(vars(recipe)))
     kind = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
     try:
         algorithm: BaseAlgorithm = kind(

@@ -21,8 +21,6 @@ from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
 from pacesetter.learning.sb3.resume import capture, check_resumable, restore
 from pacesetter.learning.state import read_header, read_state, tensors_hash
-from pacesetter.methods.supervised.forecasts import KIND, Forecasts
-from pacesetter.methods.supervised.transfer import transfer_encoder
 
 __all__ = ["SB3Learner"]
 
@@ -198,7 +196,10 @@ class SB3Learner:
 
         Of a stored direction classifier the encoder is taken, see `transfer_encoder`.
         """
-        if read_header(folder).get("kind") == KIND:
+        if read_header(folder).get("kind") == "direction":
+            from pacesetter.methods.supervised.forecasts import Forecasts
+            from pacesetter.methods.supervised.transfer import transfer_encoder
+
             return transfer_encoder(Forecasts.load(folder).model, self.algorithm)
         if "recipe" not in read_header(folder):
             raise RunError(f"{folder} holds neither a single agent nor a direction classifier; use a run of this task")

@@ -8,12 +8,11 @@ from typing import Any
 
 from pacesetter.build.environments import Stretch
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
 from pacesetter.jobs.run.callbacks import Callback, Session, Validator
 from pacesetter.jobs.run.tracking import resources
 from pacesetter.leadlag.estimators.learned import RELATIONS
 from pacesetter.methods.direct.learner import DirectLearner, load_direct
-from pacesetter.methods.master.page import allocation_gates
-from pacesetter.methods.master.proposals import measures
 from pacesetter.policies.agent import AgentPolicy
 
 __all__ = ["DirectMeter", "DirectValidator"]

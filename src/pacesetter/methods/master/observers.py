@@ -14,16 +14,18 @@ from pacesetter.build import build_task
 from pacesetter.build.environments import Stretch
 from pacesetter.build.fleet import build_market
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
 from pacesetter.jobs.run.callbacks import Session, Validator
 from pacesetter.jobs.run.fleet import FleetMeter
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.learner import Stop
 from pacesetter.methods.master.learner import MasterTrainer, load_master, train_jointly
-from pacesetter.methods.master.page import ALLOCATIONS, allocation_gates, allocation_sentence
+from pacesetter.methods.master.page import allocation_sentence
 from pacesetter.methods.master.policy import Advice, MasterPolicy
-from pacesetter.methods.master.proposals import compare_allocations, measures
+from pacesetter.methods.master.proposals import compare_allocations
 from pacesetter.methods.master.task import MasterTrading
 from pacesetter.policies.fleet import fleet_action
+from pacesetter.runs import ALLOCATIONS
 from pacesetter.words import for_spreadsheets
 
 __all__ = ["MasterMeter", "MasterValidator"]

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pacesetter.errors import RunError
+from pacesetter.evaluation.fleet.account_measures import allocation_gates
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.tables import read_table
-from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.runs import ALLOCATIONS
 
 __all__ = [
-    "ALLOCATIONS",
-    "allocation_gates",
     "allocation_sentence",
     "allocations_section",
     "better_run",
     "read_allocations",
 ]
 
-ALLOCATIONS = "allocations.csv"  # in the run folder of a master
 MASTER, FLEET = "master", "fleet"  # its rows beside the fixed allocations
-MOST_CASH, FEWEST_POSITIONS = 0.95, 2.0
 SHOWN = {
     "Sharpe ratio": ("sharpe", "+.2f"),
     "growth": ("growth", "+.1%"),
@@ -45,14 +41,6 @@ def read_allocations(folder: Path) -> pd.DataFrame:
             f"{folder} has no {ALLOCATIONS}; give a finished run of task=master with train.validate_every above 0"
         )
     return read_table(path, index_col="policy")
-
-
-def allocation_gates(figures: Mapping[str, float]) -> list[Gate]:
-    """Whether by its `measures` an account has collapsed: to cash, which hides from the market, or into one symbol."""
-    return [
-        Gate("mean share of cash", figures["cash"], "<=", MOST_CASH),
-        Gate("effective number of positions", figures["positions"], ">=", FEWEST_POSITIONS),
-    ]
 
 
 def allocation_sentence(table: pd.DataFrame) -> str:

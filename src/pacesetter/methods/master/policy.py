@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from pacesetter.methods.meta.agents import ContextFleet
 from pacesetter.methods.meta.memory import CONTEXT
 from pacesetter.policies.fleet import FleetAdvice
 from pacesetter.policies.policy import Snapshot
+
+if TYPE_CHECKING:
+    from pacesetter.methods.meta.agents import ContextFleet
 
 __all__ = ["Advice", "ContextAdvice", "MasterPolicy"]
 
@@ -80,6 +83,7 @@ class ContextAdvice:
 
     @torch.no_grad()
     def _one(self, snapshot: Snapshot, place: int) -> dict[str, Array]:
+
         symbols, device = snapshot.panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
             self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)

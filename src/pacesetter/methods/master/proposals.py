@@ -19,9 +19,9 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight, InverseVolatility, RiskParity
 from pacesetter.evaluation.baselines.baseline import Allocation, capped, recent_returns
 from pacesetter.evaluation.baselines.catalogue import alike
+from pacesetter.evaluation.fleet.account_measures import measures
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
-from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.master.agent import PROPOSALS
@@ -35,13 +35,11 @@ __all__ = [
     "AllocationComparison",
     "ProposedAllocation",
     "compare_allocations",
-    "measures",
 ]
 
 Array = NDArray[Any]
 FIXED: tuple[type[Allocation], ...] = (EqualWeight, InverseVolatility, RiskParity)
 OF_PROPOSALS = " of proposals"
-DUST = 1e-9  # of equity: what rounding leaves of a closed position
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,24 +147,3 @@ def compare_allocations(
     options = master.advice, master.fitted_until, rules.orders.hold_zone
     policies = [ProposedAllocation(kind.on(bank, rules), *options) for kind in fixed]
     return AllocationComparison(play(master), play(fleet), tuple(play(policy) for policy in policies))
-
-
-def measures(result: Backtest) -> dict[str, float]:
-    """Annualised Sharpe ratio, growth, mean share of cash, effective number of positions, turnover a bar."""
-    return {
-        "sharpe": float(sharpe(result.returns) * np.sqrt(result.bars_per_year)),
-        "growth": float(result.equity[-1] / result.equity[0] - 1),
-        "cash": float(np.mean(1 - result.ledger[:, Column.EXPOSURE])),
-        "positions": _effective_positions(result),
-        "turnover": float(result.ledger[:, Column.TURNOVER].mean()),
-    }
-
-
-def _effective_positions(result: Backtest) -> float:
-    """1 / Σ of squared shares of what is invested (Herfindahl), the mean over bars with something invested."""
-    held = (result.fills[:, :, Fill.QUANTITY] + result.fills[:, :, Fill.EXIT_QUANTITY]).cumsum(axis=0)  # (bar, symbol)
-    values = np.abs(held * np.nan_to_num(result.closes))
-    invested = values.sum(axis=1, keepdims=True)
-    is_invested = invested[:, 0] > DUST * result.equity[1:]
-    parts = values[is_invested] / invested[is_invested]
-    return float(np.mean(1 / (parts**2).sum(axis=1))) if len(parts) else 0.0

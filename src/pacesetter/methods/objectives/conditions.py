@@ -17,10 +17,10 @@ from pacesetter.rewards.component import REWARDS
 from pacesetter.rewards.objectives import OBJECTIVES
 from pacesetter.rewards.reward import RewardConfig
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
+from pacesetter.runs import FRONT
 
-__all__ = ["FRONT", "SCALARISATIONS", "UTILITIES", "ObjectiveConditions", "first_weights", "objective_conditions"]
+__all__ = ["SCALARISATIONS", "UTILITIES", "ObjectiveConditions", "first_weights", "objective_conditions"]
 
-FRONT = "front.json"  # of a run: what each preference came to on the validation set, and the one that is chosen
 SCALARISATIONS = ("weighted_sum", "chebyshev", "state_dependent")
 UTILITIES = ("sharpe", "growth", "sortino")  # of a whole episode; see `preference.episode_utility`
 

@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import PALETTE, styled
-from pacesetter.methods.objectives.conditions import FRONT
-from pacesetter.runs import write_atomic
+from pacesetter.runs import FRONT, write_atomic
 
 __all__ = ["FRONT", "choose_point", "front_figure", "front_section", "read_front"]
 

@@ -11,10 +11,10 @@ from rich.table import Table
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.fleet import FleetValidator
 from pacesetter.learning.fleet.validation import FleetPlay, play
-from pacesetter.methods.objectives.conditions import FRONT
 from pacesetter.methods.objectives.front import hypervolume, is_efficient, spread_preferences
 from pacesetter.methods.objectives.mosac import MOSAC
 from pacesetter.rewards.scalarise import PREFERENCE
+from pacesetter.runs import FRONT
 
 __all__ = ["ObjectivesValidator"]
 

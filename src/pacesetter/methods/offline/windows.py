@@ -20,6 +20,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.methods import Setup
+from pacesetter.learning.sb3.algorithms import ALGORITHMS, Algorithm, fit_normaliser
 from pacesetter.methods.offline.bc import Cloning, FleetBC
 from pacesetter.methods.offline.cql import ConservativeQ, FleetCQL
 from pacesetter.methods.offline.iql import FleetIQL, ImplicitQ
@@ -239,7 +240,6 @@ class WindowsIQL(OfflineWindows):
 
 def make_windows(setup: Setup) -> Any:
     """A learner of windows from stored rows, whose normaliser has counted all of them; refuses a market and extras."""
-    from pacesetter.learning.sb3.algorithms import fit_normaliser
     from pacesetter.learning.sb3.making import make_learner
 
     if not isinstance(setup.train, StoredWindows):
@@ -253,3 +253,8 @@ def make_windows(setup: Setup) -> Any:
     learner = make_learner(replace(setup, options=options))
     fit_normaliser(learner.algorithm, setup.train.rows.observation)  # type: ignore[arg-type]
     return learner
+
+
+ALGORITHMS.add("bc", Algorithm(WindowsBC, "discrete"))
+ALGORITHMS.add("cql", Algorithm(WindowsCQL, "discrete"))
+ALGORITHMS.add("iql", Algorithm(WindowsIQL, "discrete"))

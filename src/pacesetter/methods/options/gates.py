@@ -10,12 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.evaluation.recovery.measures import (
+    LARGEST_OPTION,
+    OPTION_ALIGNED,
+    OPTION_DURATION,
+    OPTION_SUCCESS,
+    OPTIONS_USED,
+    SMALLEST_OPTION,
+)
 from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, hold
 
 __all__ = [
     "OPTION_LIMITS",
-    "OPTION_RANGES",
     "OptionRuns",
     "option_gates",
     "option_runs",
@@ -24,21 +31,14 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-SMALLEST, LARGEST, DURATION = "smallest option share", "largest option share", "mean option duration"
-SUCCESS, ALIGNED, ALL_USED = "option success", "option switches at regime changes", "options used"
 OPTION_LIMITS = (
-    Limit(SMALLEST, ">", 0.1, optional=True),
-    Limit(LARGEST, "<=", 0.6, optional=True),
-    Limit(DURATION, ">", 5.0, optional=True),
-    Limit(SUCCESS, ">", 0.5, optional=True),
-    Limit(ALL_USED, ">=", 1.0, optional=True),
-    Limit(ALIGNED, ">", 0.0, optional=True),
+    Limit(SMALLEST_OPTION, ">", 0.1, optional=True),
+    Limit(LARGEST_OPTION, "<=", 0.6, optional=True),
+    Limit(OPTION_DURATION, ">", 5.0, optional=True),
+    Limit(OPTION_SUCCESS, ">", 0.5, optional=True),
+    Limit(OPTIONS_USED, ">=", 1.0, optional=True),
+    Limit(OPTION_ALIGNED, ">", 0.0, optional=True),
 )
-OPTION_RANGES = {
-    **dict.fromkeys((SMALLEST, LARGEST, SUCCESS, ALL_USED), (0.0, 1.0)),
-    DURATION: (0.0, np.inf),
-    ALIGNED: (-1.0, np.inf),
-}
 DRAWS, LEVEL = 200, 0.95  # of the null, and its quantile that is to be beaten
 LEAST_INFORMATION = 1e-12  # nats
 NEAR_BARS = 3  # a switch at a change of regime or up to two bars later counts as one with it: orders take a bar
@@ -90,12 +90,12 @@ def option_values(trace: Trace) -> dict[str, float]:
     shares = np.bincount(runs.option, minlength=count) / max(len(runs.option), 1)
     used = [len(np.unique(runs.option[runs.column == column])) / count for column in range(trace.columns)]
     return {
-        SMALLEST: float(shares.min()),
-        LARGEST: float(shares.max()),
-        DURATION: float(runs.bars.mean()) if len(runs.bars) else 0.0,
-        SUCCESS: float((runs.growth >= 0).mean()) if len(runs.growth) else 0.0,
-        ALL_USED: float(np.mean(used)),
-        ALIGNED: regime_alignment(trace),
+        SMALLEST_OPTION: float(shares.min()),
+        LARGEST_OPTION: float(shares.max()),
+        OPTION_DURATION: float(runs.bars.mean()) if len(runs.bars) else 0.0,
+        OPTION_SUCCESS: float((runs.growth >= 0).mean()) if len(runs.growth) else 0.0,
+        OPTIONS_USED: float(np.mean(used)),
+        OPTION_ALIGNED: regime_alignment(trace),
     }
 
 

@@ -178,6 +178,7 @@ def bundle_policy(
     """
     check_range(2, observations=observations)
     Store(store).next_folder(config.name)
+
     read = supervised_files(config.features.supervised, spec, spec.names, observations)
     graph = export_onnx(module, spec)
     real = list(real)
