@@ -22,7 +22,6 @@ from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.fleet.encoding import looking
 from pacesetter.learning.randomness import undisturbed
-from pacesetter.methods.options.gates import option_gates
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
@@ -193,5 +192,6 @@ def _option_gates(trace: Trace) -> list[Gate]:
     """The gates of options; none of a policy without them."""
     if trace.option is None:
         return []
+    from pacesetter.methods.options.gates import option_gates
 
     return option_gates(trace)

@@ -33,7 +33,6 @@ from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
 from pacesetter.market.risk import RiskOptions
-from pacesetter.methods.supervised.export import supervised_files
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.runs import DECISION, EVALUATION, SCHEMA, Run, provenance
@@ -178,6 +177,8 @@ def bundle_policy(
     """
     check_range(2, observations=observations)
     Store(store).next_folder(config.name)
+
+    from pacesetter.methods.supervised.export import supervised_files
 
     read = supervised_files(config.features.supervised, spec, spec.names, observations)
     graph = export_onnx(module, spec)
