@@ -13,6 +13,8 @@ and two that are not inputs of their own:
     recent     a link that was found counts by how it held in the last 80 bars, see `policy`
     intraday   all of it by moves from open to close; needs the feature `gap`
 
+Above 50 symbols `large`, `state` and `slow` are left out: a fit of their inputs would take minutes.
+
 `lags` is always used. Every other group must pay on blocks of bars left out, see `discovery`.
 """
 
@@ -28,19 +30,21 @@ INPUTS = ("lags", "large", "state", "product", "slow")
 LARGE = (1.0, 2.0)
 HALF_LIVES = (3.0, 7.0, 15.0)  # of slow means
 RECENT_HALF_LIFE = 40.0
-MOST_PAIRED = 20
+MOST_PAIRED = 20  # symbols
+MOST_SYMBOLS = 50  # of the groups with several inputs a symbol
 
 
 def group_sizes(symbols: int, lags: int) -> dict[str, int]:
     """How many inputs each group has; a symbol alone has no market beside it."""
     markets = 1 if symbols > 1 else 0
+    several = 1 if symbols <= MOST_SYMBOLS else 0
     pairs = symbols * (symbols - 1) // 2 if symbols <= MOST_PAIRED else 0
     return {
         "lags": lags * (symbols + markets) + 1,
-        "large": len(LARGE) * lags * symbols,
-        "state": lags * symbols,
+        "large": several * len(LARGE) * lags * symbols,
+        "state": several * lags * symbols,
         "product": lags * pairs,
-        "slow": len(HALF_LIVES) * (symbols + markets),
+        "slow": several * len(HALF_LIVES) * (symbols + markets),
     }
 
 
@@ -63,13 +67,15 @@ def group_inputs(group: str, own: torch.Tensor, market: torch.Tensor, state: tor
 def input_names(group: str, symbols: tuple[str, ...], lags: int, market: str) -> list[tuple[str, int]]:
     """(what moved, how many bars before the return) of each input of a group; 0 for a mean of many bars."""
     markets, ages = ([market] if len(symbols) > 1 else []), range(1, lags + 1)
+    if group != "lags" and not group_sizes(len(symbols), lags)[group]:
+        return []
     if group == "large":
         return [(f"{name} beyond {least:g} σ", age) for least in LARGE for age in ages for name in symbols]
     if group == "state":
         return [(f"{name} × volatility", age) for age in ages for name in symbols]
     if group == "product":
         pairs = [f"{one} × {two}" for place, one in enumerate(symbols) for two in symbols[place + 1 :]]
-        return [(pair, age) for age in ages for pair in pairs] if len(symbols) <= MOST_PAIRED else []
+        return [(pair, age) for age in ages for pair in pairs]
     if group == "slow":
         return [(f"{name}, mean halving every {half:g}", 0) for half in HALF_LIVES for name in (*symbols, *markets)]
     return [(name, age) for age in ages for name in symbols] + [(name, age) for name in markets for age in ages]

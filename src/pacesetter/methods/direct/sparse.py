@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 __all__ = ["CrossProducts", "Sparse", "blocks_of", "fit_sparse", "purged_rows", "relaxed", "sparse_weights"]
 
 Array = NDArray[Any]
-Candidate = tuple[float, float, float, list[Array]]  # utility, penalty, share, weights: of all bars, without each block
+Candidate = tuple[float, float, list[Array]]  # penalty, share, weights: of all bars, without each block
 SWEEPS, TOLERANCE = 1_000, 1e-6
 RIDGE = 1e-3  # of the refit, for inputs that are nearly alike
 LEAST_SURE = 2.0  # the best of some fifty candidates is often a little above 0 in noise
@@ -98,7 +98,8 @@ def fit_sparse(
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
     path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)])
-    candidates: list[Candidate] = []
+    utilities: list[float] = []
+    best: Candidate | None = None  # the first of equals: the sparsest; the others' weights are not kept
     # Falling, so that each solution starts from a sparser one; by factors, as supports change by factors.
     for penalty in np.geomspace(strongest, lowest * unit, points):
         plain, refit = path.at(float(penalty))
@@ -107,10 +108,13 @@ def fit_sparse(
             weights = [share * far + (1 - share) * near for near, far in zip(plain, refit, strict=True)]
             # Each block by the weights that did not see it; weights[0], fitted to all bars, take no part in the choice.
             utility = sum(part.utility(each) for part, each in zip(parts, weights[1:], strict=True))
-            candidates.append((utility, float(penalty) / unit, share, weights))
-        if _is_past(candidates, len(shares)):
+            if best is None or utility > max(utilities):
+                best = float(penalty) / unit, share, weights
+            utilities.append(utility)
+        if _is_past(utilities, len(shares)):
             break
-    _, penalty, share, weights = max(candidates, key=lambda entry: entry[0])  # the first of equals: the sparsest
+    assert best is not None
+    penalty, share, weights = best
     # Blocks are in the order of time, so their signals make (bar, symbol) again.
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
     worth, sureness = _worth(held_out, y)
@@ -146,10 +150,10 @@ def _worth(signal: Array, y: Array) -> tuple[float, float]:
     return float(by_bar.mean()) / y.shape[1], float(by_bar.mean()) / spread if spread > 0 else 0.0
 
 
-def _is_past(candidates: list[Candidate], shares: int) -> bool:
+def _is_past(utilities: list[float], shares: int) -> bool:
     """Whether the best penalty so far finds something and lies `PATIENCE` penalties back."""
-    best = max(range(len(candidates)), key=lambda place: candidates[place][0])
-    return candidates[best][0] > 0 and len(candidates) // shares - 1 - best // shares >= PATIENCE
+    best = utilities.index(max(utilities))
+    return utilities[best] > 0 and len(utilities) // shares - 1 - best // shares >= PATIENCE
 
 
 class _Path:
