@@ -39,4 +39,4 @@ def test_a_rule_with_a_stop_trades():
 
 def test_a_stable_baselines_model_is_judged():
     pytest.importorskip("stable_baselines3")
-    assert "PPO beats" in str(last_value(snippet("Stable-Baselines3")))
+    assert "No edge found: PPO" in str(last_value(snippet("Stable-Baselines3")))

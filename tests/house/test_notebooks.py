@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.py"))
 SAID = {
-    "agent_analysis": ("beats cash: Sharpe ratio", "Attribution by feature", "Sharpe ratio at 2× costs", "alarms: ")
+    "agent_analysis": ("No edge found: ppo", "Attribution by feature", "Sharpe ratio at 2× costs", "alarms: ")
 }
 
 
