@@ -9,9 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.py"))
-SAID = {
-    "agent_analysis": ("No edge found: ppo", "Attribution by feature", "Sharpe ratio at 2× costs", "alarms: ")
-}
+SAID = {"agent_analysis": ("No edge found: ppo", "Attribution by feature", "Sharpe ratio at 2× costs", "alarms: ")}
 
 
 @pytest.mark.filterwarnings("ignore")  # of the kernel's own machinery; what runs inside it is another process

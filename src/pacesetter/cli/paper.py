@@ -94,6 +94,7 @@ def decide(
     from pacesetter.serving.bundle.store import find_bundle
     from pacesetter.serving.trader import decision
     from pacesetter.serving.trader.session import PaperConfig, load_history, replayed_data
+    from pacesetter.words import for_spreadsheets
 
     if json and csv:
         raise ConfigError("--json and --csv are two formats; give one")
@@ -112,7 +113,7 @@ def decide(
     if json:
         typer.echo(plain_json.dumps(table.to_dict() | {"told": said}, indent=2))
     elif csv:
-        typer.echo(table.frame().to_csv(), nl=False)
+        typer.echo(for_spreadsheets(table.frame()).to_csv(), nl=False)
     else:
         Console().print(table.table())
         typer.echo("\n".join([*filter(None, [table.warning]), *table.notes, table.sentence, *said]))

@@ -20,7 +20,7 @@ def filled(forgetting: float = 1.0) -> tuple[WindowPosterior, torch.Tensor, torc
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(200, 3, generator=generator)
     choices, rewards = torch.arange(200) % 2, torch.randn(200, generator=generator)
-    posterior = WindowPosterior(3, 2, prior=2.0)
+    posterior = WindowPosterior(3, 2, prior_precision=2.0)
     posterior.update(features, choices, rewards, forgetting)
     return posterior, features, choices, rewards
 
@@ -73,5 +73,5 @@ def test_a_prior_of_nothing_is_refused() -> None:
         2,
         windows={"longest": 32, "grid": GRID, "seen": GRID, "shortest": 8},
     )
-    with pytest.raises(ConfigError, match="prior=0 must be above 0"):
-        make_algorithm("thompson", env, prior=0, **SMALL)
+    with pytest.raises(ConfigError, match="prior_precision=0 must be above 0"):
+        make_algorithm("thompson", env, prior_precision=0, **SMALL)

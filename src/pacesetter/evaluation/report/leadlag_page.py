@@ -172,7 +172,7 @@ def store_leadlag(result: StudyResult, folder: Path) -> None:
     for_spreadsheets(_links(result)).to_csv(folder / "links.csv", index=False)
     if result.pooled is not None:
         for_spreadsheets(result.pooled.table()).to_csv(folder / "groups.csv", index=False)
-        result.pooled.periods.to_csv(folder / "periods.csv", index=False)
+        for_spreadsheets(result.pooled.periods).to_csv(folder / "periods.csv", index=False)
     for name, picture in leadlag_pictures(result).items():
         pictures.save_picture(picture, folder, name)
 

@@ -20,7 +20,7 @@ from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_qu
 from pacesetter.market.covariance import check_history
 from pacesetter.panel import Panel
 
-__all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
+__all__ = ["check_episodes", "fleet_config", "job_overrides", "traded_config", "train_fleet"]
 
 DIRECT = "direct"  # the method
 AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
@@ -62,12 +62,19 @@ def _stated_risk(overrides: Sequence[str]) -> tuple[str, ...]:
     return RISK
 
 
+def traded_config(config: Config) -> Config:
+    """The configuration with what the job trains: a fleet, and by default a direct policy of all its symbols."""
+    task = config.task
+    if task["problem"] == "fleet":
+        return config
+    task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
+    return replace(config, task=task, agent=AGENT)
+
+
 def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
+    config = traded_config(config)
     task, agent = config.task, config.agent
-    if task["problem"] != "fleet":
-        task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
-        agent = AGENT
     direct = agent["algorithm"] == DIRECT
     steps = config.job.direct_steps if direct else config.job.fleet_steps
     between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)

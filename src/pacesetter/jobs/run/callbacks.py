@@ -360,10 +360,8 @@ class Validator(Callback[LearnerT]):
         self.state["collapsed"] = self.state["collapsed"] + 1 if failed else 0
         limits = self.session.config.train.fail_safe
         if failed:
-            level = (
-                logging.DEBUG if self.session.console.quiet else logging.INFO
-            )  # a stage of a job trains without a word
-            log.log(level, "step %d: gates failed: %s", self.session.learner.step, ", ".join(failed))
+            # Into the run's log alone: the table of gates says it to people.
+            log.info("step %d: gates failed: %s", self.session.learner.step, ", ".join(failed))
         if limits.collapse == "stop" and self.state["collapsed"] >= limits.patience:
             self.session.console.print(gate_table(self.gates))
             times = f"{self.state['collapsed']} validations in a row"

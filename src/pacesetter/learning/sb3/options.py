@@ -132,8 +132,8 @@ class FullInformationOptions(NetworkOptions):
 class ThompsonOptions(NetworkOptions):
     """Thompson sampling over the windows of the grid: a network's last layer is a Bayesian regression per window.
 
-    prior        precision of the last layer's weights before anything was seen
-    forgetting   share of what was seen that counts one round later, since the layers below move; 1 forgets nothing
+    prior_precision   of the last layer's weights before anything was seen
+    forgetting        share of what was seen that counts one round later, since the layers below move; 1 forgets nothing
     """
 
     network: str = "mlp_small"
@@ -142,7 +142,7 @@ class ThompsonOptions(NetworkOptions):
     n_steps: int = 64
     batch_size: int = 256
     n_epochs: int = 4
-    prior: float = 1.0
+    prior_precision: float = 1.0
     forgetting: float = 0.98
     vf_coef: float = 0.1
     max_grad_norm: float = 0.5

@@ -2,7 +2,7 @@
 
 A network gives features φ(x) of an observation. The reward of each window a is a Bayesian linear regression on them,
 
-    r | x, a ~ N(φ(x)·w_a, s²),        w_a ~ N(m_a, s²·P_a⁻¹),        P_a = prior·I + Σ φφᵀ,        P_a m_a = Σ φ·r
+    r | x, a ~ N(φ(x)·w_a, s²),        w_a ~ N(m_a, s²·P_a⁻¹),        P_a = p·I + Σ φφᵀ,        P_a m_a = Σ φ·r
 
 and at every bar the window with the highest drawn reward is chosen: a window is tried as often as it is likely the best
 (Thompson 1933; neural-linear, Riquelme, Tucker and Snoek 2018). Only the chosen window's reward is used. The window in
@@ -34,12 +34,12 @@ class WindowPosterior(nn.Module):
     moment: torch.Tensor
     deviation: torch.Tensor
 
-    def __init__(self, features: int, choices: int, prior: float = 1.0) -> None:
+    def __init__(self, features: int, choices: int, prior_precision: float = 1.0) -> None:
         super().__init__()
-        self.prior = prior
+        self.prior_precision = prior_precision
         # float64: precisions of many steps are inverted.
         eye = torch.eye(features, dtype=torch.float64)
-        self.register_buffer("precision", (prior * eye).repeat(choices, 1, 1))
+        self.register_buffer("precision", (prior_precision * eye).repeat(choices, 1, 1))
         self.register_buffer("moment", torch.zeros(choices, features, dtype=torch.float64))
         self.register_buffer("deviation", torch.ones((), dtype=torch.float64))
 
@@ -51,7 +51,7 @@ class WindowPosterior(nn.Module):
 
     def update(self, features: torch.Tensor, choices: torch.Tensor, rewards: torch.Tensor, forgetting: float) -> None:
         """Take in features (row, feature), the choices (row,) made there, and their rewards in deviations (row,)."""
-        eye = self.prior * torch.eye(features.shape[1], dtype=torch.float64, device=features.device)
+        eye = self.prior_precision * torch.eye(features.shape[1], dtype=torch.float64, device=features.device)
         chosen = functional.one_hot(choices, len(self.moment)).to(self.moment)
         known = features.to(self.moment)
         products = torch.einsum("ra,ri,rj->aij", chosen, known, known)
@@ -71,10 +71,10 @@ class WindowPosterior(nn.Module):
 class ThompsonPolicy(MultiInputActorCriticPolicy):
     """Actor and critic whose actor is the mean of the posterior; drawn actions are those of drawn weights."""
 
-    def __init__(self, *arguments: Any, prior: float = 1.0, **options: Any) -> None:
+    def __init__(self, *arguments: Any, prior_precision: float = 1.0, **options: Any) -> None:
         super().__init__(*arguments, **options)
         head: Any = self.action_net
-        self.posterior = WindowPosterior(int(head.in_features) + 1, int(head.out_features), prior)
+        self.posterior = WindowPosterior(int(head.in_features) + 1, int(head.out_features), prior_precision)
 
     def basis(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """φ (row, feature) with a 1 behind for the bias, and values (row,)."""
@@ -104,7 +104,7 @@ class ThompsonSampling(OnPolicyAlgorithm):
     """Stable-Baselines3's rollouts with drawn windows; the network learns to predict rewards, in their deviations.
 
     n_steps      bars of a round, per environment      n_epochs, batch_size   of the network's updates on it
-    prior, forgetting   see `ThompsonOptions`
+    prior_precision, forgetting   see `ThompsonOptions`
     """
 
     policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": ThompsonPolicy}
@@ -118,7 +118,7 @@ class ThompsonSampling(OnPolicyAlgorithm):
         n_steps: int = 64,
         batch_size: int = 256,
         n_epochs: int = 4,
-        prior: float = 1.0,
+        prior_precision: float = 1.0,
         forgetting: float = 0.98,
         vf_coef: float = 0.1,
         max_grad_norm: float = 0.5,
@@ -127,8 +127,10 @@ class ThompsonSampling(OnPolicyAlgorithm):
         policy_kwargs: dict[str, Any] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
-        if prior <= 0 or not 0 < forgetting <= 1:
-            raise ValueError(f"prior={prior} must be above 0, and forgetting={forgetting} above 0 and at most 1")
+        if prior_precision <= 0 or not 0 < forgetting <= 1:
+            raise ValueError(
+                f"prior_precision={prior_precision} must be above 0, and forgetting={forgetting} above 0 and at most 1"
+            )
         super().__init__(
             policy,
             env,
@@ -143,7 +145,7 @@ class ThompsonSampling(OnPolicyAlgorithm):
             sde_sample_freq=-1,
             seed=seed,
             device=device,
-            policy_kwargs={**(policy_kwargs or {}), "prior": prior},
+            policy_kwargs={**(policy_kwargs or {}), "prior_precision": prior_precision},
             _init_setup_model=_init_setup_model,
         )
         self.batch_size, self.n_epochs, self.forgetting = batch_size, n_epochs, forgetting
