@@ -81,7 +81,7 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     leadlag = config.features.leadlag
     return replace(
         config,
-        name="fleet",
+        name=DIRECT if direct else "fleet",
         runs=str(folder),
         features=replace(
             config.features, leadlag=replace(leadlag, lookback=leadlag.lookback if leadlag.is_on else lookback)
