@@ -47,13 +47,16 @@ def figures(line: str) -> list[str]:
     return re.findall(r"[+−-]?\d+\.\d+", line)
 
 
-def test_figures_of_the_league_are_those_of_the_record() -> None:
-    record = (ROOT / "benchmarks" / "results" / "league.md").read_text(encoding="utf-8")
-    markets = ("planted 0.1", "planted 0.2", "planted 0.4", "planted 0.8")
-    for shown, name in (("oracle (two", "oracle"), ("**direct**", "direct"), ("lasso on", "lasso"), ("ridge", "ridge")):
-        line = next(line for line in README.splitlines() if line.startswith(f"| {shown}") and len(figures(line)) == 4)
-        rows = [next(row for row in record.splitlines() if row.startswith(f"| {m} | {name} |")) for m in markets]
-        assert [float(figure) for figure in figures(line)] == [float(figures(row)[1]) for row in rows]
+def test_figures_of_the_worlds_are_those_of_the_record() -> None:
+    record = (ROOT / "benchmarks" / "results" / "worlds.md").read_text(encoding="utf-8")
+    header, *rows = [line.split(" | ") for line in record.splitlines() if line.startswith(("| market", "| planted"))]
+    rows += [line.split(" | ") for line in record.splitlines() if re.match(r"\| (th|re|pr|fa|pe|im)", line)]
+    shares = {"**direct**": "direct", "lasso, sized": "lasso_sized", "ridge, sized": "ridge_sized", "hold": "hold"}
+    assert len(rows) == 8
+    for shown, name in shares.items():
+        line = next(line for line in README.splitlines() if line.startswith(f"| {shown} |") and line.count("%") == 8)
+        recorded = [re.search(r"\((-?\d+)%\)", row[header.index(name)]).group(1) for row in rows]  # type: ignore[union-attr]
+        assert [int(each.replace("−", "-")) for each in re.findall(r"([−]?\d+) %", line)] == [int(x) for x in recorded]
 
 
 def test_figures_of_the_demo_are_those_of_its_page() -> None:
