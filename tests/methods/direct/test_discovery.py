@@ -13,7 +13,8 @@ from pacesetter.errors import ConfigError
 from pacesetter.methods.direct.dictionary import INPUTS, group_inputs, group_sizes, input_names
 from pacesetter.methods.direct.discovery import gain
 from pacesetter.methods.direct.learner import DirectLearner
-from pacesetter.methods.direct.options import GROUPS, Direct
+from pacesetter.methods.direct.options import GROUPS, SLOW_BARS, Direct
+from pacesetter.methods.direct.policy import DirectPolicy
 from pacesetter.panel import Panel
 
 from .conftest import CHEAP, Make, whole_bank
@@ -91,17 +92,21 @@ def test_where_no_group_pays_the_weights_are_those_of_the_lags(make_learner: Mak
 
 def test_every_input_has_a_place_and_a_name() -> None:
     generator = torch.Generator().manual_seed(0)
-    for count in (1, 4, 25):
+    for count in (1, 4, 25, 60):
         own = torch.randn(3, count, 50, generator=generator)
         market, state = own[:, : 1 if count > 1 else 0], torch.zeros(3)
         symbols = tuple(f"S{place}" for place in range(count))
         for group in INPUTS:
             size = group_sizes(count, 5)[group]
-            if group == "product" and count > 20:
-                assert size == 0
+            if size == 0:
+                assert count > (20 if group == "product" else 50) or (group, count) == ("product", 1)
                 continue
             assert group_inputs(group, own, market, state, 5).shape == (3, size)
             assert len(input_names(group, symbols, 5, "market")) == size - (group == "lags")
+        policy = DirectPolicy(symbols, groups=GROUPS)
+        bars = policy.volatility_bars + SLOW_BARS
+        raw = policy.raw_inputs(torch.randn(3, count, bars, generator=generator), torch.ones(3, count))
+        assert raw.shape == (3, policy.width) == (3, sum(group_sizes(count, 5).values()))
 
 
 def test_a_gain_is_counted_in_standard_errors_over_bars() -> None:

@@ -208,7 +208,7 @@ class DirectLearner:
             reach = max(SLOW_BARS, self.config.lags) if "slow" in groups else self.config.lags
             return fit_sparse(x, y, folds=self.config.folds, purge_bars=reach + RETURN_BARS)
 
-        tried = [name for name in policy.sizes if policy.sizes[name]] + ["intraday"] * (policy.gap >= 0)
+        tried = [*policy.sizes] + ["intraday"] * (policy.gap >= 0)
         return discover(tried, inputs, fit, y)
 
     def _in_chunks(self, read: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], bars: int) -> torch.Tensor:
@@ -273,12 +273,10 @@ class DirectLearner:
         policy.typical.copy_(series.volatility[:bars].log().mean(0).exp())
         level = (series.fast[:bars] / policy.typical).log().mean(1)
         policy.level.copy_(torch.stack([level.median(), level.std().clamp_min(1e-3)]))
-        for group, size in policy.sizes.items():
-            if size:
-                spread = self._in_chunks(partial(policy.raw_inputs, groups=(group,)), bars).std(0)
-                # A column that never moves, e.g. of a halted symbol, would be divided by 0; nor has the constant a
-                # spread.
-                policy.scale[policy.places(group)] = spread.where(spread > 1e-9, torch.ones_like(spread))
+        for group in policy.sizes:
+            spread = self._in_chunks(partial(policy.raw_inputs, groups=(group,)), bars).std(0)
+            # A column that never moves, e.g. of a halted symbol, would be divided by 0; nor has the constant a spread.
+            policy.scale[policy.places(group)] = spread.where(spread > 1e-9, torch.ones_like(spread))
 
     @torch.no_grad()
     def risk(self) -> float:

@@ -86,7 +86,8 @@ class DirectPolicy(nn.Module):
         self.groups, self.hidden = tuple(groups), hidden
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
-        self.sizes = {name: size for name, size in group_sizes(count, lags).items() if name in self.groups}
+        # Of many symbols some groups have no inputs: they are not there at all.
+        self.sizes = {name: size for name, size in group_sizes(count, lags).items() if size and name in self.groups}
         self.weights = nn.Parameter(torch.zeros(self.width, count))
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
