@@ -35,7 +35,7 @@ def paper(
     policy: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle, a store of them, or a baseline's name.")],
     options: Options = None,
 ) -> None:
-    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… guard.order_fraction=0.1."""
+    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca|ccxt data.source=… guard.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm
     from pacesetter.registry import configure
@@ -129,7 +129,8 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
 
 
 def _with_data(options: list[str]) -> dict[str, Any]:
-    """The options nested; `data=NAME` and its options as every command reads them."""
+    """The options nested; `data=NAME` and its options as every command reads them, `broker=NAME` as `broker.name`."""
+    options = [f"broker.name={text[7:]}" if text.startswith("broker=") else text for text in options]
     if not any(text.startswith("data=") for text in options):
         return nested(options)
     from pacesetter.jobs import compose

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -31,7 +31,7 @@ from pacesetter.serving.monitor.alerts import CRITICAL, Alert
 from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
-from pacesetter.serving.trader.brokers import OrderStatus, Venue
+from pacesetter.serving.trader.broker import OrderStatus
 from pacesetter.serving.trader.bundle_follower import BundleFollower
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
@@ -94,8 +94,8 @@ class PaperTrader:
         self._panel: Panel | None = None
         self._booked = np.zeros(len(desk.symbols))  # sum of the journal's fills
         self._noted_difference = ""
-        if isinstance(desk.broker, Venue):
-            desk.broker.meanwhile = self._sync_within_bar
+        self._noted_small: set[str] = set()  # symbols whose too small orders were journalled
+        desk.broker.meanwhile = self._sync_within_bar
 
     def run(self, most_bars: int | None = None) -> PaperResult:
         """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
@@ -125,8 +125,7 @@ class PaperTrader:
             self._halt(problem)
             raise
         finally:
-            if isinstance(self.desk.broker, Venue):
-                self.desk.broker.finish()
+            self.desk.broker.finish()
         guard, new = self.desk.guard, self.bars - before
         is_at_end = self.feed.is_stored and self._panel is not None and self.feed.after(self._last) is None
         return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials), is_at_end)
@@ -143,7 +142,8 @@ class PaperTrader:
             desk.guard.halt("the account was ruined or liquidated")
         for fill in settlement.executions:
             self._booked[desk.symbols.index(fill.symbol)] += fill.quantity
-        if settlement.is_known and (difference := self._difference(desk.guard.in_flight.values())):
+        difference = self._difference(desk.guard.in_flight.values(), settlement.strangers)
+        if settlement.is_known and difference:
             self._note_difference(difference)
         self._sync_within_bar()
         followed = self._follow(at)
@@ -165,7 +165,16 @@ class PaperTrader:
             self.decision_log.add(at, desk.policy)
         for symbol, reason in desk.stops.items():
             self.journal.note("stop", f"'{symbol}' met its {reason} in bar {at}; it is closed by an order at the bar")
+        self._note_small_orders()
         self._send(ticket)
+
+    def _note_small_orders(self) -> None:
+        """Journal, once for each symbol, why its orders are too small for the broker."""
+        for symbol, sentence in self.desk.too_small.items():
+            if symbol not in self._noted_small:
+                self._noted_small.add(symbol)
+                log.warning("%s; it is not sent", sentence)
+                self.journal.note("minimum", f"{sentence}; it is not sent")
 
     def _ticket(self, snapshot: Snapshot, bars: Array, now: float, late: float) -> Ticket:
         """The policy's orders; or, halted and asked to flatten, one against every position."""
@@ -406,7 +415,7 @@ class PaperTrader:
     def _reconcile(self) -> None:
         """Compare the broker's positions with the fills, and ask it about orders whose status is not known."""
         orders, known = list(self.desk.guard.in_flight.values()), {}
-        statuses = [self.desk.broker.find(order.client_id) for order in orders]
+        statuses = [self.desk.broker.find(order) for order in orders]
         self._compare(order for order, at in zip(orders, statuses, strict=True) if at is not OrderStatus.PENDING)
         for order, at in zip(orders, statuses, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
@@ -426,8 +435,11 @@ class PaperTrader:
         if difference := self._difference(arrived):
             raise RunError(difference)
 
-    def _difference(self, arrived: Iterable[Order]) -> str:
-        """Which position is neither the sum of its fills nor that and a part of the orders that arrived; or nothing."""
+    def _difference(self, arrived: Iterable[Order], strangers: Sequence[str] = ()) -> str:
+        """Which position is neither the sum of its fills nor that and a part of the orders that arrived; or nothing.
+
+        strangers   open orders at the broker that are not in flight here
+        """
         held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked
         rounding = SAME_QUANTITY * np.maximum(np.abs(held), 1.0)
         least, most = booked - rounding, booked + rounding
@@ -440,6 +452,8 @@ class PaperTrader:
                 f"the broker holds {held[k]:g} of '{self.desk.symbols[k]}', the journal's fills sum to "
                 f"{booked[k]:g}; correct it, then resume"
             )
+        for stranger in strangers[:1]:
+            return f"the broker has an open order that the journal does not know, {stranger}; cancel it, then resume"
         return ""
 
     def _note_difference(self, difference: str) -> None:
@@ -454,7 +468,11 @@ class PaperTrader:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
         if status is not OrderStatus.PENDING:
             return status
-        return OrderStatus.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
+        broker = self.desk.broker
+        if not broker.has_unique_ids:
+            # It may be on its way still, and would then be traded beside a second one of its id: the next bar asks.
+            return OrderStatus.UNKNOWN
+        return OrderStatus.CANCELLED if self.desk.guard.state is State.HALTED else broker.submit(order)
 
     # ---- what is written ------------------------------------------------------------------------------------------
 

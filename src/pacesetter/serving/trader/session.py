@@ -28,7 +28,7 @@ from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import GuardLimits
-from pacesetter.serving.trader.alpaca import AlpacaBroker
+from pacesetter.serving.trader.broker import BrokerOptions, broker_options
 from pacesetter.serving.trader.bundle_follower import BundleFollower, following
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
@@ -47,6 +47,7 @@ WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 class PaperConfig:
     """How to trade on paper.
 
+    broker      `name` of a registered broker and its options, e.g. name=ccxt exchange=binance
     run         names the rows in the journal and begins every client id; the same run resumes where it stopped
     journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
     halt_file   the kill switch
@@ -65,7 +66,7 @@ class PaperConfig:
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
-    broker: Literal["paper", "alpaca"] = "paper"
+    broker: dict[str, Any] = field(default_factory=lambda: {"name": "paper"})
     run: str = "paper"
     folder: str = "paper"
     journal: str = ""
@@ -88,10 +89,15 @@ class PaperConfig:
             raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters: it starts client ids")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
-        if self.feed == "replay" and self.broker != "paper":
+        if self.feed == "replay" and not self.broker_options.is_local:
             raise ConfigError(
-                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of them out"
+                f"feed=replay plays stored bars, which broker={self.broker['name']} cannot fill; leave one of them out"
             )
+
+    @property
+    def broker_options(self) -> BrokerOptions:
+        """The options of the broker, checked."""
+        return broker_options(self.broker)
 
 
 def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | None = None) -> PaperTrader:
@@ -123,7 +129,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, market, len(panel.symbols)).changed(config.guard))
-    broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
+    broker = config.broker_options.open(panel.symbols, market)
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
