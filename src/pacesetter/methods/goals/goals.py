@@ -5,16 +5,20 @@ Nothing here imports torch: a configuration is checked without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pacesetter.errors import check_range
+from pacesetter.learning.conditions import Conditions
 from pacesetter.methods.goals.reward import ACHIEVED, DESIRED, Goals
 from pacesetter.registry import configure
 
-__all__ = ["ACHIEVED", "DESIRED", "GoalConditions", "HindsightConfig", "goal_conditions", "read_hindsight"]
+if TYPE_CHECKING:
+    from pacesetter.build.tasks.task import Task
+
+__all__ = ["ACHIEVED", "DESIRED", "GoalConditions", "HindsightConfig", "adapt_to_goals", "read_hindsight"]
 
 
 @dataclass(frozen=True)
@@ -47,24 +51,20 @@ def read_hindsight(agent: Mapping[str, Any]) -> HindsightConfig | None:
 
 
 @dataclass(frozen=True)
-class GoalConditions:
+class GoalConditions(Conditions):
     """Goals as `Conditions`: the desired return is asked for, the achieved one is the account's."""
 
     options: HindsightConfig
-    observers: str | None = None
 
-    def market(self, market: Any) -> Any:
+    def markets(self, markets: Sequence[Any]) -> list[Any]:
         from pacesetter.methods.goals.market import GoalMarket
 
-        return GoalMarket(market, self.options)
+        return [GoalMarket(market, self.options) for market in markets]
 
     def environment(self, env: Any) -> Any:
         from pacesetter.methods.goals.environment import GoalVectorEnv
 
         return GoalVectorEnv(env, self.options)
-
-    def task(self, task: Any) -> Any:
-        return task
 
     def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
         return {ACHIEVED: (), DESIRED: (self.options.goal,)}
@@ -76,7 +76,7 @@ class GoalConditions:
         return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
 
 
-def goal_conditions(agent: Mapping[str, Any]) -> GoalConditions | None:
-    """The goals of an agent; None where it has none."""
+def adapt_to_goals(task: Task, agent: Mapping[str, Any]) -> Task:
+    """The task of an agent that is asked for goals; as it is where it has none."""
     options = read_hindsight(agent)
-    return None if options is None else GoalConditions(options)
+    return task if options is None else task.conditioned(GoalConditions(options))
