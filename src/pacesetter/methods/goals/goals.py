@@ -5,20 +5,15 @@ Nothing here imports torch: a configuration is checked without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pacesetter.errors import check_range
-from pacesetter.learning.conditions import Conditions
 from pacesetter.methods.goals.reward import ACHIEVED, DESIRED, Goals
 from pacesetter.registry import configure
 
-if TYPE_CHECKING:
-    from pacesetter.build.tasks.task import Task
-
-__all__ = ["ACHIEVED", "DESIRED", "GoalConditions", "HindsightConfig", "adapt_to_goals", "read_hindsight"]
+__all__ = ["ACHIEVED", "DESIRED", "HindsightConfig", "read_hindsight"]
 
 
 @dataclass(frozen=True)
@@ -48,35 +43,3 @@ def read_hindsight(agent: Mapping[str, Any]) -> HindsightConfig | None:
     if stated is None or isinstance(stated, HindsightConfig):
         return stated
     return configure(HindsightConfig, stated, "agent.hindsight")
-
-
-@dataclass(frozen=True)
-class GoalConditions(Conditions):
-    """Goals as `Conditions`: the desired return is asked for, the achieved one is the account's."""
-
-    options: HindsightConfig
-
-    def markets(self, markets: Sequence[Any]) -> list[Any]:
-        from pacesetter.methods.goals.market import GoalMarket
-
-        return [GoalMarket(market, self.options) for market in markets]
-
-    def environment(self, env: Any) -> Any:
-        from pacesetter.methods.goals.environment import GoalVectorEnv
-
-        return GoalVectorEnv(env, self.options)
-
-    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
-        return {ACHIEVED: (), DESIRED: (self.options.goal,)}
-
-    def names(self) -> dict[str, tuple[str, ...]]:
-        return {ACHIEVED: ("achieved",), DESIRED: ("goal",)}
-
-    def limits(self) -> dict[str, tuple[float, float]]:
-        return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
-
-
-def adapt_to_goals(task: Task, agent: Mapping[str, Any]) -> Task:
-    """The task of an agent that is asked for goals; as it is where it has none."""
-    options = read_hindsight(agent)
-    return task if options is None else task.conditioned(GoalConditions(options))
