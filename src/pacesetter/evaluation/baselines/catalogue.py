@@ -99,9 +99,9 @@ def _refitted(
     """A baseline that fits itself again at each of the moments, and its risk; any other as it is."""
     if not isinstance(baseline, forecasting.Forecasting):
         return baseline, risk
-    fits, scales = (baseline,) * len(refits), ()
+    fits, scales = (baseline,) * len(refits), tuple[float, ...]()
     if isinstance(baseline, sized.SizedForecast) and risk is not None and risk.is_on and risk.scale is None:
-        scales = tuple(_measure_scale(baseline, panel, t, risk) for t in panel.index.get_indexer(refits))
+        scales = tuple(_measure_scale(baseline, panel, int(t), risk) for t in panel.index.get_indexer(refits))
         risk = replace(risk, scale=1.0)
     return RefittedPolicy(fits, refits, scales), risk
 
