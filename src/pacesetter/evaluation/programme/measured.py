@@ -19,12 +19,11 @@ from pacesetter.evaluation.statistics.intervals import Statistic, block_length, 
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe, total_return
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
 from pacesetter.evaluation.statistics.trials import RETURNS
-from pacesetter.runs import EVALUATION
+from pacesetter.runs import EVALUATION, SERVED
 
 __all__ = [
     "METRICS",
     "REPEAT",
-    "SERVING_FILE",
     "SUPERVISED",
     "SUPERVISED_FILE",
     "Metric",
@@ -39,7 +38,6 @@ LARGE_LOSS = 0.5  # of its equity: an agent that lost more has crashed
 SUPERVISED = ("ridge", "lasso", "supervised")  # what learns to forecast and does not trade to learn
 SUPERVISED_FILE = "supervised.json"  # baselines on the validation set, which agents are compared with
 REPEAT = "repeat.json"  # of a run that was trained once more
-SERVING_FILE = "serving.json"
 BESIDE = "pacesetter validate RUN gates=NAME --beside RUN"
 SUCCESS = 0.3  # Sharpe ratio of an agent that succeeded
 GAIN = 0.2  # that an agent must have above the best supervised baseline, as a share of it
@@ -132,7 +130,7 @@ def read_record(folder: Path, index: str = "hold", judged: Mapping[str, Any] | N
         index=index,
         logged=_logged(folder / "metrics.jsonl"),
         heads=_json(folder / "auxiliary.json"),
-        served=_json(where / SERVING_FILE),
+        served=_json(where / SERVED),
     )
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from pacesetter.build import build_panel, build_table, stored_config
 from pacesetter.build.members import export_policy
 from pacesetter.build.tasks.task import Stored
-from pacesetter.evaluation.programme.measured import SERVING_FILE
-from pacesetter.runs import EVALUATION, write_atomic
+from pacesetter.runs import EVALUATION, SERVED, write_atomic
 from pacesetter.serving.bundle.export import export_onnx
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import check_parity
@@ -34,4 +33,4 @@ def measure_served(folder: Path) -> Path:
     times = decision_times(model, group_by_decision(timed, len(exported.spec.symbols), DECISIONS))
     p50, p95 = (1e3 * float(np.quantile(times, share)) for share in (0.5, 0.95))
     content = {"difference": parity.max_difference, "p50_ms": p50, "p95_ms": p95}
-    return write_atomic(folder / EVALUATION / SERVING_FILE, json.dumps(content, indent=2) + "\n")
+    return write_atomic(folder / EVALUATION / SERVED, json.dumps(content, indent=2) + "\n")
