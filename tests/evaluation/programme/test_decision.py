@@ -12,6 +12,7 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.programme.decision import decide, store_decision
 from pacesetter.evaluation.programme.gate_sets import gate_set_names, parse_gate_set, read_gate_set
 from pacesetter.evaluation.programme.measured import METRICS
+from pacesetter.evaluation.programme.subjects import SUBJECTS
 from pacesetter.evaluation.recovery.measures import RANGES
 from pacesetter.jobs import compose
 from pacesetter.runs import DECISION, EVALUATION, Run
@@ -242,6 +243,13 @@ def test_a_set_is_held_against_runs_with_its_subject_alone(tmp_path: Path, overr
         refused = decide(folder, asked)
         assert refused.name == "NOT APPLICABLE"
         assert refused.sentence.endswith("which the run was trained without.")
+
+
+def test_every_subject_has_a_gate_and_every_set_that_is_about_one_has_gates_for_each_of_its_own() -> None:
+    sets = [read_gate_set(name) for name in gate_set_names()]
+    assert {limit.subject for each in sets for limit in each.gates if limit.subject} == set(SUBJECTS)
+    for each in sets:
+        assert set(each.subjects) <= {limit.subject for limit in each.gates}, each.name
 
 
 def test_a_gate_about_something_is_left_out_of_runs_without_it(run: Path) -> None:
