@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-for folder in ("tests/serving", "examples/plugin/src"):
-    sys.path.insert(0, str(Path(__file__).parents[2] / folder))
-
 from pacesetter_example_broker import TicketOptions
 from trading import FIRST, SPAN, small_panel
 from venues import CALM, MARKET, Rig, Targets, hurry, open_rig
