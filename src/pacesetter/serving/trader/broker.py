@@ -1,4 +1,4 @@
-"""The contract of a broker: what the trader asks of whoever fills its orders.
+"""The contract of a broker: what the trader asks of a broker.
 
 `Broker` is what desk and trader see. Two kinds keep it: the market kernel in this process (`paper_broker`), and a
 `Venue` outside it (`venue`), of which Alpaca and ccxt are adapters. Another package adds one by an entry point in the

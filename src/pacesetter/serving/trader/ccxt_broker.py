@@ -364,7 +364,7 @@ def _limit(market: Mapping[str, Any], of: str, end: str, otherwise: float) -> fl
 
 @contextmanager
 def answered(client: Any = None) -> Iterator[None]:
-    """Raise `RefusedError` where the exchange itself says no, else `NoAnswerError`; a skewed clock is measured anew."""
+    """Raise `RefusedError` where the exchange itself says no, else `NoAnswerError`; measure a skewed clock again."""
     ccxt = import_module("ccxt")
     try:
         yield

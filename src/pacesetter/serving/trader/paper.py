@@ -36,6 +36,7 @@ from pacesetter.serving.trader.bundle_follower import BundleFollower
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
+from pacesetter.serving.trader.record import PublicRecord
 from pacesetter.serving.trader.why import OrderReasons, order_words
 
 __all__ = ["PaperResult", "PaperTrader"]
@@ -83,8 +84,9 @@ class PaperTrader:
         succession: BundleFollower | None = None,
         reasons: OrderReasons | None = None,
         decision_log: DecisionLog | None = None,
+        record: PublicRecord | None = None,
     ) -> None:
-        self.reasons, self.decision_log = reasons, decision_log
+        self.reasons, self.decision_log, self.record = reasons, decision_log, record
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
         self.observe, self.succession = observe, succession
         self.bars = 0  # decided on so far
@@ -126,6 +128,8 @@ class PaperTrader:
             raise
         finally:
             self.desk.broker.finish()
+            if self.record is not None and self.record.lines:
+                self.record.write_page()
         guard, new = self.desk.guard, self.bars - before
         is_at_end = self.feed.is_stored and self._panel is not None and self.feed.after(self._last) is None
         return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials), is_at_end)
@@ -161,12 +165,22 @@ class PaperTrader:
         page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why, followed)
         if not self.journal.record(page):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
+        self._publish()
         if self.decision_log is not None and ticket.is_decided:
             self.decision_log.add(at, desk.policy)
         for symbol, reason in desk.stops.items():
             self.journal.note("stop", f"'{symbol}' met its {reason} in bar {at}; it is closed by an order at the bar")
         self._note_small_orders()
         self._send(ticket)
+
+    def _publish(self) -> None:
+        """Append what the journal has to the public record; one that cannot be written is caught up with later."""
+        if self.record is None or self._panel is None:
+            return
+        try:
+            self.record.update(self.journal, self._panel, self.desk.policy.name)
+        except OSError as problem:
+            log.error("the public record in %s was not written: %s", self.record.folder, problem)
 
     def _note_small_orders(self) -> None:
         """Journal, once for each symbol, why its orders are too small for the broker."""
@@ -382,6 +396,7 @@ class PaperTrader:
         self._latch()
         self._reconcile()
         if state is not None:
+            self._publish()  # what a kill kept from the record
             self._rescale()
             self._tell_heir(state["desk"].get("policy"))
 

@@ -35,6 +35,7 @@ from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
+from pacesetter.serving.trader.record import PublicRecord
 from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
@@ -60,6 +61,7 @@ class PaperConfig:
     unverified  take a signed bundle without a key to check it by
     orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
     why         log and journal why each order of a bundle was given; asks the model once for each feature
+    publish     folder of a public record: each decision chained, stamped before its outcome, beside hold
     log_episodes   keep what each agent of a fleet decides, for `pacesetter export FOLDER`
     follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
                 that is after its `fitted_until`
@@ -81,6 +83,7 @@ class PaperConfig:
     log_episodes: bool = False
     orders: OrderOptions = field(default_factory=OrderOptions)
     why: bool = False
+    publish: str = ""
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
@@ -138,7 +141,8 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     decision_log = _decision_log(policy, config, bundle)
     # The journal last: whatever is refused above leaves nothing behind.
     journal = _journal(config, key)
-    return PaperTrader(desk, feed, journal, switch, watch, observe, succession, reasons, decision_log)
+    record = PublicRecord(Path(config.publish), config.run, not feed.is_stored, key) if config.publish else None
+    return PaperTrader(desk, feed, journal, switch, watch, observe, succession, reasons, decision_log, record)
 
 
 def _bundle(policy: str, config: PaperConfig, key: SigningKey | None) -> Bundle | None:

@@ -101,7 +101,7 @@ class VenueOrder(NamedTuple):
 
 
 class OpenOrder(NamedTuple):
-    """An order that is open at the venue, whoever sent it; `quantity` is signed, and what is left of it."""
+    """An order that is open at the venue, ours or not; `quantity` is signed, and what is left of it."""
 
     client_id: str
     symbol: str
