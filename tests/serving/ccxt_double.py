@@ -91,7 +91,7 @@ class binance:  # noqa: N801  # as ccxt names it
         self.has = {"fetchFundingHistory": True, "fetchTime": True}
         self.requiredCredentials = {"apiKey": True, "secret": True, "password": False}
         self.markets: dict[str, Any] = {}
-        self.is_linear = settings["options"]["defaultType"] == "swap"
+        self.is_linear = settings.get("options", {}).get("defaultType") == "swap"
         self.mode, self._difference, self._session = "live", 0, requests.Session()
 
     def set_sandbox_mode(self, enabled: bool) -> None:
@@ -114,7 +114,7 @@ class binance:  # noqa: N801  # as ccxt names it
         kind = "data" if method == "POST" else "params"
         try:
             answer = self._session.request(
-                method, self.url + path, timeout=self.settings["timeout"] / 1000, **{kind: asked}
+                method, self.url + path, timeout=self.settings.get("timeout", 10_000) / 1000, **{kind: asked}
             )
         except requests.Timeout as problem:
             raise RequestTimeout(f"{self.id} {method}") from problem
@@ -128,7 +128,7 @@ class binance:  # noqa: N801  # as ccxt names it
         return self._difference
 
     def load_markets(self) -> dict[str, Any]:
-        if self.settings["options"]["adjustForTimeDifference"]:
+        if self.settings.get("options", {}).get("adjustForTimeDifference"):
             self.load_time_difference()
         rows = self._ask("GET", "/api/v3/exchangeInfo")["symbols"]
         self.markets = {(made := self._market(row))["symbol"]: made for row in rows}

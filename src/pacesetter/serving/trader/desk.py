@@ -42,6 +42,7 @@ __all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", 
 
 Array = NDArray[Any]
 LOW_CONFIDENCE = "low_confidence"  # why an order was refused before the guard was asked
+SPECK = 1e-9  # of equity: what the rounding of sums leaves of an order
 TAIL_BARS = 61  # of history that a decision of the desk itself reads: 60 returns, and enough to see a delisting
 
 
@@ -235,7 +236,7 @@ class Desk:
         held = dict(zip(self.symbols, broker.positions[:, Position.QUANTITY].tolist(), strict=True))
         for order in orders:
             less = self._less_flying(order)
-            if not less.quantity:
+            if not less.quantity or (broker.is_outside and abs(less.quantity) * less.price < SPECK * self.equity):
                 continue
             fitted = broker.fit_order(less, held[order.symbol])
             if isinstance(fitted, str):

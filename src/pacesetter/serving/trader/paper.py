@@ -45,6 +45,7 @@ Array = NDArray[Any]
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
 SAME_QUANTITY = 1e-9
+STALE_BARS = 100  # that are looked through for the last one of a symbol
 SILENT_ORDERS = 2  # in a row without an answer, after which the rest of a bar's orders is not sent
 
 log = logging.getLogger("pacesetter.paper")
@@ -181,6 +182,17 @@ class PaperTrader:
             self.record.update(self.journal, self._panel, self.desk.policy.name)
         except OSError as problem:
             log.error("the public record in %s was not written: %s", self.record.folder, problem)
+
+    def staleness(self) -> str:
+        """How old the newest bars are, in words: of all, and of the symbols that lack the last ones."""
+        if self._panel is None:
+            return ""
+        panel = self._panel.rows(max(len(self._panel) - STALE_BARS, 0), None)
+        late = max(self.feed.clock.now(self._last) - self._last.timestamp(), 0.0) / _bar_seconds(panel)
+        missing = np.where(panel.mask.any(axis=0), panel.mask[::-1].argmax(axis=0), len(panel))
+        old = [f"{panel.symbols[k]} {missing[k]}" for k in np.flatnonzero(missing).tolist()]
+        more = f" and {len(old) - 3} more" if len(old) > 3 else ""
+        return f"data {late:.1f} bars old" + (f", missing bars: {', '.join(old[:3])}{more}" if old else "")
 
     def _note_small_orders(self) -> None:
         """Journal, once for each symbol, why its orders are too small for the broker."""
@@ -483,11 +495,12 @@ class PaperTrader:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
         if status is not OrderStatus.PENDING:
             return status
-        broker = self.desk.broker
-        if not broker.has_unique_ids:
-            # It may be on its way still, and would then be traded beside a second one of its id: the next bar asks.
+        broker, is_halted = self.desk.broker, self.desk.guard.state is State.HALTED
+        if broker.is_outside and (is_halted or not broker.has_unique_ids):
+            # It may be on its way still: it stays in flight, and the next bar asks again and cancels it. Where ids are
+            # taken twice, a second one could be traded beside it.
             return OrderStatus.UNKNOWN
-        return OrderStatus.CANCELLED if self.desk.guard.state is State.HALTED else broker.submit(order)
+        return OrderStatus.CANCELLED if is_halted else broker.submit(order)
 
     # ---- what is written ------------------------------------------------------------------------------------------
 

@@ -246,7 +246,9 @@ TEMPLATE = """<!doctype html>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 920px; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.n, th.n { text-align: right; white-space: nowrap; } td.t { white-space: nowrap; } code { font-size: .85em; overflow-wrap: anywhere; }
+td.n, th.n { text-align: right; white-space: nowrap; }
+td.t { white-space: nowrap; }
+code { font-size: .85em; overflow-wrap: anywhere; }
 svg { width: 100%; height: auto; }
 .warn { border-left: 4px solid #c60; padding-left: .8rem; } .wide { overflow-x: auto; }
 </style></head><body>

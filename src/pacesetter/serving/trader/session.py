@@ -216,7 +216,7 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
         return fit_panel(load(**replayed_data(config.data, bundle)), bundle)
-    panel = load(config.feed, **({"symbols": list(own)} if own else {}) | _network_options(config))
+    panel = load(config.feed, **_network_options(config, bundle))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
     return fit_panel(panel, bundle)
@@ -242,14 +242,21 @@ def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, A
     return own | dict(data)
 
 
-def _network_options(config: PaperConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.data.items() if key != "source"}
+def _network_options(config: PaperConfig, bundle: Bundle | None) -> dict[str, Any]:
+    """What to ask a network source for: the bundle's symbols, its own options of that source, and what was given."""
+    own: dict[str, Any] = {}
+    if bundle is not None and bundle.config.data["source"] == config.feed:
+        # Up to now, whatever the last bar of the training was.
+        own = {name: value for name, value in bundle.config.data_options.items() if name not in ("end", "refresh")}
+    if bundle is not None and bundle.model.spec.symbols:
+        own["symbols"] = list(bundle.model.spec.symbols)
+    return own | {key: value for key, value in config.data.items() if key != "source"}
 
 
 def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: bool) -> Feed:
     """Where bars come from. A run that is resumed with the policy of its journal begins behind the last bar there."""
     if config.feed != "replay":
-        return OnlineFeed(config.feed, _network_options(config))
+        return OnlineFeed(config.feed, {**_network_options(config, bundle), "symbols": list(panel.symbols)})
     if is_resumed:
         return ReplayFeed(panel, len(panel) // 2 if config.first is None else config.first)
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
