@@ -212,9 +212,9 @@ def _settle_next(bars: Bars) -> Bars:
     """Bars whose funding, stamped at closes, is that of each symbol's next bar: funding is settled at a bar's open."""
     blocks, place = bars.blocks.copy(), bars.fields.index("funding_rate")
     for column in range(len(bars.symbols)):
-        seen = np.flatnonzero(bars.mask[:, column])
-        blocks[place, seen[1:], column] = bars.blocks[place, seen[:-1], column]
-        blocks[place, seen[:1], column] = np.nan
+        rows = np.flatnonzero(bars.mask[:, column])
+        blocks[place, rows[1:], column] = bars.blocks[place, rows[:-1], column]
+        blocks[place, rows[:1], column] = np.nan
     return replace(bars, blocks=blocks)
 
 
@@ -268,20 +268,20 @@ def _adjust_forward(bars: Bars, table: _Table) -> Bars:
     parts = dict(zip(bars.fields, bars.blocks, strict=True))
     factor = np.ones_like(raw)
     for column in range(len(bars.symbols)):
-        seen = np.flatnonzero(bars.mask[:, column] & np.isfinite(raw[:, column]))
-        closes = raw[seen, column]
-        none = np.zeros(len(seen))
-        split = np.nan_to_num(parts["split"][seen, column]) if "split" in parts else none
-        paid = np.nan_to_num(parts["dividend"][seen, column]) if "dividend" in parts else none
+        rows = np.flatnonzero(bars.mask[:, column] & np.isfinite(raw[:, column]))
+        closes = raw[rows, column]
+        none = np.zeros(len(rows))
+        split = np.nan_to_num(parts["split"][rows, column]) if "split" in parts else none
+        paid = np.nan_to_num(parts["dividend"][rows, column]) if "dividend" in parts else none
         left = 1.0 - paid[1:] / closes[:-1]
         if (left <= 0).any():
             bad = int((left <= 0).argmax())
             raise DataError(
-                f"{bars.where(int(seen[bad + 1]), column)} ({bars.symbols[column]}): a dividend of {paid[bad + 1]:g} "
+                f"{bars.where(int(rows[bad + 1]), column)} ({bars.symbols[column]}): a dividend of {paid[bad + 1]:g} "
                 f"on a close of {closes[bad]:g} [dividend]; dividends are money a share"
             )
         steps = np.where(split[1:] > 0, split[1:], 1.0) / left
-        factor[seen[1:], column] = np.cumprod(steps)
+        factor[rows[1:], column] = np.cumprod(steps)
     blocks = bars.blocks.copy()
     for name in ("open", "high", "low", "close"):
         if name in bars.fields:

@@ -10,7 +10,7 @@ from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Column, Fill, Flag
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
-from pacesetter.market.steps import to_lots, to_tick
+from pacesetter.market.whole_lots import to_lots, to_tick
 
 __all__ = ["adverse_move", "book", "fill_order", "raise_flag", "trade", "within_volume"]
 

@@ -35,8 +35,7 @@ from pacesetter.market.margin import (
 from pacesetter.market.orders import order_quantity, signal, smallest_order, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
-from pacesetter.market.steps import to_lots
-from pacesetter.market.whole_lots import round_orders
+from pacesetter.market.whole_lots import round_orders, to_lots
 
 __all__ = [
     "follow_best_price",

@@ -11,7 +11,7 @@ from pacesetter.market.kernel import gross_value, is_beyond_limit, is_liquidatin
 from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, smallest_order, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
-from pacesetter.market.steps import to_lots
+from pacesetter.market.whole_lots import to_lots
 
 __all__ = ["limit_row", "mask_row"]
 

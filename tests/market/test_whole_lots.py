@@ -12,8 +12,8 @@ from pacesetter.errors import ConfigError
 from pacesetter.market import Accounts, Column, Costs, Limits, MarketBars, MarketParameters, OrderKind, Orders, Position
 from pacesetter.market.ledger import Fill
 from pacesetter.market.lots import match_lots
-from pacesetter.market.steps import to_lots, to_tick
 from pacesetter.market.trades import trades
+from pacesetter.market.whole_lots import to_lots, to_tick
 from pacesetter.panel import Panel
 
 REAL = Path("../shared/data/us500_dated_daily_2015_2017.parquet")
