@@ -102,10 +102,10 @@ def test_deviations_are_fitted_beside_what_is_given() -> None:
     given = [np.zeros((x.shape[1], 12)) for _ in range(6)]
     for each in given:
         each[0] = 0.3
-    found = fit_sparse(x, y, given=given, **OPTIONS)
-    assert found.weights[5, 3] == pytest.approx(0.4, abs=0.08)
-    np.testing.assert_allclose(np.delete(found.weights[0], 3), 0.3, atol=0.1)
-    assert np.count_nonzero(found.weights - given[0]) < 12
+    sparse = fit_sparse(x, y, given=given, **OPTIONS)
+    assert sparse.weights[5, 3] == pytest.approx(0.4, abs=0.08)
+    np.testing.assert_allclose(np.delete(sparse.weights[0], 3), 0.3, atol=0.1)
+    assert np.count_nonzero(sparse.weights - given[0]) < 12
 
 
 def test_older_bars_count_less_where_a_relation_has_turned() -> None:

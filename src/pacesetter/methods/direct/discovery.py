@@ -61,10 +61,10 @@ def discover(groups: Sequence[str], inputs: Callable[[str, bool], Array], fit: F
             if group in INPUTS and not _correlates(inputs(group, discovery.is_intraday), y - discovery.fit.held_out):
                 continue
             wanted = _with_group(discovery, group)
-            found = fit(wanted.groups, wanted.is_intraday, wanted.is_pooled)
-            if found is not None:
-                tried[group] = replace(wanted, fit=found)
-                gains[group] = gain(discovery.fit.held_out, found.held_out, y)
+            sparse = fit(wanted.groups, wanted.is_intraday, wanted.is_pooled)
+            if sparse is not None:
+                tried[group] = replace(wanted, fit=sparse)
+                gains[group] = gain(discovery.fit.held_out, sparse.held_out, y)
         best = max(tried, key=gains.__getitem__, default=None)
         if best is None or gains[best] < LEAST_GAIN:
             return replace(discovery, gains=gains)

@@ -217,8 +217,8 @@ class DirectLearner:
             rows, more = np.sqrt(age_weights(bars, memory)), options(groups)
             x, aim = rows * table(groups, is_intraday), rows * y
             alone = partial(fit_sparse, x, aim, **more)
-            found = fit_pooled(x, aim, self.config.lags, alone, **more) if is_pooled else alone()
-            return found and dataclasses.replace(found, held_out=found.held_out / rows)
+            sparse = fit_pooled(x, aim, self.config.lags, alone, **more) if is_pooled else alone()
+            return sparse and dataclasses.replace(sparse, held_out=sparse.held_out / rows)
 
         is_alone = len(policy.symbols) == 1
         others = ["intraday"] * (policy.gap >= 0) + ["pooled"] * (not is_alone)
@@ -227,9 +227,9 @@ class DirectLearner:
             return discovery
         chosen = discovery.groups, discovery.is_intraday
         memory, sure = choose_memory(table(*chosen), y, discovery.fit.weights, **options(discovery.groups))
-        found = fit(*chosen, discovery.is_pooled, memory) if memory < math.inf else None
+        sparse = fit(*chosen, discovery.is_pooled, memory) if memory < math.inf else None
         gains = discovery.gains | {"memory": sure}
-        return dataclasses.replace(discovery, fit=found or discovery.fit, memory=memory, gains=gains)
+        return dataclasses.replace(discovery, fit=sparse or discovery.fit, memory=memory, gains=gains)
 
     def _in_chunks(self, read: Callable[[Moves], torch.Tensor], bars: int) -> torch.Tensor:
         """(bar, …) what `read` makes of moves, some bars at a time to keep memory small."""

@@ -48,10 +48,10 @@ def common_weights(x: Array, y: Array, lags: int, *, folds: int, purge_bars: int
     mean = y.sum(1, keepdims=True) / np.maximum(listed.sum(1, keepdims=True), 1)
     spread = max(float(mean.std()), 1e-9)
     # In units of its own deviation: penalties are those of returns of variance 1.
-    seen = fit_sparse(x, mean / spread, folds=folds, purge_bars=purge_bars)
+    average = fit_sparse(x, mean / spread, folds=folds, purge_bars=purge_bars)
     kept = [slice(0, 0), *(purged_rows(block, purge_bars) for block in blocks_of(len(x), folds))]
     made = []
-    for left_out, weights in zip(kept, (seen.weights, *seen.without), strict=True):
+    for left_out, weights in zip(kept, (average.weights, *average.without), strict=True):
         shared = np.repeat(weights * spread, count, axis=1)
         for lag, weight in enumerate(_own_weights(x, (y - x @ shared) * listed, listed, lags, left_out)):
             # Lag by lag, symbol by symbol: the place of a symbol's own move.

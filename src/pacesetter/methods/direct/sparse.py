@@ -190,8 +190,8 @@ class _Path:
         free = [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
         return self._with_given(self.weights), self._with_given(free)
 
-    def _with_given(self, found: list[Array]) -> list[Array]:
-        return found if self.given is None else [known + own for known, own in zip(self.given, found, strict=True)]
+    def _with_given(self, weights: list[Array]) -> list[Array]:
+        return weights if self.given is None else [known + own for known, own in zip(self.given, weights, strict=True)]
 
 
 def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Array:
