@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.build import Config, build_fold, build_readiness, build_table, build_task
-from pacesetter.build.configuration import one_account_options
+from pacesetter.build.configuration import task_of
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -78,7 +78,7 @@ def check_data(job: Job, folder: Path) -> StageResult:
 
 def check_phases(job: Job) -> None:
     """Refuse a method without agents of its own, and bars that are too few for an episode."""
-    if one_account_options(_traded(job)) is not None:
+    if task_of(_traded(job)).allocates:
         method = _traded(job).agent["algorithm"]
         raise ConfigError(
             f"the programme trains an agent for each symbol, and agent={method} has one for all; take task=fleet "
