@@ -8,7 +8,7 @@ Each of the CANDIDATES strongest pairs (i, l) can be attended to in either direc
 and keys start from what the window shows: θ is the t-value of the lagged product, that of "nothing" the level of noise.
 Gradient descent on the squared error then moves attention to where it predicts best; pairs compete, so that what runs
 through a third symbol loses. How many steps are taken is chosen by cross-validation over blocks of time, for each
-follower; where no step predicts better than zero, it attends to nothing and follows nobody.
+follower; where no step predicts better than zero, it attends to nothing and follows no one.
 
 DeltaLag conditions attention on features of the bar. Here it is fixed inside a window, and windows differ.
 """
