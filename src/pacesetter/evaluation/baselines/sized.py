@@ -15,6 +15,7 @@ of |w| at the cap. An agent that beats two thresholds by sizing alone is thus no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -298,9 +299,9 @@ class LearnedSized(SizedForecast, Regression):
     is_default: ClassVar[bool] = False
 
     @staticmethod
-    def path(features: Array, targets: Array, count: int = 1) -> list[Array]:
+    def path(features: Array, targets: Array) -> Iterator[Array]:
         # One model: its number of steps is its only penalty, and its own cross-validation chooses it.
-        return [attention_weights(features, np.nan_to_num(targets))]
+        yield attention_weights(features, np.nan_to_num(targets))
 
 
 @BASELINES.register("lasso_formula")

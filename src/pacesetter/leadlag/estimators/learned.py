@@ -15,6 +15,7 @@ DeltaLag conditions attention on features of the bar. Here it is fixed inside a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -74,8 +75,8 @@ class AttentionWindows(LaggedWindows):
         super().__init__(series, self._weights, recipe)
         self.steps = steps
 
-    def _weights(self, window: Array, lags: range) -> Any:
-        return iter(attend(window, len(lags), self.steps))
+    def _weights(self, window: Array, lags: Iterable[int]) -> Iterator[Array]:
+        return iter(attend(window, len(list(lags)), self.steps))
 
     def statistics(self, end: int, lookback: int) -> Array:
         """(lag, i, j) t-value of the lagged product where j attends to it, 0 elsewhere.
@@ -130,7 +131,7 @@ def _train_followers(grams: Array, moments: Array, bars: Array, steps: int) -> A
         errors = np.zeros(steps + 1)
         for fold in range(FOLDS):
             _descend(grams, moments, bars, j, fold, steps, errors, weights)
-        best = np.argmin(errors)
+        best = int(np.argmin(errors))
         if best > 0:
             _descend(grams, moments, bars, j, FOLDS, best, errors, weights)
     return weights
