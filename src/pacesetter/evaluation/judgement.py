@@ -124,7 +124,7 @@ class Judgement:
         """With the gates of a set, held against these figures and what else the run left."""
         beside = record or RunRecord({}, index=gates.index)
         # Without returns no interval is drawn once more: `pacesetter validate` shows them.
-        held = held_gates(replace(beside, judged=self.to_json(), returns=None), gates)
+        held = held_gates(replace(beside, judged=self.to_json(), returns=None), gates.gates)
         return replace(self, gates=tuple(each.gate for each in held))
 
     def to_json(self) -> dict[str, Any]:
