@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, split_panel
 from pacesetter.build.stored import load_agent, stored_config
 from pacesetter.build.tasks.task import TASKS, Stored, Task
@@ -52,12 +52,12 @@ class LookbackTask(Task):
         """A vector environment on all of the panel."""
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-        return LookbackVectorEnv(panel, envs, build_task(config))
+        return LookbackVectorEnv(panel, envs, config.lookback)
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-        task, split = build_task(config), split_panel(config, learned_universe(config, panel))
+        task, split = config.lookback, split_panel(config, learned_universe(config, panel))
         # Validation is one long episode on the real bars, without curriculum and synthetic markets: scores of different
         # steps then compare.
         steady = replace(
@@ -84,7 +84,7 @@ class LookbackTask(Task):
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
         from pacesetter.learning.experience.window_market import WindowMarket
 
-        task: LookbackConfig = build_task(config)
+        task: LookbackConfig = config.lookback
         bars = task.episodes.bars if episode_bars is None else episode_bars
         if bars is None:
             raise ConfigError("task.episodes.bars=null has no end; give --bars")
@@ -94,7 +94,7 @@ class LookbackTask(Task):
     def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
         from pacesetter.methods.offline.manifest import content_hash
 
-        task: LookbackConfig = build_task(config)
+        task: LookbackConfig = config.lookback
         return {
             "data": split_panel(config, learned_universe(config, panel)).learned.fingerprint,
             "symbols": list(market.symbols),
@@ -129,7 +129,7 @@ class LookbackTask(Task):
         return Exported(module, spec, stored.panel.symbols, _shown(stored, spec, count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
-        most = build_task(stored_config(str(run))).view.max_assets
+        most = stored_config(str(run)).lookback.view.max_assets
         if len(there) > (most or len(own)) or (most is None and len(there) != len(own)):
             raise ConfigError(
                 f"{run} chooses windows for {most or len(own)} symbols, but {label} has {len(there)}; train it with "
@@ -139,7 +139,7 @@ class LookbackTask(Task):
 
 def learned_universe(config: Config, panel: Panel) -> Panel:
     """The symbols that the agent learns from, `task.symbols`; all of them where none are named."""
-    symbols = build_task(config).symbols
+    symbols = config.lookback.symbols
     return panel.select(list(symbols)) if symbols else panel
 
 
@@ -147,7 +147,7 @@ def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, 
     """What the environment shows at random bars with random windows in force, every action allowed."""
     from pacesetter.policies.windows import unmasked
 
-    task: LookbackConfig = build_task(stored.config)
+    task: LookbackConfig = stored.config.lookback
     generator, batch = np.random.default_rng(0), task.make_batch(stored.panel, ROWS)
     market = batch.markets[0]
     for _ in range(0, wanted, ROWS):
@@ -162,7 +162,7 @@ def _as_policy(agent: Any, config: Config, is_stochastic: bool = False) -> Lookb
 
     act = _drawn(agent, config.seed) if is_stochastic else agent.act
     memory = agent if agent.has_memory else None
-    return AgentLookback(act, build_task(config), block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
+    return AgentLookback(act, config.lookback, block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
 
 
 def _drawn(agent: Any, seed: int) -> Any:

@@ -17,6 +17,7 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pacesetter.build import Config
+from pacesetter.build.configuration import parse_config, plain_task
 from pacesetter.build.learner import check_agent
 from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS, Task
@@ -28,7 +29,6 @@ from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.market.parameters import SHORT_KEYS
 from pacesetter.market.risk import RiskOptions
-from pacesetter.registry import configure
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
@@ -72,7 +72,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
     task = TASKS[resolved["task"]["problem"]]
     _refuse_inherited(overrides, task)
-    config = configure(Config, resolved, "config")
+    config = parse_config(resolved)
     check_agent(config)
     _check_gates(config)
     return task.completed(config)
@@ -164,9 +164,7 @@ def source_defaults(name: str) -> dict[str, Any]:
 
 def task_defaults(name: str) -> dict[str, Any]:
     """A problem's options with their defaults, as the group `task=<name>` holds them."""
-    options = _plain(TASKS[name].config())
-    options.get("market", {}).pop("bars_per_year", None)  # the panel's own
-    return {"problem": name} | options
+    return plain_task(TASKS[name].config())
 
 
 def _plain(settings: Any) -> dict[str, Any]:
