@@ -109,7 +109,7 @@ def _targets(record: RunRecord, best: str) -> Section:
     """The targets held against a baseline, so that one sees what is easy and what is not."""
     judged = dict(record.judged) | {"policy": best, "intervals": {best: [record.figure("sharpe", best)] * 3}}
     gates = read_gate_set("targets")
-    held = held_gates(replace(record, judged=judged), gates)
+    held = held_gates(replace(record, judged=judged), gates.gates)
     passed = sum(each.holds for each in held)
     text = f"{gates.about} Here of {best}, the best supervised baseline: {passed} of {len(held)} passed."
     return Section("Targets", text, (), GATE_HEADER, tuple(each.row for each in held))
@@ -251,8 +251,7 @@ def _walk_forward(job: Job, run: Path) -> None:
 
 def gate_section(decision: GateDecision) -> Section:
     """A decision with every value beside its limit."""
-    rows = tuple(each.row for each in (*decision.held, *decision.conditional))
-    return Section(f"Gates: {decision.gates.name}", decision.sentence, (), GATE_HEADER, rows)
+    return Section(f"Gates: {decision.gates.name}", decision.sentence, (), GATE_HEADER, decision.rows)
 
 
 def phase_decision(folder: Path) -> str:
