@@ -34,7 +34,8 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose, task_defaults
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.groups import task_defaults
 from pacesetter.jobs.run.observers import OBSERVERS
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import roll

@@ -14,7 +14,7 @@ from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
 from pacesetter.jobs import compose
-from pacesetter.jobs.hydra.compose import source_defaults
+from pacesetter.jobs.hydra.groups import source_defaults
 from pacesetter.jobs.launch.preset import write_preset
 from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import config_hash
