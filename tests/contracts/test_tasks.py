@@ -29,6 +29,7 @@ from pacesetter.build.tasks.task import TASKS, Stored
 from pacesetter.build.tasks.trading import TradingTask
 from pacesetter.build.trading import Trading
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.opened import RUNS, open_run
@@ -91,6 +92,7 @@ def test_a_task_declares_itself(name: str) -> None:
     assert set(task.refusals) <= ABILITIES
     # Its defaults are a configuration, and its options name it.
     assert isinstance(parse_config({"task": task_defaults(name)}).task, task.config)
+    assert issubclass(task.config, TaskOptions)
     assert task.config.problem == name
     for ability in ABILITIES - set(task.refusals):
         task.check(ability)  # nothing is refused that is not declared
