@@ -269,7 +269,7 @@ def test_an_order_that_arrives_after_a_restart_under_a_halt_is_not_forgotten(rig
     rig.exchange.share = lambda order: 0.0
     again.run(1)
     assert [order.status for order in rig.exchange.orders.values()] == ["canceled"]
-    assert [row["status"] for row in again.journal.rows(tables.orders)][0] == "cancelled"
+    assert again.journal.rows(tables.orders)[0]["status"] == "cancelled"
     again.journal.close()
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from pacesetter.agents.cross import CrossEncoder
-from pacesetter.build import build_task
-from pacesetter.build.tasks.fleet import FleetTrading
+from pacesetter.build.trading import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
 from pacesetter.evaluation.fleet.ensemble import returns_frame
@@ -21,7 +20,7 @@ from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.callbacks import Callback, Session, Validator, curriculum_figures
 from pacesetter.jobs.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.jobs.run.tracking import resources
-from pacesetter.leadlag.estimators.learned import RELATIONS
+from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -92,7 +91,10 @@ class FleetValidator(Validator[FleetTrainer]):
     def __init__(self, session: Session[FleetTrainer]) -> None:
         super().__init__(session)
         self.learner = session.learner
-        self.task: FleetTrading = build_task(session.config)
+
+    @property
+    def task(self) -> FleetTrading:
+        return self.session.config.task_as(FleetTrading)
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         save_fleet(self.learner.fleet, folder)
@@ -151,7 +153,7 @@ class FleetValidator(Validator[FleetTrainer]):
         self._leave_relations()
 
     def _leave_relations(self) -> None:
-        """Write whom the best agents attend to, for `lag.method=learned`; of networks that attend to symbols."""
+        """Write whom the best agents attend to, for `lag.method=policy`; of networks that attend to symbols."""
         encoder = self.learner.fleet.encoder
         if not isinstance(encoder, CrossEncoder) or self.session.panel is None:
             return
