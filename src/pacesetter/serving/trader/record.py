@@ -2,7 +2,7 @@
 
 `record.jsonl` is only ever appended to; `index.html` shows it beside buying and holding, without anything from
 elsewhere. Who noted the newest hash, the *head*, on some day can show later that nothing up to there was changed,
-left out or added since (`verify_record`). Nobody's clock is proved by a file alone: publish the head where others
+left out or added since (`verify_record`). A file alone does not prove a time: publish the head where others
 keep it, e.g. by pushing the folder to a repository after each bar.
 """
 
@@ -42,7 +42,7 @@ WIDTH, HEIGHT = 860, 260  # of the picture
 Entry = Mapping[str, Any]
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """One line of the record: what it says, its hash, and its signature where there is a key."""
 
     content: dict[str, Any]
@@ -123,7 +123,7 @@ class PublicRecord:
         text = canonical(content)
         digest = link(self.lines[-1].hash if self.lines else GENESIS, len(self.lines), KIND, text)
         signature = "" if self.key is None else self.key.sign(digest.encode())
-        line = Line(dict(content), digest, signature)
+        line = RecordLine(dict(content), digest, signature)
         with (self.folder / RECORD).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line._asdict(), sort_keys=True) + "\n")
             stream.flush()
@@ -139,7 +139,7 @@ def is_record(folder: Path) -> bool:
     return (folder / RECORD).is_file()
 
 
-def read_record(folder: Path) -> list[Line]:
+def read_record(folder: Path) -> list[RecordLine]:
     """The lines of a folder, whose chain is checked; none where there is no record yet."""
     path = folder / RECORD
     if not path.is_file():
@@ -148,7 +148,7 @@ def read_record(folder: Path) -> list[Line]:
     lines, previous = [], GENESIS
     for place, row in enumerate(text.splitlines()):
         try:
-            line = Line(**json.loads(row))
+            line = RecordLine(**json.loads(row))
             is_next = link(previous, place, KIND, canonical(line.content)) == line.hash
             datetime.fromisoformat(line.content["bar"]), datetime.fromisoformat(line.content["stamped"])
         except (ValueError, TypeError, KeyError) as problem:
@@ -231,7 +231,7 @@ def verify_record(folder: Path, head: str = "", key: SigningKey | None = None) -
     )
 
 
-def _count_late(lines: Sequence[Line]) -> int:
+def _count_late(lines: Sequence[RecordLine]) -> int:
     """Decisions whose next bar, of which the last has none yet, was known when they were stamped."""
     return sum(before.content["stamped"] >= after.content["bar"] for before, after in pairwise(lines))
 
@@ -280,7 +280,7 @@ changed. A file alone cannot prove when it was written: that needs somebody who 
 """
 
 
-def render_page(lines: Sequence[Line]) -> str:
+def render_page(lines: Sequence[RecordLine]) -> str:
     """The page of a record."""
     contents = [line.content for line in lines]
     account, hold = [each["equity"] for each in contents], [sum(each["hold"].values()) for each in contents]

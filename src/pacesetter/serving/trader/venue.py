@@ -408,7 +408,7 @@ def _dust(quantity: float) -> float:
 
 
 def _since(order: VenueOrder, before: float) -> list[VenueFill]:
-    """The fills after the first that sum to `before`; those that are not listed yet are no answer."""
+    """The fills after the first that sum to `before`; some that are not listed yet raise `NoAnswerError`."""
     counted, new = 0.0, []
     for fill in order.fills:
         if counted >= before - _dust(order.quantity):
