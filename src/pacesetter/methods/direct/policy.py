@@ -9,6 +9,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     x(t)     the inputs of `dictionary`: lags 1 … `lags` of all u and of the mean z, 1, and the groups beside them
     l_j(t)   Σ w_j · x, sparse (L1)
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
+             in the direction of w_ij, less 0.1; at least 0
     s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
 
 and what it targets, with h the share that it holds and c the cost of a side:
@@ -42,6 +43,7 @@ STATE_BARS = 8  # bars of the state's volatility, weights halving every quarter 
 STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
 LEAST_SPEED = 0.05
+LEAST_HELD = 0.1  # correlation of a link over the last bars, in the direction found, that it takes to count
 LINKS = 4  # a symbol, that are followed at most: the strongest
 WEIGHT = 0  # column of `position` that is the share held
 
@@ -116,7 +118,7 @@ class DirectPolicy(nn.Module):
         self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
         room = LINKS * count if self.is_recent else 0
         self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
-        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) 1 where the symbol follows it
+        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) ±1 where the symbol follows it
 
     @property
     def made_with(self) -> dict[str, Any]:
@@ -212,8 +214,10 @@ class DirectPolicy(nn.Module):
         bars = torch.arange(own.shape[2] - RECENT_BARS, own.shape[2], device=own.device)
         place = lag * count + leader  # among the inputs: lag by lag, symbol by symbol
         led = own[:, leader[:, None], bars - 1 - lag[:, None]] / self.scale[place, None]  # (row, link, bar)
-        followed = own[:, self.follows.argmax(1)][:, :, -RECENT_BARS:]
+        followed = own[:, self.follows.abs().argmax(1)][:, :, -RECENT_BARS:]
         held = (led * followed) @ _halving(RECENT_BARS, RECENT_BARS / RECENT_HALF_LIFE).to(own)
+        # A link that is at rest, or is none, has some 0.1 of either sign by chance.
+        held = (held * self.follows.sum(1) - LEAST_HELD).clamp_min(0.0)
         return (x[:, place] * held) @ self.follows
 
     @torch.no_grad()
@@ -227,7 +231,7 @@ class DirectPolicy(nn.Module):
         self.follows.zero_()
         rows = torch.arange(len(order), device=weights.device)
         self.links[rows, 0], self.links[rows, 1] = place // count, place % count
-        self.follows[rows, symbol] = (strength.flatten()[order] > 0).to(self.follows)
+        self.follows[rows, symbol] = weights[: len(strength)].flatten()[order].sign().to(self.follows)
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 
