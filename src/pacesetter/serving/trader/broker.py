@@ -149,6 +149,9 @@ class Broker(ABC):
     def cancel_all(self) -> None:
         """Have every open order cancelled; waits for nothing."""
 
+    def refresh(self) -> None:  # noqa: B027  # most books are here
+        """Read the account again, where an answer may have been an old one."""
+
     def finish(self) -> None:  # noqa: B027  # most wait for nothing
         """Wait until what `cancel_all` asked for was sent, at the end of a session."""
 

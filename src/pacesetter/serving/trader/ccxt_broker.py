@@ -223,7 +223,9 @@ class CcxtBroker(Venue):
                 raise NoAnswerError(f"an answer about {reported['clientOrderId']} instead of {own}")
             size = self.rules.size(order.symbol)
             amount, filled = (float(reported[name] or 0.0) * size for name in ("amount", "filled"))
-            fills = self._fills(reported, order) if filled else ()
+            fills = self._fills(reported, order) if filled else []
+            if filled and not fills:  # an exchange may list them a moment later, and only they have the fees
+                raise NoAnswerError(f"the fills of {own} are not listed yet")
             status = STATUSES.get(str(reported["status"]), OrderStatus.SENT)
             return VenueOrder(
                 str(reported["id"]), status, amount, filled, float(reported.get("average") or 0.0), tuple(fills)

@@ -443,7 +443,7 @@ class PaperTrader:
         """Compare the broker's positions with the fills, and ask it about orders whose status is not known."""
         orders, known = list(self.desk.guard.in_flight.values()), {}
         statuses = [self.desk.broker.find(order) for order in orders]
-        self._compare(order for order, at in zip(orders, statuses, strict=True) if at is not OrderStatus.PENDING)
+        self._compare([order for order, at in zip(orders, statuses, strict=True) if at is not OrderStatus.PENDING])
         for order, at in zip(orders, statuses, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
@@ -455,10 +455,12 @@ class PaperTrader:
                 known[order.client_id] = self._fate(order, at)
         self._set_statuses(known)
 
-    def _compare(self, arrived: Iterable[Order]) -> None:
+    def _compare(self, arrived: Sequence[Order]) -> None:
         """Refuse positions other than the fills and any part of the orders that arrived, whose fills come later."""
         booked = self.journal.holdings()
         self._booked = np.array([booked.get(symbol, 0.0) for symbol in self.desk.symbols])
+        if self._difference(arrived):
+            self.desk.broker.refresh()
         if difference := self._difference(arrived):
             raise RunError(difference)
 

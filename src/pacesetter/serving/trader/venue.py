@@ -19,6 +19,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -225,6 +226,13 @@ class Venue(Broker):
         thread = threading.Thread(target=self._cancel_everything, daemon=True)
         self._cancelling.append(thread)
         thread.start()
+
+    def refresh(self) -> None:
+        def read() -> None:
+            with suppress(NoAnswerError, RefusedError):  # what was read before then stays
+                self._take_account({}, ())
+
+        self._ask(read)
 
     def finish(self) -> None:
         while self._cancelling:
