@@ -194,4 +194,4 @@ def test_orders_beyond_the_cap_are_cut_and_refused(case: Case) -> None:
     assert [decision.reason for decision in decisions] == ["notional_cap", None]
     if not broker.cuts_openings:
         wanted = np.full(len(panel.symbols), 1000.0 / case.price)
-        assert np.abs(desk._affordable(wanted)) @ bars[-1, :, Bar.CLOSE] <= 1000.0 * (1 + 1e-9)
+        assert np.abs(desk._cut_to_gross(wanted)) @ bars[-1, :, Bar.CLOSE] <= 1000.0 * (1 + 1e-9)

@@ -298,7 +298,7 @@ def check_faults(
                 trader.journal.close()
                 trader = started(make)
             if chance.random() < 0.25:
-                switch.release("Ada") if switch.engaged() else switch.engage("drill")
+                switch.release("Ada") if switch.is_engaged() else switch.engage("drill")
             trader.display = Model(rig, trader)
             done += trader.run(chance.randint(1, 4)).new_bars
         calm_down(rig, weights)

@@ -75,11 +75,11 @@ class AlpacaBroker(Venue):
             request = requests.LimitOrderRequest(limit_price=order.price, **options)
         else:
             request = requests.MarketOrderRequest(**options)
-        with _answered():
+        with _translate_errors():
             self._client.submit_order(request)
 
-    def look(self, order: Order) -> VenueOrder | None:
-        with _answered():
+    def find_order(self, order: Order) -> VenueOrder | None:
+        with _translate_errors():
             try:
                 reported = self._client.get_order_by_client_id(order.client_id)
             except Exception as problem:
@@ -94,11 +94,11 @@ class AlpacaBroker(Venue):
             return VenueOrder(str(reported.id), WORDS.get(word, OrderStatus.SENT), quantity, filled, price)
 
     def cancel(self, order: Order, reported: VenueOrder) -> None:
-        with _answered():
+        with _translate_errors():
             self._client.cancel_order_by_id(reported.key)
 
     def cancel_everything(self) -> None:
-        with _answered():
+        with _translate_errors():
             self._client.cancel_orders()
 
     def list_open(self) -> list[OpenOrder]:
@@ -106,13 +106,13 @@ class AlpacaBroker(Venue):
         request = requests.GetOrdersRequest(
             status=enums.QueryOrderStatus.OPEN, symbols=list(self._symbols), limit=MOST_OPEN
         )
-        with _answered():
+        with _translate_errors():
             listed = self._client.get_orders(request)
             ours = [each for each in listed if each.symbol in self._symbols]
             return [OpenOrder(each.client_order_id, each.symbol, _left(each)) for each in ours]
 
     def read_account(self, prices: Mapping[str, float]) -> VenueAccount:
-        with _answered():
+        with _translate_errors():
             account, held = self._client.get_account(), self._client.get_all_positions()
             holdings = {each.symbol: (float(each.qty), float(each.avg_entry_price)) for each in held}
             return VenueAccount(float(account.cash), float(account.equity), holdings)
@@ -136,7 +136,7 @@ class AlpacaBroker(Venue):
 
     def _is_fractionable(self, symbol: str) -> bool:
         try:
-            with _answered():
+            with _translate_errors():
                 asset = self._client.get_asset(symbol)
         except RefusedError as problem:
             raise ConfigError(f"Alpaca has no '{symbol}' to trade ({problem}); give data.symbols=[…]") from problem
@@ -154,7 +154,7 @@ def _left(order: Any) -> float:
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise `RefusedError` where the service itself says no: 4xx, neither time-out nor rate; else `NoAnswerError`."""
     try:
         yield

@@ -27,7 +27,7 @@ from pacesetter.panel import Panel
 from pacesetter.runs import write_atomic
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.journal import tables
-from pacesetter.serving.journal.chain import GENESIS, canonical, link
+from pacesetter.serving.journal.chain import GENESIS, canonical_json, link
 from pacesetter.serving.journal.journal import Journal
 from pacesetter.serving.trader.desk import last_bars
 
@@ -120,7 +120,7 @@ class PublicRecord:
         return {symbol: value * grown.get(symbol, 1.0) for symbol, value in before["hold"].items()}
 
     def _append(self, content: Entry) -> None:
-        text = canonical(content)
+        text = canonical_json(content)
         digest = link(self.lines[-1].hash if self.lines else GENESIS, len(self.lines), KIND, text)
         signature = "" if self.key is None else self.key.sign(digest.encode())
         line = RecordLine(dict(content), digest, signature)
@@ -149,7 +149,7 @@ def read_record(folder: Path) -> list[RecordLine]:
     for place, row in enumerate(text.splitlines()):
         try:
             line = RecordLine(**json.loads(row))
-            is_next = link(previous, place, KIND, canonical(line.content)) == line.hash
+            is_next = link(previous, place, KIND, canonical_json(line.content)) == line.hash
             datetime.fromisoformat(line.content["bar"]), datetime.fromisoformat(line.content["stamped"])
         except (ValueError, TypeError, KeyError) as problem:
             if place == len(text.splitlines()) - 1 and not text.endswith("\n"):
