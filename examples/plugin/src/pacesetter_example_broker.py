@@ -1,7 +1,7 @@
 """A broker from outside: orders go into a file for a person to place, and the market kernel books them as filled.
 
 A broker keeps the contract of `pacesetter.serving.trader.broker`. One that trades by requests of its own is a `Venue`
-(`pacesetter.serving.trader.venue`), which then needs little more than `place`, `look`, `cancel` and `read_account`.
+(`pacesetter.serving.trader.venue`): it needs little more than `place`, `find_order`, `cancel` and `read_account`.
 """
 
 from __future__ import annotations

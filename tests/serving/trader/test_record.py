@@ -8,7 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from trading import FIRST, make_trader, small_panel
+from typer.testing import CliRunner
 
+from pacesetter.cli import app
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.panel import Panel
 from pacesetter.serving.bundle.signature import SigningKey
@@ -134,3 +136,18 @@ def test_another_run_and_an_empty_folder_are_one_sentence(panel: Panel, tmp_path
         PublicRecord(tmp_path / "public", "other", True)
     with pytest.raises(ConfigError, match=r"has no record.jsonl with decisions"):
         verify_record(tmp_path)
+
+
+def test_a_record_is_published_and_checked_from_the_command_line(tmp_path: Path) -> None:
+    public, folder = tmp_path / "public", tmp_path / "paper"
+    words = ["paper", "cash", "data.source=synthetic", "data.symbols=3", "data.bars=200", "first=120", "bars=3"]
+    words += [f"folder={folder}", f"halt_file={tmp_path / 'HALT'}", "broker=paper", "--publish", str(public)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    checked = CliRunner().invoke(app, ["journal", "verify", str(public)])
+    assert "3 decisions from" in checked.output
+    assert read_record(public)[-1].hash in checked.output
+    refused = CliRunner().invoke(app, ["journal", "verify", str(public), "--head", "0" * 64])
+    assert "it is not the record that was noted" in str(refused.exception)
+    wrong = CliRunner().invoke(app, ["paper", "cash", "broker=ccxt", "broker.live=true"])
+    assert "broker.notional_cap=1000" in str(wrong.exception)
+    assert "unknown broker 'papr'" in str(CliRunner().invoke(app, ["paper", "cash", "broker=papr"]).exception)

@@ -78,11 +78,7 @@ class AlpacaBroker(Venue):
         with _translate_errors():
             self._client.submit_order(request)
 
-<<<<<<< HEAD
     def find_order(self, order: Order) -> VenueOrder | None:
-=======
-    def find_order(self, client_id: str) -> VenueOrder | None:
->>>>>>> main
         with _translate_errors():
             try:
                 reported = self._client.get_order_by_client_id(order.client_id)
@@ -97,21 +93,14 @@ class AlpacaBroker(Venue):
             quantity, filled, price = (float(number or 0.0) for number in sizes)
             return VenueOrder(str(reported.id), WORDS.get(word, OrderStatus.SENT), quantity, filled, price)
 
-<<<<<<< HEAD
     def cancel(self, order: Order, reported: VenueOrder) -> None:
         with _translate_errors():
             self._client.cancel_order_by_id(reported.key)
-=======
-    def cancel(self, order: VenueOrder) -> None:
-        with _translate_errors():
-            self._client.cancel_order_by_id(order.key)
->>>>>>> main
 
     def cancel_everything(self) -> None:
         with _translate_errors():
             self._client.cancel_orders()
 
-<<<<<<< HEAD
     def list_open(self) -> list[OpenOrder]:
         requests, enums = import_module("alpaca.trading.requests"), import_module("alpaca.trading.enums")
         request = requests.GetOrdersRequest(
@@ -123,19 +112,12 @@ class AlpacaBroker(Venue):
             return [OpenOrder(each.client_order_id, each.symbol, _left(each)) for each in ours]
 
     def read_account(self, prices: Mapping[str, float]) -> VenueAccount:
-=======
-    def read_account(self) -> VenueAccount:
->>>>>>> main
         with _translate_errors():
             account, held = self._client.get_account(), self._client.get_all_positions()
             holdings = {each.symbol: (float(each.qty), float(each.avg_entry_price)) for each in held}
             return VenueAccount(float(account.cash), float(account.equity), holdings)
 
-<<<<<<< HEAD
     def fit_order(self, order: Order, held: float) -> Order | str:
-=======
-    def round_order(self, order: Order, held: float) -> Order:
->>>>>>> main
         is_short = order.quantity < 0 and held <= 0  # which Alpaca takes in whole shares only
         step = FRACTION if order.symbol in self._in_fractions and not is_short else WHOLE
         # First to twelve digits, where the rounding of sums disappears: 10.999999999999998 is 11.

@@ -122,7 +122,7 @@ class VenueRules:
     def __init__(self, symbols: Sequence[str], client: Any, options: CcxtOptions) -> None:
         self._client, self.words, self._is_linear = client, options.words, options.market == "linear"
         try:
-            with answered():
+            with translate_errors():
                 listed = client.load_markets()
         except (NoAnswerError, RefusedError) as problem:
             raise RunError(f"{options.exchange} market request failed ({problem}); check the network") from problem
@@ -209,12 +209,12 @@ class CcxtBroker(Venue):
         if self._is_linear and held * order.quantity < 0.0 and abs(order.quantity) <= abs(held):
             params["reduceOnly"] = True  # whatever happens, it opens nothing
         amount = abs(order.quantity) / self.rules.size(order.symbol)
-        with answered(self._client):
+        with translate_errors(self._client):
             self._client.create_order(order.symbol, order.kind, side, amount, price, params)
 
-    def look(self, order: Order) -> VenueOrder | None:
+    def find_order(self, order: Order) -> VenueOrder | None:
         ccxt, own = import_module("ccxt"), self.venue_id(order.client_id)
-        with answered(self._client):
+        with translate_errors(self._client):
             try:
                 reported = self._client.fetch_order("", order.symbol, {"clientOrderId": own})
             except ccxt.OrderNotFound:
@@ -258,13 +258,13 @@ class CcxtBroker(Venue):
         )
 
     def cancel(self, order: Order, reported: VenueOrder) -> None:
-        with answered(self._client):
+        with translate_errors(self._client):
             self._client.cancel_order(reported.key, order.symbol)
 
     def cancel_everything(self) -> None:
         for each in self._open():
             try:
-                with answered(self._client):
+                with translate_errors(self._client):
                     self._client.cancel_order(each["id"], each["symbol"])
             except RefusedError:  # it has just ended
                 continue
@@ -273,7 +273,7 @@ class CcxtBroker(Venue):
         return [OpenOrder(str(each["clientOrderId"]), each["symbol"], self._left(each)) for each in self._open()]
 
     def _open(self) -> list[Mapping[str, Any]]:
-        with answered(self._client):
+        with translate_errors(self._client):
             return [each for each in self._client.fetch_open_orders() if each["symbol"] in self._symbols]
 
     def _left(self, order: Mapping[str, Any]) -> float:
@@ -283,7 +283,7 @@ class CcxtBroker(Venue):
     # ---- money ----------------------------------------------------------------------------------------------------
 
     def read_account(self, prices: Mapping[str, float]) -> VenueAccount:
-        with answered(self._client):
+        with translate_errors(self._client):
             total = self._client.fetch_balance()["total"]
             if self.rules.money not in total:  # an account without any cannot trade
                 raise NoAnswerError(f"no balance in {self.rules.money}")
@@ -327,7 +327,7 @@ class CcxtBroker(Venue):
         if not self._is_linear or not self._client.has.get("fetchFundingHistory"):
             return []
         since, until = (_milliseconds(moment) for moment in span)
-        with answered(self._client):
+        with translate_errors(self._client):
             rows = self._client.fetch_funding_history(None, since + 1, None, {"until": until})
             return [
                 Funding(each["symbol"], -float(each["amount"]))
@@ -365,7 +365,7 @@ def _limit(market: Mapping[str, Any], of: str, end: str, otherwise: float) -> fl
 
 
 @contextmanager
-def answered(client: Any = None) -> Iterator[None]:
+def translate_errors(client: Any = None) -> Iterator[None]:
     """Raise `RefusedError` where the exchange itself says no, else `NoAnswerError`; measure a skewed clock again."""
     ccxt = import_module("ccxt")
     try:

@@ -208,11 +208,7 @@ class Desk:
         if self.risk is not None:
             decided = self.risk.size(decided, self.broker.account, self.broker.positions, self._last_bars, self._rules)
         actions, quantities, self._signals = self._size_orders(decided)
-<<<<<<< HEAD
         if not self.broker.cuts_openings:
-=======
-        if not isinstance(self.broker, PaperBroker):  # which cuts at its own prices, the open's
->>>>>>> main
             quantities = self._cut_to_gross(quantities)
         for symbol in self.stops:
             place = self.symbols.index(symbol)
@@ -237,7 +233,6 @@ class Desk:
         return np.array([sent.get(symbol, 0.0) for symbol in self.symbols])
 
     def _round_orders(self, orders: list[Order]) -> list[Order]:
-<<<<<<< HEAD
         """Orders as the broker takes them: less what is in flight on the same side, in its steps, none too small."""
         broker, self.too_small, sendable = self.broker, {}, []
         held = dict(zip(self.symbols, broker.positions[:, Position.QUANTITY].tolist(), strict=True))
@@ -250,24 +245,6 @@ class Desk:
                 self.too_small[order.symbol] = fitted
             else:
                 sendable.append(fitted)
-=======
-        """Orders as a venue takes them: less what is in flight on the same side, in its steps; without empty ones.
-
-        Orders in flight may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit.
-        """
-        venue = self.broker
-        if not isinstance(venue, Venue):
-            return orders
-        held = dict(zip(self.symbols, venue.positions[:, Position.QUANTITY].tolist(), strict=True))
-        sendable = []
-        for order in orders:
-            same = [each for each in self.guard.in_flight.values() if each.symbol == order.symbol]
-            flying = sum(abs(each.quantity) for each in same if each.quantity * order.quantity > 0.0)
-            size = max(abs(order.quantity) - flying, 0.0)
-            less = replace(order, quantity=size if order.quantity > 0.0 else -size)
-            if (rounded := venue.round_order(less, held[order.symbol])).quantity:
-                sendable.append(rounded)
->>>>>>> main
         return sendable
 
     def _less_flying(self, order: Order) -> Order:

@@ -28,11 +28,7 @@ from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import GuardLimits
-<<<<<<< HEAD
 from pacesetter.serving.trader.broker import BrokerOptions, broker_options
-=======
-from pacesetter.serving.trader.alpaca import AlpacaBroker
->>>>>>> main
 from pacesetter.serving.trader.bundle_follower import BundleFollower, follow_store
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
@@ -136,11 +132,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
-<<<<<<< HEAD
     broker = config.broker_options.open(panel.symbols, market)
-=======
-    broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
->>>>>>> main
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))

@@ -176,7 +176,7 @@ class Venue(Broker):
         """Send an order under its client id, once."""
 
     @abstractmethod
-    def look(self, order: Order) -> VenueOrder | None:
+    def find_order(self, order: Order) -> VenueOrder | None:
         """The order of that client id; None where it never arrived."""
 
     @abstractmethod
@@ -298,7 +298,7 @@ class Venue(Broker):
 
     def _close(self, orders: tuple[Order, ...]) -> dict[str, VenueOrder | None]:
         """Client id -> each order after what is open of it was cancelled; still open where that is not confirmed."""
-        reported = {order.client_id: self.look(order) for order in orders}
+        reported = {order.client_id: self.find_order(order) for order in orders}
         still = [order for order in orders if _is_open(reported[order.client_id])]
         for order in still:
             at = reported[order.client_id]
@@ -312,7 +312,7 @@ class Venue(Broker):
                 break
             time.sleep(pause)
             for order in still:
-                reported[order.client_id] = self.look(order)
+                reported[order.client_id] = self.find_order(order)
             still = [order for order in still if _is_open(reported[order.client_id])]
         return reported
 
@@ -355,7 +355,7 @@ class Venue(Broker):
     def _find(self, order: Order) -> OrderStatus:
         """SENT for any order that arrived, also one that ended: its fills are booked when it is settled."""
         try:
-            reported = self.look(order)
+            reported = self.find_order(order)
         except (NoAnswerError, RefusedError):
             return OrderStatus.UNKNOWN
         return OrderStatus.PENDING if reported is None else OrderStatus.SENT
