@@ -179,7 +179,7 @@ def _network_sizes(agent: Mapping[str, Any]) -> NetworkSizes:
     name, options = agent.get("network"), agent.get("network_options") or {}
     if name in PLAIN_NETWORKS and not options:
         return NetworkSizes(PLAIN_NETWORKS[name])
-    # A method's own network has no encoder. Without torch, as where only baselines are played, no network is ever built.
+    # A method's own network has no encoder. Without torch, where only baselines are played, none is ever built.
     if not name or name in METHOD_NETWORKS or not find_spec("torch"):
         return NetworkSizes()
     from pacesetter.agents.cross import Cross
