@@ -22,7 +22,7 @@ and what it targets, with h the share that it holds and c the cost of a side:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
 from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
+from pacesetter.methods.direct.team import Change, Seen, Team
 
 __all__ = ["DirectPolicy", "market_price"]
 
@@ -43,7 +44,7 @@ STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
 LEAST_SPEED = 0.05
 LINKS = 4  # a symbol, that are followed at most: the strongest
-WEIGHT = 0  # column of `position` that is the share held
+WEIGHT, DRAWDOWN = 0, 3  # columns of `position` and of `portfolio`
 
 
 class DirectPolicy(nn.Module):
@@ -79,11 +80,13 @@ class DirectPolicy(nn.Module):
         side_cost: float = 0.0,
         groups: Sequence[str] = ("lags",),
         hidden: int = 0,
+        team: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
         self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
         self.groups, self.hidden = tuple(groups), hidden
+        self.team_options = None if team is None else dict(team)
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
         # Of many symbols some groups have no inputs: they are not there at all.
@@ -95,6 +98,7 @@ class DirectPolicy(nn.Module):
         self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
         self.layers = _shared_layers(hidden) if hidden else None
+        self.team = None if team is None else Team(count, lags, **team)
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
         self.register_buffer("decay", _halving(volatility_bars))
@@ -110,7 +114,8 @@ class DirectPolicy(nn.Module):
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
         names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
-        return {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
+        made = {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
+        return made if self.team_options is None else made | {"team": self.team_options}
 
     @property
     def is_recent(self) -> bool:
@@ -122,6 +127,11 @@ class DirectPolicy(nn.Module):
         """Moves that inputs reach back."""
         slow = SLOW_BARS if "slow" in self.groups else 0
         return max(self.lags, slow, RECENT_BARS + self.lags if self.is_recent else 0)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Entries of the observation."""
+        return ("window", "position") if self.team is None else ("window", "position", "portfolio")
 
     @property
     def history_bars(self) -> int:
@@ -219,17 +229,23 @@ class DirectPolicy(nn.Module):
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 
-    def target(self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
-        """(…, symbol) shares of equity; all arguments (…, symbol)."""
+    def target(
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, seen: Seen | None = None
+    ) -> torch.Tensor:
+        """(…, symbol) shares of equity; signal, volatility and position (…, symbol); `seen` is for a team."""
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
         if self.layers is not None:
-            plain = gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
-            more = self.moved(signal, volatility, held, plain)
+            more = self.moved(signal, volatility, held, self.plain(signal, volatility))
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
             speed = (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
+        if seen is not None:
+            change = self.change(signal, volatility, held, seen)
+            signal, gain = signal * change.signal, gain * change.gain * change.aversion
+            price, enter, leave = price * change.price, enter * change.enter, leave * change.leave
+            speed = change.speed
         excess = (signal - market_price(signal, price, self.lowest < 0)) * volatility
         # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
         least = gain * (excess - enter * self.side_cost)
@@ -238,7 +254,30 @@ class DirectPolicy(nn.Module):
         least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
         # The clamp passes gradients to `least` and `most` only where the position is traded.
         wanted = torch.minimum(torch.maximum(held, least), most)
-        return wanted if speed is None else held + speed * (wanted - held)
+        # What is left of the way, not what is gone: with a speed of 1 it is what is wanted, bit for bit.
+        return wanted if speed is None else wanted - (1.0 - speed) * (wanted - held)
+
+    def plain(self, signal: torch.Tensor, volatility: torch.Tensor) -> torch.Tensor:
+        """(…, symbol) what the shape alone wants, without costs and limits."""
+        excess = signal - market_price(signal, self.log_price.exp(), self.lowest < 0)
+        return self.log_gain.exp() / volatility.square() * excess * volatility
+
+    def change(self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, seen: Seen) -> Change:
+        """What the team adds."""
+        assert self.team is not None
+        level, plain = (volatility / self.typical).log(), self.plain(signal, volatility)
+        changed: Change = self.team(seen, signal, level, held / self.unit, plain / self.unit)
+        return changed
+
+    def team_inputs(
+        self, z: torch.Tensor, fast: torch.Tensor, signal: torch.Tensor, volatility: torch.Tensor
+    ) -> torch.Tensor:
+        """(row, symbol, input) what the team's encoder reads of bars."""
+        assert self.team is not None
+        own, market = self.own_moves(z)
+        level, recent = (volatility / self.typical).log(), (fast / volatility).log()
+        newest = market[..., -1].expand_as(signal) if len(self.symbols) > 1 else torch.zeros_like(signal)
+        return self.team.bar_inputs(own[..., -self.lags :], signal, level, recent, newest)
 
     def moved(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
@@ -261,12 +300,16 @@ class DirectPolicy(nn.Module):
         signal = self.signal(z, fast)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
-        return self.target(signal, volatility, observation["position"][..., WEIGHT]), confidence
+        seen = None
+        if self.team is not None:
+            features = self.team.encode(self.team_inputs(z, fast, signal, volatility))
+            seen = Seen(features, observation["portfolio"][..., DRAWDOWN])
+        return self.target(signal, volatility, observation["position"][..., WEIGHT], seen), confidence
 
     @torch.no_grad()
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
-        entries = {name: torch.as_tensor(observation[name]) for name in ("window", "position")}
+        entries = {name: torch.as_tensor(observation[name]) for name in self.reads}
         is_one = entries["position"].ndim == 2
         rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
         target: NDArray[Any] = self(rows)[0].numpy()
