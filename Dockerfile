@@ -1,9 +1,10 @@
 # The API or the paper trader in a container: pacesetter serve | paper. Build: docker build -t pacesetter .
 FROM python:3.11-slim@sha256:db3ff2e1800a8581e2c48a27c3995339d47bdf046da21c7627accd3d51053a93 AS build
 WORKDIR /app
-COPY locks/serve.txt locks/serve.txt
+COPY locks/serve.txt locks/files.sha256 locks/
 # Without torch, which only making a bundle needs: what is served is ONNX.
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps -r locks/serve.txt
+RUN grep == locks/serve.txt | LC_ALL=C sort | LC_ALL=C join - locks/files.sha256 > hashed.txt \
+    && python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r hashed.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /venv/bin/pip install --no-cache-dir --no-deps .

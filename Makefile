@@ -86,10 +86,14 @@ clean:  ## remove the environment, caches and runs
 	$(PYTHON) -m venv .venv
 	touch $@
 
+# a lock with the digests of its files, so that pip refuses anything else
+HASHED = grep == locks/$(1).txt | LC_ALL=C sort | LC_ALL=C join - locks/files.sha256
+
 # torch comes by itself, pinned, with its own dependencies: the build that fits differs from machine to machine
 .venv/%.done: locks/%.txt pyproject.toml | .venv/pip.done
 	@echo "Installing from locks/$*.txt (a few minutes the first time) …"
-	$(PIP) install --no-deps -r locks/$*.txt
+	$(call HASHED,$*) > .venv/$*.hashed.txt
+	$(PIP) install --no-deps --require-hashes -r .venv/$*.hashed.txt
 	$(PIP) install torch==2.13.0 -c locks/$*.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@ $(if $(filter test,$*),.venv/demo.done)
@@ -97,7 +101,8 @@ clean:  ## remove the environment, caches and runs
 # the site's tools are apart: they read the package and do not import it
 .venv-docs/docs.done: locks/docs.txt
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip --quiet --disable-pip-version-check install --no-deps -r locks/docs.txt
+	$(call HASHED,docs) > .venv-docs/docs.hashed.txt
+	.venv-docs/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --require-hashes -r .venv-docs/docs.hashed.txt
 	touch $@
 
 # peers to measure beside ours; they pin old versions of libraries that are not used here, hence --no-deps

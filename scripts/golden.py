@@ -213,7 +213,7 @@ class Golden:
             steps = ("train.steps=256", "train.validate_every=128")
             return [*own, *QUIET, *steps, f"task.fleet={fleet}", "task.cross_fit=false", "task.episode_bars=20"]
         support = find_support(name, task)
-        if support.from_dataset:
+        if "dataset" in known:
             own += [f"agent.dataset={self.dataset(task)}", "agent.regimes=[]"]
         if task == "lookback":
             return [*own, *WINDOWS]

@@ -27,6 +27,7 @@ __all__ = [
     "EVALUATION",
     "FRONT",
     "SCHEMA",
+    "SERVED",
     "TAGS",
     "Run",
     "check_schema",
@@ -45,6 +46,7 @@ ALLOCATIONS = "allocations.csv"  # of a master's run: each allocation over the s
 FRONT = "front.json"  # of a run: what each preference came to on the validation set, and the one that is chosen
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
+SERVED = "serving.json"  # in it, how the policy is served: what `measure_served` leaves
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 WIDEST_FIRST = ("avx512f", "avx2", "avx")
 

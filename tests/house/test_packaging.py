@@ -29,10 +29,22 @@ def test_all_leaves_ray_and_exact_pins_out() -> None:
 def test_every_lock_holds_the_core() -> None:
     names = [re.split(r"[>=\[]", line)[0] for line in PROJECT["dependencies"]]
     for lock in sorted((ROOT / "locks").glob("*.txt")):
-        if lock.stem in ("docs", "hashes"):  # the site's own tools; what every version is made of
+        if lock.stem == "docs":  # the site's own tools
             continue
         pinned = {line.partition("==")[0] for line in lock.read_text(encoding="utf-8").splitlines()}
         assert set(names) <= pinned, lock.name
+
+
+def test_every_locked_version_has_the_hashes_of_its_files() -> None:
+    lines = (ROOT / "locks" / "files.sha256").read_text(encoding="utf-8").splitlines()
+    hashed = {line.split()[0]: line.split()[1:] for line in lines}
+    assert lines == sorted(lines)  # as `join` wants it
+    assert all(
+        hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", h) for h in hashes) for hashes in hashed.values()
+    )
+    for lock in sorted((ROOT / "locks").glob("*.txt")):
+        pinned = {line for line in lock.read_text(encoding="utf-8").splitlines() if "==" in line}
+        assert pinned <= set(hashed), f"{lock.name}: run python scripts/hashes.py INDEX"
 
 
 def test_a_line_that_the_readme_does_not_show_is_named() -> None:

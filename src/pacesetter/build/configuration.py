@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,7 @@ from pacesetter.data.loading import source_and_loading
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.leadlag.windows import is_span
-from pacesetter.learning.conditions import Conditions, conditions_of
-from pacesetter.learning.methods import METHODS, TaskSupport, load
+from pacesetter.learning.methods import METHODS, load
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -29,7 +29,6 @@ __all__ = [
     "build_task",
     "has_prior",
     "learned_window_bars",
-    "one_account_options",
     "parse_config",
     "read_config",
     "stored_hash",
@@ -92,6 +91,16 @@ class Config:
     def data_options(self) -> dict[str, Any]:
         """The source's options without `source`, those that are not set left out."""
         return {key: value for key, value in self.data.items() if value is not None and key != "source"}
+
+    @cached_property
+    def problem(self) -> Task:
+        """The configured task as the agent's method learns it."""
+        task, name = TASKS[_problem(self)], str(self.agent.get("algorithm", ""))
+        supports = METHODS[name].supports if name in METHODS else ()
+        # A method that does not learn the task is refused where the learner is built.
+        adapt = next((each.adapt for each in supports if task.learned_as in each.tasks), None)
+        adapted: Task = task if adapt is None else load(adapt)(task, self.agent)
+        return adapted
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionary, as it is stored and hashed."""
@@ -195,41 +204,8 @@ def _problem(config: Config) -> str:
 
 
 def task_of(config: Config) -> Task:
-    """The configured problem; refuses an unknown one."""
-    problem = _problem(config)
-    # The method decides before the task's name: such an agent has one account whatever problem was configured.
-    if any(support.one_account for support in _supports(config)):
-        from pacesetter.methods.direct.task import DirectTask
-
-        return DirectTask(TASKS[problem])
-    if any(support.from_dataset and problem in support.tasks for support in _supports(config)):
-        return load(TASKS[problem].offline)()  # type: ignore[no-any-return]
-    stands = [support.stand_in for support in _supports(config) if support.stand_in and problem in support.tasks]
-    if stands:
-        return load(stands[0])()  # type: ignore[no-any-return]
-    asked = _conditions(config, TASKS[problem].learned_as)
-    return TASKS[problem] if asked is None else TASKS[problem].conditioned(asked)
-
-
-def _conditions(config: Config, task: str) -> Conditions | None:
-    """What a policy of the agent is asked for beside the market; None where nothing is."""
-    return conditions_of(config.agent, task) if _supports(config) else None
-
-
-def _supports(config: Config) -> tuple[TaskSupport, ...]:
-    """How the agent learns its tasks; nothing of an unknown one, which is refused where the learner is built."""
-    name = str(config.agent.get("algorithm", ""))
-    return METHODS[name].supports if name in METHODS else ()
-
-
-def _one_account(config: Config) -> TaskSupport | None:
-    """How the agent learns where it trades all symbols in one account whatever the task; None for other agents."""
-    return next((support for support in _supports(config) if support.one_account), None)
-
-
-def _reading_back(config: Config) -> TaskSupport | None:
-    """How the agent learns where its options say how many bars windows must reach; None for other agents."""
-    return next((support for support in _supports(config) if support.one_account or support.stand_in), None)
+    """The configured problem as the agent's method learns it; refuses an unknown one."""
+    return config.problem
 
 
 def has_prior(config: Config) -> bool:
@@ -254,13 +230,13 @@ def learned_window_bars(config: Config) -> int:
 
 def _own_task(config: Config) -> Any:
     options = {name: value for name, value in config.task.items() if name != "problem"}
-    task = configure(TASKS[_problem(config)].config, options, "task")
-    support = _reading_back(config)
-    if support is not None:
-        return _with_history(task, config.agent, support)
-    asked = _conditions(config, TASKS[_problem(config)].learned_as)
+    task = config.problem
+    given = configure(task.config, options, "task")
     # Conditions first: they may replace the reward, and windows are set on what they give.
-    return _with_memory(task if asked is None else asked.task(task), config.agent)
+    asked = given if task.conditions is None else task.conditions.task(given)
+    if task.history_bars:
+        return dataclasses.replace(asked, window_bars=max(asked.window_bars, task.history_bars))
+    return _with_memory(asked, config.agent)
 
 
 def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
@@ -268,26 +244,3 @@ def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
     sizes = _network(agent) if hasattr(task, "window_bars") else None
     bars = None if sizes is None else sizes.memory_bars
     return task if bars is None else dataclasses.replace(task, window_bars=bars)
-
-
-def _with_history(task: Any, agent: dict[str, Any], support: TaskSupport) -> Any:
-    """The task with windows as long as the agent's options need; other agents read what `window_bars` says."""
-    if not hasattr(task, "window_bars"):
-        raise ConfigError(
-            f"agent={agent['algorithm']} trades; take task=fleet or task=portfolio, or another agent for this task"
-        )
-    needed = _options(agent, support).history_bars
-    return dataclasses.replace(task, window_bars=max(task.window_bars, needed))
-
-
-def one_account_options(config: Config) -> Any:
-    """The options of an agent that trades all symbols in one account, a direct policy; None for other agents."""
-    support = _one_account(config)
-    return None if support is None else _options(config.agent, support)
-
-
-def _options(agent: Mapping[str, Any], support: TaskSupport) -> Any:
-    beside = {"algorithm", *support.defaults}  # the network has options of its own
-    return configure(
-        load(support.options), {name: value for name, value in agent.items() if name not in beside}, "agent"
-    )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import LEADER_LOOKBACK, Config, build_task, one_account_options, task_of
+from pacesetter.build.configuration import LEADER_LOOKBACK, Config, build_task, task_of
 from pacesetter.build.sections import AUTO, LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
@@ -44,7 +44,6 @@ __all__ = [
     "with_lookback",
 ]
 
-LEARN_FROM_FEATURES = ("trading", "fleet", "portfolio")  # a master's features are those of its fleet
 LEAST_WINDOWS = 4  # of lead–lag features in a training set: with fewer, most of it goes into the first window
 
 
@@ -95,10 +94,9 @@ def with_lookback(config: Config, panel: Panel) -> Config:
     if config.features.leadlag.lookback != AUTO:
         return config
     bars = len(build_fold(config, panel).train)
-    is_read = config.task["problem"] in LEARN_FROM_FEATURES and one_account_options(config) is None
     is_long = len(panel.symbols) > 1 and bars >= LEAST_WINDOWS * LEADER_LOOKBACK
     is_whole = set(config.task.get("symbols") or panel.symbols) == set(panel.symbols)  # or others would be needed too
-    is_on = is_read and is_long and is_whole
+    is_on = task_of(config).reads_table and is_long and is_whole
     leadlag = replace(config.features.leadlag, lookback=LEADER_LOOKBACK if is_on else None)
     return replace(config, features=replace(config.features, leadlag=leadlag))
 

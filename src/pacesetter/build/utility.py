@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, build_task, one_account_options
+from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import build_fold
 from pacesetter.build.tasks.trading import Trading
 from pacesetter.errors import ConfigError
@@ -63,7 +63,7 @@ def _plain_weight(term: Mapping[str, Any]) -> float:
 
 def _trading_task(config: Config) -> Trading | None:
     """The task where its agents are rewarded bar by bar; None for windows, and for direct, which has an objective."""
-    if one_account_options(config) is not None:
+    if not task_of(config).is_rewarded:
         return None
     task = build_task(config)
     return task if isinstance(task, Trading) else None

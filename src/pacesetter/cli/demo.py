@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(runs: Annotated[Path, typer.Option(help="Folder that the run goes to.")] = Path("runs")) -> None:
-    """Run the demo on ten portfolios by size: who leads, an agent that learns it, the verdict, a served decision."""
+    """Run the demo on ten portfolios by size: who leads, an agent that learns it, the verdict, a decision."""
     import logging
 
     from pacesetter.lab.demo.demo import Demo
@@ -32,13 +32,16 @@ def demo(runs: Annotated[Path, typer.Option(help="Folder that the run goes to.")
         played.play()
     finally:
         training.setLevel(level)
-    typer.echo(f"Served decision: {_served(played)}")
+    _print_decision(played)
 
 
-def _served(played: Demo) -> str:
-    """The policy of the verdict as a bundle, and one decision that it served; or why there is none."""
+def _print_decision(played: Demo) -> None:
+    """The policy of the verdict as a bundle, and what it decides after the bars of the verdict."""
     try:
-        from pacesetter.serving.trader.demo import bundle_and_ask
+        from pacesetter.serving.trader.demo import bundle_and_ask, print_decision
     except ModuleNotFoundError as problem:
-        return f"none, {problem.name} is missing: pip install 'pacesetter[serve]'"
-    return bundle_and_ask(played.agent_run.folder, Path(played.runs) / "bundles", played.run.folder)
+        typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[serve]'")
+        return
+    store = Path(played.runs) / "bundles"
+    typer.echo(f"Bundle: {bundle_and_ask(played.agent_run.folder, store, played.run.folder)}")
+    print_decision(played.console, store, played.market.known)

@@ -35,39 +35,22 @@ def run(
     own += ["job.fast=true"] if fast else []
     job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
     if "judge" in job.findings:
-        typer.echo(f"Bundle: {_bundled(job)}")
-        _show_decision(job)
+        _print_decision(job)
 
 
-def _show_decision(job: Job) -> None:
-    """The last table: what to hold at the next bar, by the bundle that was just made; nothing where there is none."""
+def _print_decision(job: Job) -> None:
+    """The evaluated policy as a bundle, and the last table: what it holds at the next bar; or why there is none."""
     try:
-        from pacesetter.serving.bundle.signature import SigningKey
-        from pacesetter.serving.bundle.store import find_bundle
-        from pacesetter.serving.trader.decision import decide
-        from pacesetter.serving.trader.session import fit_panel
-    except ModuleNotFoundError:
-        return
-    store = Path(job.config.runs) / "bundles"
-    bundle = find_bundle(store, SigningKey.find())
-    table = decide(bundle, fit_panel(job.panel, bundle))
-    job.console.print(table.table())
-    replayed = bundle.manifest.get("replay") or {}
-    breakers = [] if not replayed else [f"Test bars behind its circuit breakers: {replayed['breakers_on']['told']}."]
-    typer.echo("\n".join([*table.notes, table.sentence, *breakers, f"Every day: pacesetter decide {store} --daily"]))
-
-
-def _bundled(job: Job) -> str:
-    """The evaluated policy as a bundle, and one decision that it served; or why there is none."""
-    try:
-        from pacesetter.serving.trader.demo import bundle_and_ask
+        from pacesetter.serving.trader.demo import bundle_and_ask, print_decision
     except ModuleNotFoundError as problem:
-        return f"not created, {problem.name} is missing: pip install 'pacesetter[serve]'"
+        typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[serve]'")
+        return
     from pacesetter.cli.serve import fitted_risk
     from pacesetter.jobs.pipeline.master_stage import judged_run
 
-    run = judged_run(job)
-    return bundle_and_ask(run, Path(job.config.runs) / "bundles", job.folder("judge"), risk=fitted_risk(run))
+    run, store = judged_run(job), Path(job.config.runs) / "bundles"
+    typer.echo(f"Bundle: {bundle_and_ask(run, store, job.folder('judge'), risk=fitted_risk(run))}")
+    print_decision(job.console, store, job.panel)
 
 
 def leadlag(overrides: Overrides = None) -> None:

@@ -80,19 +80,22 @@ def validate(
         list[str] | None, typer.Argument(metavar="gates=NAME", help="A set of gates, or its file.")
     ] = None,
     draws: Annotated[int, typer.Option(help="Bootstrap draws where the run is yet to be evaluated.", min=1)] = 1000,
+    beside: Annotated[Path | None, typer.Option(help="An evaluated run that gains are measured over.")] = None,
 ) -> None:
-    """Hold a run against a set of gates: GO, CONDITIONAL or NO-GO, with each value beside its limit. Exit 1 for NO-GO.
+    """Check a run against acceptance gates: GO, CONDITIONAL or NO-GO, which exits 1; each value beside its limit.
 
-    gates=acceptance|recovery|phase_a|phase_b|phase_c|prototype|targets|fleet|master|validation|final, or a YAML file.
+    gates=acceptance|recovery|phase_a … phase_g|prototype|targets|fleet|master|validation|final, or a YAML file. A set
+    about what the run was trained without is NOT APPLICABLE, and exits 1 too.
     `repeat within 5 %` of gates=prototype is measured by `pacesetter verify RUN`.
     """
     from pacesetter.evaluation.opened import open_run
-    from pacesetter.evaluation.programme.decision import decide, store_decision
+    from pacesetter.evaluation.programme.decision import NO_GO, NOT_APPLICABLE, decide, store_decision
     from pacesetter.evaluation.programme.gate_sets import read_gate_set
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.statistics.regression import RESULT
     from pacesetter.runs import Run
+    from pacesetter.serving.bundle.served import measure_served
 
     gates = read_gate_set(_gates_named(options or []))
     stored = open_run(_agents_of(Run.open(run).folder))
@@ -100,11 +103,15 @@ def validate(
         _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
     if "agents_above_supervised" in {limit.metric for limit in gates.gates} and hasattr(stored, "bank"):
         measure_supervised(stored)
-    decision = decide(stored.folder, gates)
-    rows = tuple(each.row for each in (*decision.held, *decision.conditional))
-    _show([Section(gates.name, decision.sentence, (), ("gate", "value", "limit", "interval", ""), rows)])
+    if any(limit.metric.startswith("served_") for limit in gates.gates):
+        measure_served(stored.folder)
+    decision = decide(stored.folder, gates, None if beside is None else Run.open(beside).folder)
+    if decision.name == NOT_APPLICABLE:
+        typer.echo(decision.sentence)
+        raise typer.Exit(1)
+    _show([Section(gates.name, decision.sentence, (), ("gate", "value", "limit", "interval", ""), decision.rows)])
     typer.echo(f"→ {store_decision(decision, stored.folder)}")
-    if decision.name == "NO-GO":
+    if decision.name == NO_GO:
         raise typer.Exit(1)
 
 

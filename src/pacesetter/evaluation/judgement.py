@@ -124,7 +124,7 @@ class Judgement:
         """With the gates of a set, held against these figures and what else the run left."""
         beside = record or RunRecord({}, index=gates.index)
         # Without returns no interval is drawn once more: `pacesetter validate` shows them.
-        held = held_gates(replace(beside, judged=self.to_json(), returns=None), gates)
+        held = held_gates(replace(beside, judged=self.to_json(), returns=None), gates.gates)
         return replace(self, gates=tuple(each.gate for each in held))
 
     def to_json(self) -> dict[str, Any]:
@@ -257,9 +257,8 @@ def _through_risk(
     own = replace(risk, scale=None)
     played: dict[str, Backtest] = {}
     for name in (name for name in SIZED if name in simple):
-        step = replace(own, base="cash", tracking_error=None) if name == "hold" else own
+        step = _alone(own, panel, rules, options) if name == "hold" else own
         if step.is_on:
-            step = _scaled(step, name, panel, rules, options)
             result = evaluate_baselines(panel, names=[name], market=rules, risk=step, **options)[name]
             label = f"{name}{at}" if at else f"{name} around its base"
             played[label] = replace(result, name=label)
@@ -271,17 +270,14 @@ def _through_risk(
     return {label: without} | played, without
 
 
-def _scaled(
-    step: RiskOptions, name: str, panel: Panel, rules: MarketParameters, options: Mapping[str, Any]
-) -> RiskOptions:
-    """With the scale of a baseline's views, fitted on the first half of the earlier bars and measured on the second."""
+def _alone(risk: RiskOptions, panel: Panel, rules: MarketParameters, options: Mapping[str, Any]) -> RiskOptions:
+    """The same volatility of hold without a base, by one scale from the second half of the earlier bars."""
+    step = replace(risk, base="cash", tracking_error=None)
     if step.views_volatility is None:
         return step
-    if step.has_base:  # views are signed, as an agent's are
-        rules = replace(rules, limits=replace(rules.limits, shorting=True))
     first, known = options["first"], {each: options[each] for each in ("bank", "window_bars")}
-    policy = make_baseline(name, options["bank"], rules)
-    return replace(step, scale=fit_views(step, policy, panel, first, start=first // 2, **known))
+    hold = make_baseline("hold", options["bank"], rules)
+    return replace(step, scale=fit_views(step, hold, panel, first, start=first // 2, **known))
 
 
 def _rivals(simple: Mapping[str, Backtest], risk: RiskOptions | None) -> list[Backtest]:

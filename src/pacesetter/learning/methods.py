@@ -32,6 +32,7 @@ __all__ = [
     "check_method",
     "default_options",
     "find_support",
+    "read_options",
     "sets_targets",
 ]
 
@@ -59,6 +60,10 @@ class Setup:
     network: Mapping[str, Any] = field(default_factory=dict)
 
 
+# What a method makes of a task, by the keys of `agent`: the same one, one whose policy is asked for more, or another.
+Adapt = Callable[[Any, Mapping[str, Any]], Any]
+
+
 @dataclass(frozen=True)
 class TaskSupport:
     """How a method learns some tasks.
@@ -68,12 +73,8 @@ class TaskSupport:
     options    frozen dataclass whose fields are keys of `agent`
     make       from a `Setup` to a learner
     defaults   keys of `agent` beside or instead of those of the dataclass, e.g. the network
-    one_account   whether it trades targets of all symbols in one account whatever the task; its options then have
-                  `history_bars`, which windows must reach
-    from_dataset  whether it learns from `agent.dataset` and is never handed a market
-    stand_in      "module:class" of the task that takes the place of the configured one; its options then have
-                  `history_bars`, which windows must reach
-    conditions    from the options of `agent` to what it adds to observations, or None; see `Conditions`
+    adapt      from a task and the keys of `agent` to the task that is learned, see `Adapt`; None: the task as it is
+    targets    whether agents that set targets have the `TargetOptions`
     """
 
     tasks: tuple[str, ...]
@@ -81,10 +82,8 @@ class TaskSupport:
     options: type[Any] | str
     make: Callable[[Setup], Learner] | str
     defaults: dict[str, Any] = field(default_factory=dict)
-    one_account: bool = False
-    from_dataset: bool = False
-    stand_in: str = ""
-    conditions: Callable[[Mapping[str, Any]], Any] | str | None = None
+    adapt: Adapt | str | None = None
+    targets: bool = True
 
 
 @dataclass(frozen=True)
@@ -128,12 +127,21 @@ def _read_declarations() -> dict[str, MethodSpec]:
         stated = yaml.safe_load(file.read_text(encoding="utf-8"))
         supports = tuple(
             configure(TaskSupport, support, "supports")
-            for support in stated["supports"]
-            if all(is_installed(support[name].partition(":")[0]) for name in ("options", "make"))
+            for support in map(_without_deleted, stated["supports"])
+            if all(_is_here(support[name]) for name in ("options", "make"))
         )
         if supports:  # a family whose folder was deleted has none left
             declared[file.name.removesuffix(".yaml")] = MethodSpec(stated["about"], supports)
     return declared
+
+
+def _without_deleted(support: dict[str, Any]) -> dict[str, Any]:
+    """The declaration without what a deleted family makes of tasks, e.g. goals of SAC."""
+    return {key: value for key, value in support.items() if key != "adapt" or _is_here(value)}
+
+
+def _is_here(target: str) -> bool:
+    return is_installed(target.partition(":")[0])
 
 
 METHODS: Registry[MethodSpec] = Registry("method", declared=_read_declarations)
@@ -167,8 +175,7 @@ def _can_learn(method: MethodSpec, task: str, action: str) -> bool:
 
 def sets_targets(support: TaskSupport, task: str) -> bool:
     """Whether agents of a task that it supports have the `TargetOptions`."""
-    is_plain = not (support.one_account or support.from_dataset or support.stand_in)
-    return is_plain and "target" in support.actions and task in TARGET_TASKS
+    return support.targets and "target" in support.actions and task in TARGET_TASKS
 
 
 def default_options(name: str, task: str) -> dict[str, Any]:
@@ -190,6 +197,15 @@ def default_options(name: str, task: str) -> dict[str, Any]:
     options = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
     # Through JSON: tuples become lists, as in a stored configuration, so that both have one hash.
     return dict(json.loads(json.dumps(options)))
+
+
+def read_options(agent: Mapping[str, Any], task: str) -> Any:
+    """The method's own options among the keys of `agent`, as its dataclass; refuses unknown ones."""
+    support = find_support(str(agent["algorithm"]), task)
+    beside = {"algorithm", *support.defaults}  # the network has options of its own
+    if sets_targets(support, task):
+        beside |= {each.name for each in dataclasses.fields(TargetOptions)}
+    return configure(load(support.options), {key: each for key, each in agent.items() if key not in beside}, "agent")
 
 
 def load(target: Any) -> Any:

@@ -88,6 +88,11 @@ class Accounts:
         """Whether any account may go short."""
         return bool(self.parameters[:, Slot.SHORTING].any())
 
+    @property
+    def largest_target(self) -> float:
+        """The share of equity that a target may ask for: above 1 where an account may borrow, or a cap is."""
+        return max(1.0, float(self.parameters[:, [Slot.GROSS_LEVERAGE, Slot.POSITION_CAP]].max()))
+
     def open(self, chosen: ArrayLike = True, at: ArrayLike = 0) -> None:
         """Start the `chosen` (env,) accounts over, flat and with the initial cash, at the close of bars `at` (env,)."""
         mask = np.broadcast_to(np.asarray(chosen, dtype=bool), len(self)).copy()
@@ -125,7 +130,7 @@ class Accounts:
         for kind in OrderKind:
             chosen = self.kinds == kind
             if chosen.any():
-                check_actions(wanted if chosen.all() else wanted[chosen], kind, self.shorting)
+                check_actions(wanted if chosen.all() else wanted[chosen], kind, self.shorting, self.largest_target)
         if self.times.max() + 1 >= len(self.bars):
             raise ConfigError(f"an account is at the last bar, {len(self.bars) - 1}; open it again before stepping")
         return np.ascontiguousarray(wanted)

@@ -111,10 +111,10 @@ def around_prior(residuals: Any, prior: Any, held: Any, around: Around) -> Any:
     return (base + around.reach * residuals).clip(-1.0, 1.0)
 
 
-def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True) -> None:
-    """Refuse an action that is NaN or outside its box, naming the first one."""
-    low = -1.0 if kind == OrderKind.CONTINUOUS or (kind == OrderKind.TARGET and shorting) else 0.0
-    high = float(len(Discrete) - 1) if kind == OrderKind.DISCRETE else 1.0
+def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True, most: float = 1.0) -> None:
+    """Refuse an action that is NaN or outside its box, naming the first one; `most` is the largest target."""
+    high = float(len(Discrete) - 1) if kind == OrderKind.DISCRETE else most if kind == OrderKind.TARGET else 1.0
+    low = -high if kind == OrderKind.CONTINUOUS or (kind == OrderKind.TARGET and shorting) else 0.0
     if kind == OrderKind.QUANTITY:
         low, high = -LARGEST_QUANTITY, LARGEST_QUANTITY
     fits = (actions >= low) & (actions <= high)

@@ -398,6 +398,14 @@ class RiskSizer:
         beyond: Array = np.where(quantities != 0, quantities - self.base_quantities[0], 0.0) * closes / (equity * scale)
         return beyond
 
+    def adopt(self, account: Array, positions: Array, closes: Array, t: int) -> None:
+        """Take what an account holds at its first close as the base's as far as the base goes; the rest are views."""
+        base, volatilities = self.tables.base[t], self.tables.volatilities[t]
+        variance_of_base = variance(base, volatilities, self.tables.correlations[self.tables.days[t]])
+        parts = share_of_base(variance_of_base, 0.0, 0.0, self._risk) * base * account[Account.EQUITY]
+        most = np.divide(parts, closes, out=np.zeros(len(base)), where=closes > 0)
+        self.base_quantities[0] = np.clip(positions[:, Position.QUANTITY], 0.0, np.maximum(most, 0.0))
+
     def size(self, views: Array, t: int, accounts: Array, positions: Array, bars: Array, parameters: Array) -> Array:
         """(K,) targets for the views (K,) at the close of bar t; a view that is NaN is left as it is held.
 

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.linear_model import lasso_path
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.evaluation.baselines.catalogue import make_baseline, possible_baselines
+from pacesetter.evaluation.baselines import forecasting
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, make_baseline, possible_baselines
 from pacesetter.evaluation.baselines.forecasting import (
     NEVER,
     PENALTIES,
@@ -25,6 +27,7 @@ from pacesetter.evaluation.baselines.forecasting import (
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features import feature_table
 from pacesetter.market.parameters import Costs, MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Snapshot
@@ -66,7 +69,7 @@ def test_lags_stand_side_by_side_with_the_newest_first():
 def test_ridge_is_scikit_learns():
     generator = np.random.default_rng(0)
     features, targets = generator.normal(size=(60, 4)), generator.normal(size=(60, 2))
-    path = Ridge().path(features, targets)
+    path = list(Ridge().path(features, targets))
     largest = np.linalg.eigvalsh(features.T @ features / 60).max()
     penalties = 60 * largest * np.logspace(2, -3, PENALTIES)  # scikit-learn's loss is a sum, ours a mean
     theirs = SklearnRidge(alpha=penalties[5], fit_intercept=False).fit(features, targets).coef_.T
@@ -90,9 +93,69 @@ def test_the_largest_penalty_of_a_lasso_leaves_nothing_and_the_smallest_nearly_a
     generator = np.random.default_rng(0)
     features = generator.normal(size=(500, 3))
     targets = features @ np.array([[1.0], [0.0], [-2.0]])
-    path = Lasso().path(features, targets)
+    path = list(Lasso().path(features, targets))
     assert not path[0].any()
     assert path[-1][:, 0] == pytest.approx([1.0, 0.0, -2.0], abs=0.05)
+
+
+def test_the_path_of_a_lasso_is_scikit_learns():
+    generator = np.random.default_rng(1)
+    features = generator.normal(size=(200, 8))
+    targets = features[:, :2] + generator.normal(size=(200, 2))
+    products = features.T @ targets
+    penalties = np.abs(products).max() / 200 * np.logspace(0, -2, PENALTIES)
+    options = {"alphas": penalties, "precompute": features.T @ features, "max_iter": 20_000}
+    theirs = [lasso_path(features, targets[:, k], Xy=products[:, k].copy(), **options)[1] for k in range(2)]
+    np.testing.assert_array_equal(
+        np.stack(list(Lasso.path(features, targets))), np.stack(theirs, axis=1).T.swapaxes(1, 2)
+    )
+
+
+def test_the_path_ends_some_penalties_behind_the_least_loss():
+    tried = []
+
+    def path():
+        for place, slope in enumerate((0.0, 0.5, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)):
+            tried.append(place)
+            yield np.array([[slope]])
+
+    features = np.ones((10, 1))
+    best, chosen = forecasting._choose_penalty(path(), features, features)
+    assert (best, chosen.item()) == (2, 1.0)
+    assert tried == list(range(2 + forecasting.PATIENCE + 1))
+
+
+def test_a_penalty_at_which_a_lasso_does_not_converge_ends_its_path(monkeypatch, recwarn):
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(300, 1)) + 0.01 * generator.normal(size=(300, 6))  # nearly the same
+    targets = generator.normal(size=(300, 1))
+    assert len(list(Lasso.path(features, targets))) == PENALTIES
+    monkeypatch.setattr(forecasting, "SWEEPS", 3)
+    assert 0 < len(list(Lasso.path(features, targets))) < PENALTIES
+    assert not recwarn.list
+
+
+def test_a_regression_is_fitted_once_for_each_moment_however_it_is_played(planted):
+    panel, bank = planted
+    forecasting._regress.cache_clear()
+    options = {"refits": panel.index[[1_400, 1_600]], "market": CHEAP, "bank": bank, "window_bars": 2, "first": 1_400}
+    evaluate_baselines(panel, names=["lasso", "lasso_sized", "ridge", "ridge_sized"], **options)
+    evaluate_baselines(panel, names=["lasso_sized", "ridge_sized"], risk=RiskOptions(0.1), **options)
+    assert forecasting._regress.cache_info().misses == 4
+
+
+def test_each_fit_measures_its_views_where_it_was_not_fitted(planted):
+    """A scale from an earlier fit alone would be 0 for good where that one stayed in cash."""
+    late, noise = (each.close[:1_000] for each in (market(0.6), market(0.0)))
+    close = np.vstack([noise, noise[-1] * late[1:] / late[0]])
+    panel = Panel.from_fields(planted[0].index[: len(close)], planted[0].symbols, {"close": close})
+    bank = market_bank(panel, feature_table(panel, ["return_1"]))
+    options = {"market": CHEAP, "bank": bank, "window_bars": 2, "names": ["lasso_sized"]}
+    early = evaluate_baselines(panel, 800, last=1_000, risk=RiskOptions(0.1), **options)["lasso_sized"]
+    assert not early.returns.any()  # nothing to be found yet
+    played = evaluate_baselines(panel, 1_700, risk=RiskOptions(0.1), **options)["lasso_sized"]
+    assert 0.5 < np.abs(played.held).sum(axis=1).max() <= 1.0 + 1e-9
+    assert sharpe(played.returns, played.bars_per_year) > 1
 
 
 def test_thresholds_are_chosen_net_of_costs():

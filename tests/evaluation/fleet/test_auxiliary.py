@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from pacesetter.evaluation.fleet.auxiliary import head_accuracies
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
+from pacesetter.learning.experience.gather import INDEX, Tables
 
 
 def test_a_run_tells_how_well_its_heads_predict(small, console):
@@ -30,3 +32,25 @@ def test_heads_are_judged_beside_goals_and_curiosity(small, console):
     folder = train(config, console=console).run.folder
     found = json.loads((folder / "auxiliary.json").read_text())
     assert 0 <= found["change"]["accuracy"] <= 1
+
+
+def test_heads_see_the_market_as_the_policy_does(small, console, monkeypatch):
+    seen = {}
+    real = Tables.forward
+
+    def spy(self, observation):
+        whole = real(self, observation)
+        if INDEX in observation:
+            seen.update(shown=whole, stored=self.context_at(observation[INDEX]))
+        return whole
+
+    def judge(*given):
+        monkeypatch.setattr(Tables, "forward", spy)
+        return head_accuracies(*given)
+
+    monkeypatch.setattr("pacesetter.jobs.run.fleet.head_accuracies", judge)
+    more = ["task=fleet", "agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "task.retrain_share=0"]
+    config = compose([*small.common, *more, "agent.extras.auxiliary={expert:0}", "features.leadlag.lookback=20"])
+    train(config, console=console)
+    assert seen["stored"]["leadlag"].abs().sum() > 0
+    assert all(seen["shown"][name].equal(stored) for name, stored in seen["stored"].items())

@@ -12,6 +12,8 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.programme.decision import decide, store_decision
 from pacesetter.evaluation.programme.gate_sets import gate_set_names, parse_gate_set, read_gate_set
 from pacesetter.evaluation.programme.measured import METRICS
+from pacesetter.evaluation.programme.subjects import SUBJECTS
+from pacesetter.evaluation.recovery.measures import RANGES
 from pacesetter.jobs import compose
 from pacesetter.runs import DECISION, EVALUATION, Run
 from pacesetter.serving.bundle.packaging import read_decision
@@ -39,11 +41,24 @@ VERDICT: dict[str, Any] = {
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run folder with the judgement and the agents that a fleet leaves."""
-    folder = Run.create(tmp_path, "run", compose(["data=synthetic", "task=fleet"]).to_dict()).folder
-    (folder / EVALUATION).mkdir()
-    write(folder)
+    folder = make_run(tmp_path, "run")
     rows = "\n".join(f"S{n},{0.5 - 0.05 * n},0.1" for n in range(10))
     (folder / "fleet.csv").write_text(f"symbol,sharpe,drawdown\n{rows}\n", encoding="utf-8")
+    return folder
+
+
+def make_run(where: Path, name: str, *overrides: str, source: str = "synthetic", **changed: float) -> Path:
+    """A fleet's folder with a judgement, of a run that never was."""
+    folder = Run.create(where, name, compose([f"data={source}", "task=fleet", *overrides]).to_dict()).folder
+    (folder / EVALUATION).mkdir()
+    write(folder, **changed)
+    return folder
+
+
+def run_with_everything(folder: Path) -> Path:
+    """With a pass for whatever training measures: gates that all hold do not make a subject."""
+    passed = {name: {"value": 1.0, "oracle": None} for name in RANGES}
+    (folder / "gates.json").write_text(json.dumps({"gates": {"deterministic": passed}}), encoding="utf-8")
     return folder
 
 
@@ -77,7 +92,7 @@ def test_every_set_of_the_package_can_be_read_and_each_metric_is_in_words() -> N
 def test_gates_pass_with_no_evidence_and_both_are_said(run: Path) -> None:
     found = decide(run, read_gate_set("final"))
     assert found.name == "GO"
-    assert "6 of 6 passed" in found.sentence
+    assert "6 passed, 0 failed, 0 not measured" in found.sentence
     assert found.sentence.endswith("The verdict on the test set: No edge found.")
     assert found.held[0].row == ("Sharpe ratio on the test set", "1.2", "> 1", "[+0.30, +2.10]", "pass")
     excess = next(each for each in found.held if each.limit.metric == "excess_annual_return")
@@ -104,7 +119,7 @@ def test_one_failed_gate_is_no_go(run: Path, changed: dict[str, float], decision
 def test_what_was_not_measured_fails(run: Path) -> None:
     found = decide(run, read_gate_set("validation"))
     folds = next(each for each in found.held if each.limit.metric == "walk_forward_sharpe")
-    assert folds.row[1] == "not measured"
+    assert folds.state == "not measured"
     assert found.name == "NO-GO"
     (run / EVALUATION / "walk_forward.csv").write_text("fold,sharpe\n0,1.0\n1,0.8\n", encoding="utf-8")
     assert decide(run, read_gate_set("validation")).name == "GO"
@@ -188,6 +203,8 @@ def test_a_decision_is_stored_and_read_for_a_bundle(run: Path) -> None:
             "no value passes both",
         ),
         ({"about": "x", "gates": []}, "are empty"),
+        ({"about": "x", "gates": [SHARPE], "subjects": ["option"]}, "subject 'option'.*did you mean 'options'"),
+        ({"about": "x", "gates": [SHARPE | {"subject": "hope"}]}, "subject 'hope', which is unknown"),
         (["sharpe"], "not a mapping"),
     ],
 )
@@ -201,7 +218,81 @@ def test_what_was_not_measured_is_counted_with_the_way_to_measure_it(run: Path) 
     assert "7 not measured: train with +preset=recovery" in said
     assert "not measured: pacesetter verify RUN" in decide(run, read_gate_set("prototype")).sentence
     assert "1 not measured: pacesetter evaluate RUN --folds 5" in decide(run, read_gate_set("validation")).sentence
-    assert "not measured" not in decide(run, read_gate_set("master")).sentence
+    assert "0 not measured;" not in decide(run, read_gate_set("master")).sentence
+    memo = store_decision(decide(run, read_gate_set("validation")), run).with_suffix(".md").read_text(encoding="utf-8")
+    assert "## Not measured\n\n- Sharpe ratio of walk-forward folds, mean\n" in memo
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gates"),
+    [
+        (["agent=options", "task.action=continuous"], "phase_b"),
+        (["agent=sac", "task.action=target", "agent.hindsight={k: 2}"], "phase_b"),
+        (["agent=ppo", "agent.extras.potential={}"], "phase_c"),
+        (["agent=impala"], "phase_d"),
+        (["agent=es"], "phase_d"),
+        (["agent=ppo", "agent.extras.auxiliary={}"], "phase_e"),
+    ],
+)
+def test_a_set_is_held_against_runs_with_its_subject_alone(tmp_path: Path, overrides: list[str], gates: str) -> None:
+    with_it = make_run(tmp_path, "with", *overrides)
+    without = make_run(tmp_path, "without", "agent=ppo")
+    asked = read_gate_set(gates)
+    assert decide(with_it, asked).name == "NO-GO"
+    for folder in (without, run_with_everything(without)):
+        refused = decide(folder, asked)
+        assert refused.name == "NOT APPLICABLE"
+        assert refused.sentence.endswith("which the run was trained without.")
+
+
+def test_every_subject_has_a_gate_and_every_set_that_is_about_one_has_gates_for_each_of_its_own() -> None:
+    sets = [read_gate_set(name) for name in gate_set_names()]
+    assert {limit.subject for each in sets for limit in each.gates if limit.subject} == set(SUBJECTS)
+    for each in sets:
+        assert set(each.subjects) <= {limit.subject for limit in each.gates}, each.name
+
+
+def test_a_gate_about_something_is_left_out_of_runs_without_it(run: Path) -> None:
+    held = {each.limit.metric for each in decide(run, read_gate_set("phase_a")).held}
+    assert "recovery.action entropy" in held
+    assert "curiosity_gradient" not in held
+
+
+def test_gains_are_measured_over_the_run_beside(run: Path, tmp_path: Path) -> None:
+    gates = parse_gate_set("mine", {"about": "x", "gates": [{"metric": "sharpe_gain", "sense": ">=", "limit": -0.2}]})
+    assert "1 not measured: pacesetter validate RUN gates=NAME --beside RUN" in decide(run, gates).sentence
+    other = make_run(tmp_path, "other", "agent=sac", sharpe=1.0)
+    (gate,) = decide(run, gates, beside=other).held
+    assert gate.gate.value == pytest.approx(0.2)
+    write(other, sharpe=-1.0)  # a share of a loss means nothing
+    assert decide(run, gates, beside=other).held[0].state == "not measured"
+
+
+def test_what_training_logged_and_heads_predicted_are_read(run: Path) -> None:
+    lines = ['{"step": 1, "reward/profit_weight": 0.9, "curriculum": {"level": 0, "stage": "first"}}']
+    lines += ['{"step": 2, "reward/profit_weight": 0.5, "reward/risk_weight": 0.4, "curriculum": {"level": 3}}']
+    (run / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    heads = {"change": {"accuracy": 0.58, "majority": 0.5, "oracle": 0.59}}
+    (run / "auxiliary.json").write_text(json.dumps(heads), encoding="utf-8")
+    names = ("largest_objective_weight", "curriculum_stages", "direction_accuracy")
+    limits = [{"metric": name, "sense": ">", "limit": 0.6} for name in names]
+    held = decide(run, parse_gate_set("mine", {"about": "x", "gates": limits})).held
+    assert [each.gate.value for each in held] == [0.5, 3.0, 0.58]
+    assert [each.state for each in held] == ["FAIL", "pass", "n/a"]  # the oracle is not above 60 % either
+
+
+@pytest.mark.parametrize(("succeed", "decision"), [(8, "GO"), (7, "CONDITIONAL"), (5, "CONDITIONAL"), (4, "NO-GO")])
+def test_a_prototype_counts_agents_that_succeed(tmp_path: Path, succeed: int, decision: str) -> None:
+    folder = make_run(tmp_path, "real", "agent=ppo", source="sample")
+    rows = [f"S{n},{0.5 if n < succeed else 0.1},0.1" for n in range(10)]
+    (folder / "fleet.csv").write_text("symbol,sharpe,drawdown\n" + "\n".join(rows), encoding="utf-8")
+    (folder / "repeat.json").write_text('{"difference": 0.01}', encoding="utf-8")
+    (folder / EVALUATION / "supervised.json").write_text('{"sharpe": 0.4}', encoding="utf-8")
+    found = decide(folder, read_gate_set("prototype"))
+    assert found.name == decision
+    assert len(found.stretch) == 4
+    assert "4 of 4 stretch goals" in found.sentence  # and they have no say
+    assert found.rows[-1][0] == "stretch: profit factor of lots"
 
 
 def test_an_unknown_set_and_a_run_without_a_judgement_are_refused(tmp_path: Path) -> None:

@@ -78,10 +78,11 @@ def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: P
     assert "The picture" in (run.folder / "report.html").read_text()
 
 
-def test_the_command_serves_the_policy_of_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_ends_with_the_decision_of_the_verdicts_policy(tmp_path: Path, monkeypatch) -> None:
     class Played:
         def __init__(self, runs: str) -> None:
             self.runs, self.run, self.agent_run = runs, SimpleNamespace(folder="demo"), SimpleNamespace(folder="agent")
+            self.console, self.market = "console", SimpleNamespace(known="bars")
 
         def play(self) -> None: ...
 
@@ -93,9 +94,10 @@ def test_the_command_serves_the_policy_of_the_verdict(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("pacesetter.lab.demo.demo.Demo", Played)
     monkeypatch.setattr("pacesetter.serving.trader.demo.bundle_and_ask", answer)
+    monkeypatch.setattr("pacesetter.serving.trader.demo.print_decision", answer)
     result = CliRunner().invoke(app, ["demo", "--runs", str(tmp_path)])
-    assert result.output.strip() == "Served decision: BUY"
-    assert asked == [("agent", tmp_path / "bundles", "demo")]
+    assert result.output.strip() == "Bundle: BUY"
+    assert asked == [("agent", tmp_path / "bundles", "demo"), ("console", tmp_path / "bundles", "bars")]
 
 
 def test_hold_is_scaled_to_the_volatility_that_an_account_had(tmp_path: Path, deciles_hold: Backtest) -> None:

@@ -37,7 +37,7 @@ SMALL = (
 
 
 def run(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["programme", *words])
+    result = CliRunner().invoke(app, ["lab", "programme", *words])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.output

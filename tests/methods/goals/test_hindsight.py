@@ -1,6 +1,6 @@
 """Hindsight replay: whose returns become goals, what rows are then paid, and the same as Stable-Baselines3's.
 
-Runs `methods.goals.market`, `learning.experience.conditioned`, `learning.conditions`.
+Runs `methods.goals.market`, `methods.goals.conditions`, `learning.experience.conditioned`, `learning.conditions`.
 """
 
 from __future__ import annotations

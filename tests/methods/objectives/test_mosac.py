@@ -14,13 +14,14 @@ import torch
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config
+from pacesetter.build.tasks.task import TASKS
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.rollout import ReturnScale
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
-from pacesetter.methods.objectives.conditions import first_weights, objective_conditions
+from pacesetter.methods.objectives.conditions import adapt_to_objectives, first_weights
 from pacesetter.methods.objectives.mosac import MOSAC, FleetMOSAC, ObjectiveScale
 from pacesetter.rewards import RewardConfig
 
@@ -30,9 +31,10 @@ TWO = {"pnl": 1.0, "drawdown": 1.0}
 
 def make_learner(bank: Bank, objectives: dict[str, float] = TWO, **options: Any) -> FleetTrainer:
     torch.manual_seed(3)
-    asked = objective_conditions({"objectives": objectives} | options)
+    asked: Any = adapt_to_objectives(TASKS["fleet"], {"objectives": objectives} | options).conditions
     reward = RewardConfig(dict(asked.weights), clip=None)
-    market = asked.market(FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10, reward=reward))
+    market = FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10, reward=reward)
+    (market,) = asked.markets([market])
     fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, None, hidden=8)
     config = FleetMOSAC(objectives=objectives, **(SMALL | options))  # type: ignore[arg-type]
     return FleetTrainer(MOSAC(fleet, market, config))

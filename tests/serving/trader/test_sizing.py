@@ -18,6 +18,7 @@ from pacesetter.market.bars import Bar
 from pacesetter.market.covariance import make_tables
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskOptions
+from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal import tables as stored_tables
@@ -140,6 +141,36 @@ def test_paper_with_a_restart_is_the_backtest_to_the_bit(
         equity = [row["equity"] for row in paper.journal.rows(stored_tables.equity)]
         paper.journal.close()
     assert equity == expected.equity.tolist()
+
+
+def test_targets_above_one_are_traded_where_the_account_may_borrow(panel: Panel) -> None:
+    limits = Limits(position_cap_fraction=1.5, gross_leverage=3.0, shorting=True)
+    market = replace(MarketParameters(limits=limits), bars_per_year=panel.bars_per_year)
+    risk = RiskOptions(0.6, "inverse_volatility", 0.4, scale=20.0)
+    expected = backtest(Views(), panel, first=FIRST, market=market, risk=risk)
+    guarded = GuardedPolicy(Views(), open_guard(market), panel, market, ServedRisk.on(risk, panel))
+    behind = backtest(guarded, panel, first=FIRST, market=guarded.market)
+    assert behind.equity.tolist() == expected.equity.tolist()
+    assert np.abs(expected.held).max() > 1.0
+
+
+def test_of_a_given_account_only_what_exceeds_the_base_is_a_view(panel: Panel, market: MarketParameters) -> None:
+    options = RISKS["inverse_volatility"]
+    closes = panel.close[FIRST]
+
+    class Nothing(Views):
+        def decide(self, seen: Snapshot) -> Any:
+            return np.zeros(4)
+
+    base = backtest(Nothing(), panel, first=FIRST, market=market, risk=options).wanted[0]
+    risk, account, positions = ServedRisk.on(options, panel), np.zeros(len(Account)), np.zeros((4, len(Position)))
+    risk.begin(panel.rows(0, FIRST + 1))
+    account[Account.EQUITY], positions[:, Position.QUANTITY] = 1e5, 1e5 * base / closes
+    risk.adopt(account, positions, closes)
+    np.testing.assert_allclose(risk.views_held(account, positions, closes), 0.0, atol=1e-12)
+    positions[0, Position.QUANTITY] += 7e3 / closes[0]
+    risk.adopt(account, positions, closes)
+    np.testing.assert_allclose(risk.views_held(account, positions, closes), [0.07 / SCALE, 0.0, 0.0, 0.0], atol=1e-12)
 
 
 def test_a_bar_asked_about_again_is_answered_alike(panel: Panel, market: MarketParameters) -> None:

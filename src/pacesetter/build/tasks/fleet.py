@@ -15,7 +15,7 @@ from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, Trading, market_copies
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import PRIOR, Bank
-from pacesetter.errors import ConfigError, check_range
+from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+FEW_BARS = 1000  # in which an episode mostly has room
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,19 @@ class FleetTask(Task):
 
     name = "fleet"
     learned_as = "fleet"
-    config = FleetTrading
+    config: type[Any] = FleetTrading
     observers = "fleet"
-    offline = "pacesetter.methods.offline.task:OfflineTask"
+    reads_table = True
+
+    def check_bars(self, config: Config, panel: Panel, bars: int) -> None:
+        """Refuses bars without room for an episode behind the longest window."""
+        for some in (min(FEW_BARS, bars), bars):  # a few will do unless a symbol comes late
+            try:
+                build_market(config, panel.rows(0, some), 1, episode_bars=build_task(config).episode_bars)
+                return
+            except DataError:
+                if some == bars:
+                    raise
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split, prior = feature_split(config, panel), None
@@ -88,7 +99,8 @@ class FleetTask(Task):
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         # Before the entries of conditions are added around it: a course steers the market itself.
         _follow(train, build_task(config).curriculum)
-        return Parts(self.with_entries(train), self.with_entries(validation), prior)
+        train, validation = self.with_entries(train, validation)
+        return Parts(train, validation, prior)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
@@ -99,7 +111,7 @@ class FleetTask(Task):
         # From bar 0 on: bars before the fold are history for features, and start no episode.
         known = panel.rows(0, last + 1)
         market = build_market(config, known, config.train.envs, first_bar=first, **episode_options(config))
-        market = self.with_entries(market)
+        (market,) = self.with_entries(market)
         return Parts(market, market)
 
     def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
@@ -186,7 +198,8 @@ class FleetTask(Task):
             return Exported(*served_prior, fleet.symbols, market_rows(bank, task, count))
         module, spec = self.served(fleet, names, targets_in, task.trades)
         options = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
-        market = self.shown_in(self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options)), fleet)
+        (market,) = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
+        market = self.shown_in(market, fleet)
 
         def draw(generator: torch.Generator) -> torch.Tensor:
             drawn = torch.rand(len(spec.symbols), generator=generator)

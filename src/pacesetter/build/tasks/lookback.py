@@ -39,7 +39,6 @@ class LookbackTask(Task):
     learned_as = "lookback"
     config = LookbackConfig
     judged_as = "windows"
-    offline = "pacesetter.methods.offline.task:OfflineWindowsTask"
     refusals: ClassVar[Mapping[str, str]] = {
         "baseline": "the baselines of task={task} do not trade; `pacesetter evaluate RUN` shows them beside an agent",
         "cluster": (

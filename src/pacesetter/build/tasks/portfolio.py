@@ -29,6 +29,7 @@ class PortfolioTask(SingleAgentTask):
     learned_as = "portfolio"
     config = Portfolio
     is_whole = True
+    allocates = True
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
         """Its network has an axis of symbols, of a fixed length."""

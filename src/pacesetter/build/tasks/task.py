@@ -67,21 +67,29 @@ class Task(ABC):
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
-    offline     "module:class" of the task that takes its place where an agent learns from a dataset; "" has none
     inherited   pattern of the overrides that it takes from another run, and that are refused beside it; "" is none
     conditions  what its policies are asked for beside the market, e.g. a goal; None: nothing. A task that agents with
                 conditions support passes its environments and policies through `with_entries` and `asked`
+    history_bars   that its policy reads whatever its network remembers; windows are at least as long
+    allocates   its policy divides one account among all symbols itself, and may be refitted before each test
+    is_rewarded   bar by bar, by `task.reward`; false where a method has an objective of its own
+    reads_table   its agents see the features of a table, lead–lag ones among them where they are decided by the data
+
+    A method may make another of it: see `learning.methods.Adapt`.
     """
 
-    name: ClassVar[str]
-    config: ClassVar[type[Any]]
-    learned_as: ClassVar[str]
-    observers: ClassVar[str] = "single"
-    judged_as: ClassVar[str] = "account"
+    name: str
+    config: type[Any]
+    learned_as: str
+    observers: str = "single"
+    judged_as: str = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
-    offline: ClassVar[str] = ""
     inherited: ClassVar[str] = ""
     conditions: Conditions | None = None
+    history_bars: int = 0
+    allocates: ClassVar[bool] = False
+    is_rewarded: ClassVar[bool] = True
+    reads_table: ClassVar[bool] = False
 
     def check(self, ability: str, run: object = "") -> None:
         """Refuse what the task declares that it cannot do."""
@@ -95,15 +103,12 @@ class Task(ABC):
         # A copy: the registered task is shared by every configuration of the process.
         task = copy.copy(self)
         task.conditions = conditions
-        task.observers = conditions.observers or self.observers  # type: ignore[misc]
+        task.observers = conditions.observers or self.observers
         return task
 
-    def with_entries(self, environments: Any) -> Any:
-        """Vector environments or a market, which also show what is asked for."""
-        if self.conditions is None:
-            return environments
-        is_vector = hasattr(environments, "single_action_space")
-        return (self.conditions.environment if is_vector else self.conditions.market)(environments)
+    def with_entries(self, *markets: Any) -> list[Any]:
+        """Markets of a fleet that also show what is asked for."""
+        return list(markets) if self.conditions is None else self.conditions.markets(markets)
 
     def asked(self, policy: Any, config: Config, run: Path | None = None) -> Any:
         """A policy that is asked for what the agent of the `run` is by default."""
@@ -129,6 +134,10 @@ class Task(ABC):
     def completed(self, config: Config) -> Config:
         """The configuration with what the task takes from another run."""
         return config
+
+    def check_bars(self, config: Config, panel: Panel, bars: int) -> None:
+        """Refuse a panel whose first `bars` are too few to learn from, before anything is trained."""
+        return None
 
     @abstractmethod
     def parts(self, config: Config, panel: Panel) -> Parts:

@@ -122,6 +122,7 @@ class SingleAgentTask(Task):
     """
 
     is_whole: ClassVar[bool] = False
+    reads_table = True
 
     def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel; `options` beside those of the task, e.g. a table that is known."""
@@ -141,7 +142,8 @@ class SingleAgentTask(Task):
             "reward": task.reward,
         }
         if not has_prior(config):
-            return self.with_entries(kind(panel, envs, task.symbols or None, **own | options))
+            env = kind(panel, envs, task.symbols or None, **own | options)
+            return env if self.conditions is None else self.conditions.environment(env)
         # Without its ends, as where an agent is only loaded, the prior's place is kept.
         none = np.zeros((len(task.symbols or panel.symbols), len(panel), 2))
         env = kind(panel, envs, task.symbols or None, **own | {"prior": none} | options)

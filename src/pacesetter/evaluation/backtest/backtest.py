@@ -317,6 +317,8 @@ class _Account:
         if risk is not None and risk.is_on:
             self._sizer = make_sizer(risk, policy, panel, first, bank=bank, window_bars=window_bars)
         self._vector = self._begun(rules)
+        if self._sizer is not None:
+            self._sizer.adopt(self.batch.accounts[0], self.batch.positions[0], bank.bars[0, first, :, Bar.CLOSE], first)
 
     def _begun(self, rules: MarketParameters) -> Array:
         """The account's vector at its first close, with the holdings that it begins with; refuses one without a price.

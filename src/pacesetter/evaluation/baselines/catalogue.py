@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest, risk_tables
 from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
 from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
@@ -20,10 +20,10 @@ from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.market.risk import RiskOptions
+from pacesetter.market.risk import RiskOptions, fit_scale
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Policy
+from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = [
     "BASELINES",
@@ -77,7 +77,8 @@ def evaluate_baselines(
     """The named baselines, or all possible defaults, over the same bars; options are those of `backtest`.
 
     `refits` are the moments at which those that fit a forecast fit it again, from all bars known then.
-    Around a base the views of a regression are signed, as an agent's are; long-only holds for the sum.
+    Around a base the views of a regression are signed, as an agent's are; long-only holds for the sum. Where `risk` has
+    no scale, each fit of a sized regression brings its own, measured on bars that it was not fitted to.
     """
     bank = market_bank(panel, table) if bank is None else bank
     rules = market or MarketParameters()
@@ -85,14 +86,30 @@ def evaluate_baselines(
         rules = replace(rules, limits=replace(rules.limits, shorting=True))
     chosen = [make_baseline(name, bank, rules) for name in names or possible_baselines(bank)]
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
-    options["risk"] = risk
-    return {baseline.name: backtest(_refitted(baseline, refits), panel, **options) for baseline in chosen}
+    played = {}
+    for baseline in chosen:
+        policy, step = _refitted(baseline, panel, panel.index[[first]] if refits is None else refits, risk)
+        played[baseline.name] = backtest(policy, panel, risk=step, **options)
+    return played
 
 
-def _refitted(baseline: Baseline, refits: pd.DatetimeIndex | None) -> Policy:
-    if refits is None or not isinstance(baseline, forecasting.Forecasting):
-        return baseline
-    return RefittedPolicy((baseline,) * len(refits), refits)
+def _refitted(
+    baseline: Baseline, panel: Panel, refits: pd.DatetimeIndex, risk: RiskOptions | None
+) -> tuple[Policy, RiskOptions | None]:
+    """A baseline that fits itself again at each of the moments, and its risk; any other as it is."""
+    if not isinstance(baseline, forecasting.Forecasting):
+        return baseline, risk
+    fits, scales = (baseline,) * len(refits), tuple[float, ...]()
+    if isinstance(baseline, sized.SizedForecast) and risk is not None and risk.is_on and risk.scale is None:
+        scales = tuple(_measure_scale(baseline, panel, int(t), risk) for t in panel.index.get_indexer(refits))
+        risk = replace(risk, scale=1.0)
+    return RefittedPolicy(fits, refits, scales), risk
+
+
+def _measure_scale(baseline: sized.SizedForecast, panel: Panel, t: int, risk: RiskOptions) -> float:
+    """k̄ of a regression that is fitted at the close of bar t; 0 where it stays in cash."""
+    start, views = baseline.unseen_views(Snapshot(replace(panel, truth=None).rows(0, t + 1), t, {}, first=t))
+    return fit_scale(views, risk_tables(panel, risk), risk, start) if len(views) else 0.0
 
 
 def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:

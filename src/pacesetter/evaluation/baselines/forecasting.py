@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -37,6 +38,8 @@ EXITS = (-2.0, -1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5)
 PENALTIES = 14  # on a logarithmic scale below the smallest one that leaves nothing
 SWEEPS = 20_000  # of coordinate descent at most; 715 correlated inputs of 143 stocks took 1,830
 SMALLEST_PENALTY = 1e-2  # as a share of that one
+PATIENCE = 4  # penalties without a smaller loss, after which none smaller is tried
+KEPT_FITS = 16  # two regressions, refitted before each of a few tests, and once to measure their views
 
 
 class ForecastThresholds(NamedTuple):
@@ -125,8 +128,8 @@ class Regression(Forecasting):
 
     @staticmethod
     @abstractmethod
-    def path(features: Array, targets: Array, count: int = PENALTIES) -> list[Array]:
-        """(feature, symbol) coefficients for each of `count` penalties, from the largest downwards."""
+    def path(features: Array, targets: Array) -> Iterator[Array]:
+        """(feature, symbol) coefficients for each penalty, from the largest downwards."""
 
 
 @BASELINES.register("ridge")
@@ -137,12 +140,12 @@ class Ridge(Regression):
     name: ClassVar[str] = "ridge"
 
     @staticmethod
-    def path(features: Array, targets: Array, count: int = PENALTIES) -> list[Array]:
+    def path(features: Array, targets: Array) -> Iterator[Array]:
         # One decomposition serves every penalty: (XᵀX + λ)⁻¹Xᵀy = V (Λ + λ)⁻¹ Vᵀ Xᵀy.
         values, vectors = np.linalg.eigh(features.T @ features / len(features))
         rotated = vectors.T @ (features.T @ targets / len(features))
-        penalties = values.max() * np.logspace(2, -3, PENALTIES)[:count]
-        return [vectors @ (rotated / (values + penalty)[:, None]) for penalty in penalties]
+        for penalty in values.max() * np.logspace(2, -3, PENALTIES):
+            yield vectors @ (rotated / (values + penalty)[:, None])
 
 
 @BASELINES.register("lasso")
@@ -153,18 +156,41 @@ class Lasso(Regression):
     name: ClassVar[str] = "lasso"
 
     @staticmethod
-    def path(features: Array, targets: Array, count: int = PENALTIES) -> list[Array]:
-        from sklearn.linear_model import lasso_path
-
+    def path(features: Array, targets: Array) -> Iterator[Array]:
         # Precomputed once, because all symbols have the same features.
         gram, products = features.T @ features, features.T @ targets
         largest = np.abs(products).max() / len(features)  # above it every coefficient of every symbol is 0
-        penalties = largest * np.logspace(0, np.log10(SMALLEST_PENALTY), PENALTIES)[:count]
-        options: dict[str, Any] = {"alphas": penalties, "precompute": gram, "max_iter": SWEEPS}
-        columns = [
-            lasso_path(features, targets[:, k], Xy=products[:, k], **options)[1] for k in range(targets.shape[1])
-        ]
-        return list(np.stack(columns, axis=1).transpose(2, 0, 1))
+        coefficients = np.zeros(products.shape)
+        for penalty in largest * np.logspace(0, np.log10(SMALLEST_PENALTY), PENALTIES):
+            # From the solution before: neighbours are near.
+            descended = _descend(gram, products, targets, penalty, coefficients)
+            if descended is None:
+                return
+            yield (coefficients := descended)
+
+
+def _descend(gram: Array, products: Array, targets: Array, penalty: float, start: Array) -> Array | None:
+    """(feature, symbol) the lasso's coefficients at one penalty, from others; None where a symbol's do not converge.
+
+    Inputs that are nearly the same at a small penalty: no forecast is worth 20,000 sweeps over them.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import lasso_path
+
+    shape_only = np.broadcast_to(0.0, (len(targets), len(gram)))  # all is in the products
+    options: dict[str, Any] = {"alphas": [penalty], "precompute": gram, "max_iter": SWEEPS, "check_input": False}
+    solution = np.zeros_like(start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        for k in range(start.shape[1]):
+            # Copies: it writes into what it begins at.
+            target, response, begun = (np.array(part[:, k]) for part in (targets, products, start))
+            try:
+                path = lasso_path(shape_only, target, Xy=response, coef_init=begun, **options)
+            except ConvergenceWarning:
+                return None
+            solution[:, k] = path[1][:, 0]
+    return solution
 
 
 # ---- our own feature ------------------------------------------------------------------------------------------------
@@ -287,11 +313,11 @@ def _scale(features: Array) -> Array:
     return np.where(deviation > 0, deviation, 1.0)
 
 
-@lru_cache(maxsize=2)
-def _regress(path: Callable[..., list[Array]], lags: int, panel: Panel, split: int) -> tuple[Array, Array, Array]:
+@lru_cache(maxsize=KEPT_FITS)
+def _regress(path: Callable[..., Iterator[Array]], lags: int, panel: Panel, split: int) -> tuple[Array, Array, Array]:
     """Forecasts (time, symbol), coefficients (feature + 1, symbol) and scale (feature,) from the known bars.
 
-    Kept for the next call: a verdict plays each regression twice, by two thresholds and sized.
+    Kept: a verdict plays each fit by two thresholds, sized, and through the risk step.
     """
     earned = fill_returns(panel)
     features, known = lagged_returns(recent_returns(panel, len(panel)), lags), known_rows(earned, lags)
@@ -299,14 +325,25 @@ def _regress(path: Callable[..., list[Array]], lags: int, panel: Panel, split: i
     scale = _scale(features[learned])  # like the targets: the validation bars must not set their own scale
     features = features / scale
     targets, middle, spread = standardise(earned, learned)
-    coefficients = path(features[learned], targets[learned])
-    losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in coefficients]
-    best = int(np.argmin(losses))
-    forecasts: Array = features @ coefficients[best] * spread + middle  # (time, symbol), as returns again
+    best, chosen = _choose_penalty(path(features[learned], targets[learned]), features[tested], targets[tested])
+    forecasts: Array = features @ chosen * spread + middle  # (time, symbol), as returns again
     # Refitted to all known bars with the chosen penalty: the validation quarter is the most recent and worth
     # learning from.
-    everything = path(features[known], targets[known], best + 1)[best]
+    *_, everything = islice(path(features[known], targets[known]), best + 1)
     return forecasts, np.vstack([everything * spread, middle]), scale
+
+
+def _choose_penalty(path: Iterator[Array], features: Array, targets: Array) -> tuple[int, Array]:
+    """Place and coefficients of the least loss on these bars; the path ends `PATIENCE` penalties behind it."""
+    best, chosen, least = 0, np.zeros(0), np.inf
+    for place, coefficients in enumerate(path):
+        loss = float(np.square(features @ coefficients - targets).mean())
+        if loss < least:
+            best, chosen, least = place, coefficients, loss
+        elif place - best == PATIENCE:
+            # Small penalties take nearly all of the time, and fit noise once larger ones do.
+            break
+    return best, chosen
 
 
 def known_rows(earned: Array, lags: int) -> Array:

@@ -207,7 +207,7 @@ class SizedForecast(Forecasting):
 
     def decide(self, snapshot: Snapshot) -> Array:
         if snapshot.t == snapshot.first:
-            self.sizing = self._fitted_sizing(snapshot)
+            self.sizing, _ = self._fit_sizing(snapshot)
         held, trades = snapshot.observation["position"][:, PositionEntry.WEIGHT], snapshot.panel.mask[snapshot.t]
         if self.sizing is None:
             return np.where(held != 0, 0.0, np.nan)
@@ -215,11 +215,27 @@ class SizedForecast(Forecasting):
         wanted = self.sizing.targets(self.forecast(snapshot), volatility, held)
         return np.where(trades & (wanted != held), wanted, np.nan)
 
-    def _fitted_sizing(self, snapshot: Snapshot) -> Sizing | None:
-        """The shape; None, which stays in cash, with too few bars or where it earns nothing on unseen ones."""
+    def unseen_views(self, snapshot: Snapshot) -> tuple[int, Array]:
+        """First bar and (time, symbol) shares over the known bars that its forecasts were not fitted to.
+
+        By these the scale of its views is measured before it decides first. No bars where it stays in cash.
+        """
+        sizing, rows = self._fit_sizing(snapshot)
+        if sizing is None:
+            return snapshot.t, np.zeros((0, len(snapshot.panel.symbols)))
+        views = np.zeros(rows[0].shape)
+        for t, (forecast, volatility) in enumerate(zip(*rows, strict=True)):
+            views[t] = sizing.targets(forecast, volatility, views[max(t - 1, 0)])
+        return len(snapshot.panel) - len(views), views
+
+    def _fit_sizing(self, snapshot: Snapshot) -> tuple[Sizing | None, tuple[Array, Array]]:
+        """The shape, and the (time, symbol) unseen forecasts and volatilities that it was set by.
+
+        None, which stays in cash, with too few bars or where it earns nothing on unseen ones.
+        """
         panel = snapshot.panel
         if len(panel) < LEAST_BARS:
-            return None
+            return None, (np.zeros((0, 0)), np.zeros((0, 0)))
         earned, returns = fill_returns(panel), recent_returns(panel, len(panel))
         split = int(len(earned) * (1 - VALIDATION_SHARE))
         forecasts = self.fit(snapshot, earned, split)
@@ -228,13 +244,13 @@ class SizedForecast(Forecasting):
         volatility = volatility[unseen]
         moves = np.clip(np.nan_to_num(returns[unseen] / volatility), -LARGEST_MOVE, LARGEST_MOVE)
         base = self.kind(cap=self.size, lowest=self.lowest, cost=self.cost, price=first_price(moves))
-        rows: Any = (np.nan_to_num(forecasts[unseen]), volatility)
+        rows = np.nan_to_num(forecasts[unseen]), volatility
         sizing = base.first(*rows)
         played: Any = (*rows, earned[unseen], self._depth(panel)[unseen], self.impact)
         if self.has_choice:
             sizing = _best_sizing(sizing, played)
         # As for thresholds: a forecast that never paid its costs on unseen bars is not traded.
-        return sizing if net_returns(sizing, *played).mean() > 0 else None
+        return (sizing if net_returns(sizing, *played).mean() > 0 else None), rows
 
     def _depth(self, panel: Panel) -> Array:
         """(time, symbol) money value of the next bar's volume as a multiple of the capital; 1 where none is needed."""

@@ -31,10 +31,12 @@ def head_accuracies(
     bars = torch.arange(first, last, device=market.device)
     blocks = torch.arange(len(market.symbols), device=market.device)
     index = torch.stack([blocks.repeat_interleave(len(bars)), bars.repeat(len(blocks))], dim=1)  # (symbol · bar, 2)
-    # With an empty account and no goal: targets are of the market, and neither must help to predict them.
+    # With an empty account and no goal: targets are of the market, and neither must help to predict them. What the
+    # tables hold of the market itself (lead–lag among it) the policy sees, and so do the heads.
     vectors = {name: (size,) for name, size in trainer.fleet.encoder.layout.vectors.items()}
     shapes = vectors | market.batch.builder.shapes
-    flat = {name: torch.zeros(len(index), *shape, device=market.device) for name, shape in shapes.items()}
+    own = {name: shape for name, shape in shapes.items() if name not in market.tables.places}
+    flat = {name: torch.zeros(len(index), *shape, device=market.device) for name, shape in own.items()}
     observation = flat | {INDEX: index}
     wanted = extra.wanted(observation, NextBar(bank, market.device), market.tables)
     features = trainer.fleet.encoder(market.tables(observation)).float()

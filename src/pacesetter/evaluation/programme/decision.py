@@ -1,24 +1,27 @@
-"""GO, CONDITIONAL or NO-GO: a set of gates held against what a run left, as table, JSON and memo."""
+"""GO, CONDITIONAL, NO-GO or not applicable: a set of gates held against what a run left, as table, JSON and memo."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import stored_config
+from pacesetter.build import Config, stored_config
 from pacesetter.errors import RunError
 from pacesetter.evaluation.programme.gate_sets import GateSet
 from pacesetter.evaluation.programme.measured import RunRecord, find_metric, measure, read_record
+from pacesetter.evaluation.programme.subjects import has_subject
 from pacesetter.evaluation.report.memo import decision_memo
-from pacesetter.evaluation.statistics.gates import Held, hold
+from pacesetter.evaluation.statistics.gates import Held, Limit, hold
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
 
-__all__ = ["CONDITIONAL", "GO", "NO_GO", "GateDecision", "decide", "held_gates", "store_decision"]
+__all__ = ["CONDITIONAL", "GO", "NOT_APPLICABLE", "NO_GO", "GateDecision", "decide", "held_gates", "store_decision"]
 
-GO, CONDITIONAL, NO_GO = "GO", "CONDITIONAL", "NO-GO"
+GO, CONDITIONAL, NO_GO, NOT_APPLICABLE = "GO", "CONDITIONAL", "NO-GO", "NOT APPLICABLE"
 MADE_UP = ("synthetic",)  # sources whose bars no market ever had
 
 
@@ -27,6 +30,8 @@ class GateDecision:
     """What a set of gates says of a run.
 
     held          each limit of the set          conditional   those of a conditional decision
+    stretch       those that are shown and have no say
+    is_about      whether the run was trained with what the set is about
     headline      what the verdict says, which gates do not change
     reason        why a GO was withheld though every gate passed; empty otherwise
     """
@@ -37,10 +42,14 @@ class GateDecision:
     conditional: tuple[Held, ...]
     headline: str
     reason: str = ""
+    stretch: tuple[Held, ...] = ()
+    is_about: bool = True
 
     @property
     def name(self) -> str:
-        """GO, CONDITIONAL or NO-GO."""
+        """GO, CONDITIONAL, NO-GO or NOT APPLICABLE."""
+        if not self.is_about:
+            return NOT_APPLICABLE
         if all(each.holds for each in self.held):
             return CONDITIONAL if self.reason else GO
         # all() of nothing is true: a set without conditional limits has no such decision.
@@ -50,16 +59,28 @@ class GateDecision:
     @property
     def sentence(self) -> str:
         """The decision in words, with the verdict beside it."""
-        passed, silent = (sum(each) for each in zip(*map(_counted, self.held), strict=True))
-        said = f"{self.name} by the gates '{self.gates.name}': {passed} of {len(self.held) - silent} passed"
-        if silent:
-            said += f", {silent} not applicable because the oracle fails them too"
+        if not self.is_about:
+            subjects = " or ".join(self.gates.subjects)
+            return (
+                f"{self.name}: the gates '{self.gates.name}' are about {subjects}, which the run was trained without."
+            )
+        counts = Counter(each.state for each in self.held)
+        said = f"{self.name} by the gates '{self.gates.name}': {counts['pass']} passed, {counts['FAIL']} failed"
         missing = [each.limit.metric for each in self.held if each.measured is None]
-        if missing:
-            said += f", {len(missing)} not measured{_by(missing)}"
+        said += f", {len(missing)} not measured{_by(missing)}"
+        if counts["n/a"]:
+            said += f", {counts['n/a']} not applicable because the oracle fails them too"
+        if self.stretch:
+            said += f"; {sum(each.state == 'pass' for each in self.stretch)} of {len(self.stretch)} stretch goals"
         if self.name == CONDITIONAL:
             said += f"; {self.reason or self.gates.then or 'the lower limits hold'}"
         return f"{said}. The verdict on the test set: {self.headline}."
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, str, str, str], ...]:
+        """(gate, value, limit, interval, state) of all lists."""
+        stretch = tuple((f"stretch: {each.row[0]}", *each.row[1:]) for each in self.stretch)
+        return (*(each.row for each in (*self.held, *self.conditional)), *stretch)
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as `decision.json` stores it."""
@@ -71,34 +92,44 @@ class GateDecision:
             "headline": self.headline,
             "held": [each.to_json() for each in self.held],
             "conditional": [each.to_json() for each in self.conditional],
+            "stretch": [each.to_json() for each in self.stretch],
         }
 
 
-def decide(folder: Path, gates: GateSet) -> GateDecision:
-    """Hold a set of gates against an evaluated run; refuses one that was not evaluated."""
-    if not (folder / EVALUATION / RESULT).is_file():
-        raise RunError(f"{folder} was not evaluated; use `pacesetter evaluate {folder}` first")
-    record = read_record(folder, gates.index)
+def decide(folder: Path, gates: GateSet, beside: Path | None = None) -> GateDecision:
+    """Hold a set of gates against an evaluated run, and against a run beside it; refuses what was not evaluated."""
+    record = _read_evaluated(folder, gates)
+    if beside is not None:
+        record = replace(record, beside=_read_evaluated(beside, gates))
+    config = stored_config(folder)
+    own = tuple(limit for limit in gates.gates if not limit.subject or has_subject(config, limit.subject))
     return GateDecision(
         gates,
         folder.name,
-        held_gates(record, gates),
-        held_gates(record, gates, is_conditional=True),
+        held_gates(record, own),
+        held_gates(record, gates.conditional),
         headline=str(record.judged["headline"]),
-        reason=_withheld(folder, gates),
+        reason=_withheld(config, gates),
+        stretch=held_gates(record, gates.stretch),
+        is_about=not gates.subjects or any(has_subject(config, subject) for subject in gates.subjects),
     )
 
 
-def held_gates(record: RunRecord, gates: GateSet, is_conditional: bool = False) -> tuple[Held, ...]:
-    """The limits of a set, or those of its conditional decision, with what the record has of each metric."""
-    limits = gates.conditional if is_conditional else gates.gates
+def _read_evaluated(folder: Path, gates: GateSet) -> RunRecord:
+    if not (folder / EVALUATION / RESULT).is_file():
+        raise RunError(f"{folder} was not evaluated; use `pacesetter evaluate {folder}` first")
+    return read_record(folder, gates.index)
+
+
+def held_gates(record: RunRecord, limits: Sequence[Limit]) -> tuple[Held, ...]:
+    """Limits with what the record has of each metric."""
     return hold(limits, measure(record, [limit.metric for limit in limits]))
 
 
 def store_decision(decision: GateDecision, folder: Path) -> Path:
     """Write `decision.json`, which a bundle of the run carries on, and `decision.md`; the latest decision stands."""
     path = folder / EVALUATION / DECISION
-    rows = [each.row for each in (*decision.held, *decision.conditional)]
+    rows = decision.rows
     title = f"{decision.name}: {decision.run} by the gates '{decision.gates.name}'"
     write_atomic(path.with_suffix(".md"), decision_memo(title, decision.sentence, rows))
     return write_atomic(path, json.dumps(decision.to_json(), indent=2) + "\n")
@@ -110,15 +141,9 @@ def _by(metrics: list[str]) -> str:
     return f": {', '.join(ways)}" if ways else ""
 
 
-def _counted(held: Held) -> tuple[int, int]:
-    """(passed, not applicable)."""
-    applies = held.gate.is_applicable
-    return int(applies and held.gate.passed), int(not applies)
-
-
-def _withheld(folder: Path, gates: GateSet) -> str:
+def _withheld(config: Config, gates: GateSet) -> str:
     """Why these bars cannot earn a GO; empty where they can."""
-    source = str(stored_config(folder).data.get("source", ""))
+    source = str(config.data.get("source", ""))
     if gates.synthetic or source not in MADE_UP:
         return ""
     return f"the bars are synthetic (data={source}), which proves the machinery and never the market"

@@ -12,6 +12,7 @@ import yaml
 
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.programme.measured import find_metric, metric_names
+from pacesetter.evaluation.programme.subjects import SUBJECTS
 from pacesetter.evaluation.statistics.gates import Limit
 from pacesetter.registry import configure
 
@@ -25,6 +26,8 @@ class GateSet:
     gates         all must hold for GO
     conditional   those that must hold for CONDITIONAL where the first do not; none: there is no such decision
     then          what a CONDITIONAL asks for
+    stretch       shown beside the others, without a say
+    subjects      a run is held against the set only where it was trained with one of these; none: any run is
     synthetic     whether bars that were made up may earn a GO
     index         baseline that stands for the market where `evaluation.index` names no symbol
     """
@@ -34,14 +37,21 @@ class GateSet:
     gates: tuple[Limit, ...]
     conditional: tuple[Limit, ...] = ()
     then: str = ""
+    stretch: tuple[Limit, ...] = ()
+    subjects: tuple[str, ...] = ()
     synthetic: bool = True
     index: str = "hold"
 
     def __post_init__(self) -> None:
         if not self.gates:
             raise ConfigError(f"the gates '{self.name}' are empty; name at least one metric with its limit")
-        for limit in (*self.gates, *self.conditional):
+        for limit in (*self.gates, *self.conditional, *self.stretch):
             _check(limit)
+        for subject in (*self.subjects, *(limit.subject for limit in self.gates if limit.subject)):
+            if subject not in SUBJECTS:
+                raise ConfigError(
+                    f"gates name the subject '{subject}', which is unknown{did_you_mean(subject, SUBJECTS)}"
+                )
         _check_together(self.gates)
         _check_together(self.conditional)
         _check_baseline(self.index)
@@ -117,7 +127,7 @@ def _in_words(gates: GateSet) -> GateSet:
     def named(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
         return tuple(replace(limit, about=limit.about or _words(limit.metric)) for limit in limits)
 
-    return replace(gates, gates=named(gates.gates), conditional=named(gates.conditional))
+    return replace(gates, gates=named(gates.gates), conditional=named(gates.conditional), stretch=named(gates.stretch))
 
 
 def _words(metric: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pacesetter.evaluation.recovery.measures import RANGES
+from pacesetter.evaluation.recovery.measures import RANGES, STATES
 from pacesetter.evaluation.statistics.gates import Measured
 from pacesetter.evaluation.statistics.intervals import Statistic, block_length, interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe, total_return
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
 from pacesetter.evaluation.statistics.trials import RETURNS
-from pacesetter.runs import EVALUATION
+from pacesetter.runs import EVALUATION, SERVED
 
 __all__ = [
     "METRICS",
@@ -37,6 +38,8 @@ LARGE_LOSS = 0.5  # of its equity: an agent that lost more has crashed
 SUPERVISED = ("ridge", "lasso", "supervised")  # what learns to forecast and does not trade to learn
 SUPERVISED_FILE = "supervised.json"  # baselines on the validation set, which agents are compared with
 REPEAT = "repeat.json"  # of a run that was trained once more
+BESIDE = "pacesetter validate RUN gates=NAME --beside RUN"
+SUCCESS = 0.3  # Sharpe ratio of an agent that succeeded
 GAIN = 0.2  # that an agent must have above the best supervised baseline, as a share of it
 TRAINED = "recovery."  # begins the names of what training measured
 WIDTH = 1.96  # standard errors on each side of a share
@@ -67,6 +70,10 @@ class RunRecord:
     supervised   best Sharpe ratio of a supervised baseline on the validation set; NaN where it was not measured
     repeat       relative difference of the score when it was trained once more; NaN where it was not
     index        baseline that stands for the market where no symbol does
+    logged       the last value of every figure that training logged
+    heads        auxiliary.json: accuracies of auxiliary heads on the validation set
+    served       serving.json: how the policy is served
+    beside       another run, which gains are measured over; None where none was named
     """
 
     judged: Mapping[str, Any]
@@ -77,6 +84,10 @@ class RunRecord:
     supervised: float = math.nan
     repeat: float = math.nan
     index: str = "hold"
+    logged: Mapping[str, float] = field(default_factory=dict)
+    heads: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    served: Mapping[str, float] = field(default_factory=dict)
+    beside: RunRecord | None = None
 
     def figure(self, name: str, policy: str | None = None) -> float:
         """A figure of the judged policy, or of another one in its table."""
@@ -117,6 +128,9 @@ def read_record(folder: Path, index: str = "hold", judged: Mapping[str, Any] | N
         supervised=float(_json(where / SUPERVISED_FILE).get("sharpe", math.nan)),
         repeat=float(_json(folder / REPEAT).get("difference", math.nan)),
         index=index,
+        logged=_logged(folder / "metrics.jsonl"),
+        heads=_json(folder / "auxiliary.json"),
+        served=_json(where / SERVED),
     )
 
 
@@ -152,6 +166,18 @@ def _json(path: Path) -> dict[str, Any]:
     return read_result(path) if path.is_file() else {}
 
 
+def _logged(path: Path) -> dict[str, float]:
+    """The last number of every name in a log, those one level down as `name.part`."""
+    latest: dict[str, float] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        for name, value in json.loads(line).items():
+            parts = (
+                {f"{name}.{part}": each for part, each in value.items()} if isinstance(value, dict) else {name: value}
+            )
+            latest |= {part: float(each) for part, each in parts.items() if isinstance(each, int | float)}
+    return latest
+
+
 def _training_gates(stored: Mapping[str, Any]) -> dict[str, Any]:
     """By name, of the deterministic policy; of a fleet also each gate's median over its agents."""
     gates = dict(stored.get("gates", {}).get("deterministic", {}))
@@ -177,6 +203,38 @@ def _trained(name: str, record: RunRecord) -> Measured:
         return Measured(math.nan)
     oracle = gate.get("oracle")
     return Measured(float(gate["value"]), oracle=None if oracle is None else float(oracle))
+
+
+def _last(name: str) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(record.logged.get(name, math.nan))
+
+
+def _largest_weight(record: RunRecord) -> Measured:
+    weights = [
+        value for name, value in record.logged.items() if name.startswith("reward/") and name.endswith("_weight")
+    ]
+    return Measured(max(weights, default=math.nan))
+
+
+def _direction(record: RunRecord) -> Measured:
+    head = record.heads.get("change", {})
+    accuracy, oracle = head.get("accuracy"), head.get("oracle")
+    return Measured(math.nan if accuracy is None else float(accuracy), oracle=oracle)
+
+
+def _served(name: str) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(float(record.served.get(name, math.nan)))
+
+
+def _gain(read: Callable[[RunRecord], Measured]) -> Callable[[RunRecord], Measured]:
+    """By how much a number is above that of the run beside, as a share of it."""
+
+    def compare(record: RunRecord) -> Measured:
+        other = math.nan if record.beside is None else read(record.beside).value
+        # a share of nothing, or of a loss, means nothing
+        return Measured(read(record).value / other - 1 if other > 0 else math.nan)
+
+    return compare
 
 
 def _figure(name: str) -> Callable[[RunRecord], Measured]:
@@ -295,6 +353,10 @@ def _finished(table: pd.DataFrame) -> float:
     return float(np.isfinite(table["sharpe"].to_numpy(dtype=float)).sum())
 
 
+def _succeeded(table: pd.DataFrame) -> float:
+    return float(((table["sharpe"] > SUCCESS) & ~(table["drawdown"] > LARGE_LOSS)).sum())
+
+
 def _crashed(table: pd.DataFrame) -> float:
     return float((table["drawdown"] > LARGE_LOSS).sum())
 
@@ -378,12 +440,24 @@ METRICS: dict[str, Metric] = {
     "edge": Metric("an edge was found", _judged("has_edge"), 0.0, 1.0),
     "evidence": Metric("better than all baselines", _judged("is_evidence"), 0.0, 1.0),
     "agents": Metric("agents that finished", _agents(_finished), 0.0),
+    "agents_succeeded": Metric("agents above a Sharpe ratio of 0.3 that did not lose half", _agents(_succeeded), 0.0),
     "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _share_above(0.2), 0.0, 1.0),
     "agents_above_03": Metric("agents above a Sharpe ratio of 0.3", _agents(_number_above(0.3)), 0.0),
     "agents_above_supervised": Metric(
         "agents a fifth above the best supervised baseline", _agents_above_supervised, 0.0
     ),
     "agents_crashed": Metric("agents that lost more than half", _agents(_crashed), 0.0),
+    "curiosity_gradient": Metric("gradient norm of curiosity", _last("icm/gradient_norm"), 0.0),
+    "goal_success_gain": Metric(
+        "goals reached, gain over the run beside", _gain(_last("her/goal_achievement_rate")), by=BESIDE
+    ),
+    "states_gain": Metric("states visited, gain over the run beside", _gain(partial(_trained, STATES)), by=BESIDE),
+    "sharpe_gain": Metric("Sharpe ratio, gain over the run beside as a share of it", _gain(_sharpe), by=BESIDE),
+    "largest_objective_weight": Metric("largest weight of an objective", _largest_weight, 0.0, 1.0),
+    "direction_accuracy": Metric("accuracy of the head for the next direction", _direction, 0.0, 1.0),
+    "curriculum_stages": Metric("stages of the curriculum completed", _last("curriculum.level"), 0.0),
+    "served_p95_ms": Metric("milliseconds of a served decision, p95", _served("p95_ms"), 0.0),
+    "served_difference": Metric("largest difference of the served graph", _served("difference"), 0.0),
     "repeat_difference": Metric(
         "difference when trained again, share", lambda record: Measured(record.repeat), 0.0, by="pacesetter verify RUN"
     ),

@@ -27,6 +27,7 @@ __all__ = [
     "PASSED_BY",
     "RANGES",
     "SPREAD",
+    "STATES",
     "STATE_NAMES",
     "VOLUNTARY",
     "all_gates",

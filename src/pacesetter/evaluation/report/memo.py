@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pacesetter.errors import DataError
-from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.evaluation.statistics.gates import NOT_MEASURED, Gate
 from pacesetter.evaluation.statistics.verdict import Verdict
 from pacesetter.words import for_markdown
 
@@ -45,9 +45,12 @@ def decision_memo(title: str, sentence: str, rows: Sequence[Sequence[str]]) -> s
     table = ["| gate | value | limit | interval | |", "|---|---|---|---|---|"]
     table += [f"| {' | '.join(row)} |" for row in rows]
     failed = [f"- {row[0]}: {row[1]} must be {row[2]}" for row in rows if row[-1] == "FAIL"]
+    missing = [f"- {row[0]}" for row in rows if row[-1] == NOT_MEASURED]
     parts = [f"# {title}", sentence, "## Gates\n\n" + "\n".join(table)]
     if failed:
         parts.append("## Failed gates\n\n" + "\n".join(failed))
+    if missing:
+        parts.append("## Not measured\n\n" + "\n".join(missing))
     return "\n\n".join(parts) + "\n"
 
 

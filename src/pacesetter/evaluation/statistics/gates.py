@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from pacesetter.errors import ConfigError
 
-__all__ = ["Gate", "Held", "Limit", "Measured", "Sense", "hold"]
+__all__ = ["NOT_MEASURED", "Gate", "Held", "Limit", "Measured", "Sense", "hold"]
 
+NOT_MEASURED = "not measured"
 Sense = Literal["<=", ">=", ">", "<"]
 
 
@@ -62,7 +63,8 @@ class Limit:
     """One metric beside its limit.
 
     about      the metric in words
-    optional   leave the gate out where nothing was measured; any other gate then fails
+    optional   leave the gate out where nothing was measured; any other gate is then not passed
+    subject    what the gate is about; it is left out of runs that were trained without it
     """
 
     metric: str
@@ -70,6 +72,7 @@ class Limit:
     limit: float
     about: str = ""
     optional: bool = False
+    subject: str = ""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.limit):
@@ -90,8 +93,7 @@ class Held:
 
     @property
     def gate(self) -> Gate:
-        """As a report shows it; what was not measured is NaN and fails."""
-        # NaN fails every sense: what was not measured must not pass.
+        """As a report shows it; what was not measured is NaN and does not pass."""
         measured = self.measured or Measured(math.nan)
         return Gate(self.limit.name, measured.value, self.limit.sense, self.limit.limit, measured.oracle)
 
@@ -101,14 +103,19 @@ class Held:
         return self.gate.passed or not self.gate.is_applicable
 
     @property
+    def state(self) -> str:
+        """pass, FAIL, not measured, or n/a where the oracle fails the limit."""
+        return NOT_MEASURED if self.measured is None else self.gate.verdict
+
+    @property
     def row(self) -> tuple[str, str, str, str, str]:
         """(gate, value, limit, how sure, what follows)."""
         wanted = f"{self.limit.sense} {self.limit.limit:g}"
         if self.measured is None:
-            return self.limit.name, "not measured", wanted, "", "FAIL"
+            return self.limit.name, "", wanted, "", self.state
         low, high = self.measured.low, self.measured.high
         sure = "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
-        return self.limit.name, f"{self.measured.value:.4g}", wanted, sure, self.gate.verdict
+        return self.limit.name, f"{self.measured.value:.4g}", wanted, sure, self.state
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; what was not measured is null."""
@@ -121,6 +128,7 @@ class Held:
             "sense": self.limit.sense,
             "limit": self.limit.limit,
             "passed": self.gate.passed,
+            "state": self.state,
             "applicable": self.gate.is_applicable,
         }
 

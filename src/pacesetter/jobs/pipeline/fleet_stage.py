@@ -9,23 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pacesetter.build import Config, build_fold, build_task, task_of
-from pacesetter.build.configuration import one_account_options
-from pacesetter.build.fleet import build_market
+from pacesetter.build import Config, build_fold, task_of
 from pacesetter.build.learner import check_agent, check_device
-from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.market.covariance import check_history
-from pacesetter.panel import Panel
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "traded_config", "train_fleet"]
 
 DIRECT = "direct"  # the method
 AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
 ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
-FEW_BARS = 1000
 VIEWS_PART = 0.4  # of the target: the tracking error that views may add around the base
 # Of a job that names no preset: presets, `train` and the league keep cash, no target and a cap of 15 %.
 RISK = (
@@ -101,24 +96,8 @@ def check_episodes(job: Job) -> None:
     config = fleet_config(job.config, Path(), longest_window(job.config))
     check_agent(config)
     learned = int(build_fold(config, job.panel).train[-1]) + 1
-    options = one_account_options(config)
-    if options is None:
-        _check_room(config, job.panel, learned)
-    elif hasattr(options, "check_bars"):
-        options.check_bars(learned)
+    task_of(config).check_bars(config, job.panel, learned)
     check_history(config.risk, job.panel, learned)
-
-
-def _check_room(config: Config, panel: Panel, learned: int) -> None:
-    """Refuse bars without room for an episode behind the longest window."""
-    task = build_task(config)
-    for bars in (min(FEW_BARS, learned), learned):  # a few will do unless a symbol comes late
-        try:
-            build_market(config, panel.rows(0, bars), 1, episode_bars=task.episode_bars)
-            return
-        except DataError:
-            if bars == learned:
-                raise
 
 
 def train_fleet(job: Job, folder: Path) -> StageResult:
@@ -130,7 +109,7 @@ def train_fleet(job: Job, folder: Path) -> StageResult:
 
         learned = LearnedRelations.of(run, job.panel)
         return StageResult(learned.sentence, (learned.section(),), {TITLE: ()})
-    if one_account_options(config) is not None:
+    if task_of(config).allocates:
         return StageResult(f"{config.agent['algorithm']} trades all symbols in one account")
     return StageResult(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
 
@@ -142,6 +121,6 @@ def _lookback(job: Job) -> str | int:
     an agent would take longer than the rest of the judgement.
     """
     given = lookback_run(job)
-    if given is None and one_account_options(fleet_config(job.config, Path(), "")) is not None:
+    if given is None and task_of(fleet_config(job.config, Path(), "")).allocates:
         return longest_window(job.config)
     return str(given or only_run(job.folder("lookback")))

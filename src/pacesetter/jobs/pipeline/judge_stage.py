@@ -6,10 +6,8 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from pacesetter.build import build_fold, stored_config
-from pacesetter.build.configuration import one_account_options
+from pacesetter.build import Config, build_fold, stored_config, task_of
 from pacesetter.errors import DataError
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
@@ -17,6 +15,7 @@ from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.statistics.metrics import max_drawdown, sharpe, total_return
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
+from pacesetter.panel import Panel
 
 __all__ = ["judge_agents", "walk_section"]
 
@@ -55,15 +54,14 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     would be left.
     """
     config, panel = stored_config(agents), job.panel
-    options = one_account_options(config)
-    if options is None:
+    if not task_of(config).allocates:
         return ()
     first = int(build_fold(config, panel).test[0])
     starts = [first - fold * (len(panel) - first) for fold in range(job.config.job.folds - 1, 0, -1)]
     folders: list[Path] = []
     for start in starts:
         learned, chosen = (share * start / first for share in config.train.shares)
-        if start < LEAST_SHARE * first or not _has_room(options, int(learned * len(panel))):
+        if start < LEAST_SHARE * first or not _has_room(config, panel, int(learned * len(panel))):
             continue
         job.tell(f"refit {len(folders) + 1}: trained on the bars before {panel.index[start]:%Y-%m-%d}")
         own = replace(config, runs=str(folder / "fits"), train=replace(config.train, shares=(learned, chosen)))
@@ -71,9 +69,9 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def _has_room(options: Any, bars: int) -> bool:
+def _has_room(config: Config, panel: Panel, bars: int) -> bool:
     try:
-        options.check_bars(bars)
+        task_of(config).check_bars(config, panel, bars)
     except DataError:
         return False
     return True

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacesetter.build import Config, stored_config
-from pacesetter.build.configuration import one_account_options
+from pacesetter.build.configuration import task_of
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 
@@ -54,7 +54,7 @@ def train_master(job: Job, folder: Path) -> StageResult:
 
 def needs_no_master(job: Job) -> str:
     """Why there is nothing to allocate: a direct policy divides one account among all symbols itself; else empty."""
-    if one_account_options(fleet_config(job.config, Path(), "")) is None:
+    if not task_of(fleet_config(job.config, Path(), "")).allocates:
         return ""
     return "a direct policy allocates one account itself; agent=ppo trains a fleet with a master over it"
 

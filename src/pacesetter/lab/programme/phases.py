@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.build import Config, build_fold, build_readiness, build_table, build_task
-from pacesetter.build.configuration import one_account_options
+from pacesetter.build.configuration import task_of
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -78,7 +78,7 @@ def check_data(job: Job, folder: Path) -> StageResult:
 
 def check_phases(job: Job) -> None:
     """Refuse a method without agents of its own, and bars that are too few for an episode."""
-    if one_account_options(_traded(job)) is not None:
+    if task_of(_traded(job)).allocates:
         method = _traded(job).agent["algorithm"]
         raise ConfigError(
             f"the programme trains an agent for each symbol, and agent={method} has one for all; take task=fleet "
@@ -110,7 +110,7 @@ def _targets(record: RunRecord, best: str) -> Section:
     """The targets held against a baseline, so that one sees what is easy and what is not."""
     judged = dict(record.judged) | {"policy": best, "intervals": {best: [record.figure("sharpe", best)] * 3}}
     gates = read_gate_set("targets")
-    held = held_gates(replace(record, judged=judged), gates)
+    held = held_gates(replace(record, judged=judged), gates.gates)
     passed = sum(each.holds for each in held)
     text = f"{gates.about} Here of {best}, the best supervised baseline: {passed} of {len(held)} passed."
     return Section("Targets", text, (), GATE_HEADER, tuple(each.row for each in held))
@@ -252,8 +252,7 @@ def _walk_forward(job: Job, run: Path) -> None:
 
 def gate_section(decision: GateDecision) -> Section:
     """A decision with every value beside its limit."""
-    rows = tuple(each.row for each in (*decision.held, *decision.conditional))
-    return Section(f"Gates: {decision.gates.name}", decision.sentence, (), GATE_HEADER, rows)
+    return Section(f"Gates: {decision.gates.name}", decision.sentence, (), GATE_HEADER, decision.rows)
 
 
 def phase_decision(folder: Path) -> str:

@@ -1,12 +1,12 @@
 """`agent=direct` on a task: whatever the task, it trades targets of all symbols in one account.
 
-`task_of` gives a `DirectTask` in place of the configured one, with the same options; windows are as long as the policy
-reads them.
+A `DirectTask` takes the place of the configured one, with the same options; windows are as long as the policy reads
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
+from pacesetter.learning.methods import read_options
 from pacesetter.market.covariance import RiskTables, make_tables
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
+from pacesetter.methods.direct.options import Direct
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.agent import AgentPolicy
     from pacesetter.policies.modules import Exported
 
-__all__ = ["DirectTask", "WholeMarket"]
+__all__ = ["DirectTask", "WholeMarket", "adapt_to_account"]
 
 PORTFOLIOS = 8  # side by side, to be observed for an export
 
@@ -45,13 +47,24 @@ class WholeMarket:
     risk: tuple[RiskOptions, RiskTables] | None = None
 
 
+def adapt_to_account(task: Task, agent: Mapping[str, Any]) -> Task:
+    """One account for all symbols, whatever the task."""
+    return DirectTask(task, read_options(agent, task.learned_as))
+
+
 class DirectTask(Task):
     """The account of a direct policy under the name and with the options of another task."""
 
     observers = "direct"
+    allocates = True
+    is_rewarded = False
 
-    def __init__(self, task: Task) -> None:
-        self.name, self.config, self.learned_as = task.name, task.config, task.learned_as  # type: ignore[misc]
+    def __init__(self, task: Task, direct: Direct) -> None:
+        self.name, self.config, self.learned_as = task.name, task.config, task.learned_as
+        self.history_bars, self.direct = direct.history_bars, direct
+
+    def check_bars(self, config: Config, panel: Panel, bars: int) -> None:
+        self.direct.check_bars(bars)
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split, task = feature_split(config, panel), build_task(config)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from pacesetter.errors import check_range
 from pacesetter.methods.goals.reward import ACHIEVED, DESIRED, Goals
 from pacesetter.registry import configure
 
-__all__ = ["ACHIEVED", "DESIRED", "GoalConditions", "HindsightConfig", "goal_conditions", "read_hindsight"]
+__all__ = ["ACHIEVED", "DESIRED", "HindsightConfig", "read_hindsight"]
 
 
 @dataclass(frozen=True)
@@ -44,39 +43,3 @@ def read_hindsight(agent: Mapping[str, Any]) -> HindsightConfig | None:
     if stated is None or isinstance(stated, HindsightConfig):
         return stated
     return configure(HindsightConfig, stated, "agent.hindsight")
-
-
-@dataclass(frozen=True)
-class GoalConditions:
-    """Goals as `Conditions`: the desired return is asked for, the achieved one is the account's."""
-
-    options: HindsightConfig
-    observers: str | None = None
-
-    def market(self, market: Any) -> Any:
-        from pacesetter.methods.goals.market import GoalMarket
-
-        return GoalMarket(market, self.options)
-
-    def environment(self, env: Any) -> Any:
-        from pacesetter.methods.goals.environment import GoalVectorEnv
-
-        return GoalVectorEnv(env, self.options)
-
-    def task(self, task: Any) -> Any:
-        return task
-
-    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
-        return {ACHIEVED: (), DESIRED: (self.options.goal,)}
-
-    def names(self) -> dict[str, tuple[str, ...]]:
-        return {ACHIEVED: ("achieved",), DESIRED: ("goal",)}
-
-    def limits(self) -> dict[str, tuple[float, float]]:
-        return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
-
-
-def goal_conditions(agent: Mapping[str, Any]) -> GoalConditions | None:
-    """The goals of an agent; None where it has none."""
-    options = read_hindsight(agent)
-    return None if options is None else GoalConditions(options)

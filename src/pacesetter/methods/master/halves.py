@@ -70,7 +70,7 @@ def _trained(config: Config, split: FeatureSplit, span: tuple[int, int]) -> Flee
     known = split.learned.rows(0, last)
     options = split.features(known) | episode_options(config)
     market = build_market(config, known, config.train.envs, first_bar=first, **options)
-    market = task_of(config).with_entries(market)
+    (market,) = task_of(config).with_entries(market)
     learner = build_learner(config, Parts(market, market))
     learner.learn(config.train.steps)
     fleet: Fleet = learner.fleet  # type: ignore[attr-defined]

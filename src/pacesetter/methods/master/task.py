@@ -67,6 +67,7 @@ class MasterTask(Task):
     learned_as = "master"
     config = MasterTrading
     observers = "master"
+    allocates = True
     refusals = NO_WINDOWS | {
         "folds": "a master is retrained only with its fleet; give --folds the fleet's run",
         "job": "the main job trains traders; task=master is for `pacesetter train`",

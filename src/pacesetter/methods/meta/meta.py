@@ -67,11 +67,6 @@ class FleetMeta(FleetPPO):
                 f"{OWN_REGIMES}, whose tasks are the market's own regimes"
             )
 
-    @property
-    def history_bars(self) -> int:
-        """Bars of a window that it needs: what is older, it keeps."""
-        return 1
-
 
 class ContextPPO(PPO[ContextFleet, Any]):
     """PPO in a `ContextMarket`, whose observations hold what the agent has kept."""

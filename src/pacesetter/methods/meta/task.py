@@ -1,28 +1,39 @@
 """`agent=meta` on task=fleet: a fleet with a context, trained on a family of markets beside its own.
 
-`task_of` gives this in place of the configured task. With agent.context=off it is a plain fleet on the same family.
+It takes the place of the configured task. With agent.context=off it is a plain fleet on the same family.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import FeatureSplit, build_table
 from pacesetter.build.tasks.fleet import FleetTask
+from pacesetter.build.tasks.task import Task
 from pacesetter.build.tasks.trading import MarketCopies
 from pacesetter.errors import ConfigError
+from pacesetter.learning.methods import read_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pacesetter.policies.policy import Policy
 
-__all__ = ["MetaFleetTask"]
+__all__ = ["MetaFleetTask", "adapt_to_context"]
+
+
+def adapt_to_context(task: Task, agent: Mapping[str, Any]) -> Task:
+    """The fleet with a context."""
+    read_options(agent, task.learned_as)  # refuses a wrong one before data is loaded
+    return MetaFleetTask()
 
 
 class MetaFleetTask(FleetTask):
     """A fleet whose agents read a context of their own transitions."""
+
+    history_bars = 1  # of a window: what is older, the context keeps
 
     def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
         """The markets of agent.family; refuses them beside a curriculum or a classifier, which know nothing of them."""

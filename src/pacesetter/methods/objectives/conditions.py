@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.learning.conditions import Conditions
 from pacesetter.rewards.component import REWARDS
 from pacesetter.rewards.objectives import OBJECTIVES
 from pacesetter.rewards.reward import RewardConfig
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
 from pacesetter.runs import FRONT
 
-__all__ = ["SCALARISATIONS", "UTILITIES", "ObjectiveConditions", "first_weights", "objective_conditions"]
+if TYPE_CHECKING:
+    from pacesetter.build.tasks.task import Task
+
+__all__ = ["SCALARISATIONS", "UTILITIES", "ObjectiveConditions", "adapt_to_objectives", "first_weights"]
 
 SCALARISATIONS = ("weighted_sum", "chebyshev", "state_dependent")
 UTILITIES = ("sharpe", "growth", "sortino")  # of a whole episode; see `preference.episode_utility`
@@ -46,25 +50,24 @@ def first_weights(stated: Mapping[str, Any] | None) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items()}
 
 
-@dataclass(eq=False)
-class ObjectiveConditions:
-    """Weights as `Conditions`. Its markets share one `search`: validation plays by the weights that training found."""
+@dataclass(frozen=True, eq=False)
+class ObjectiveConditions(Conditions):
+    """Weights as `Conditions`. Markets share one search: validation plays by the weights that training found."""
+
+    observers = "objectives"
 
     options: Mapping[str, Any]
     weights: dict[str, float]
-    observers: str | None = "objectives"
-    search: Any = field(default=None, repr=False)
 
     @property
     def is_chebyshev(self) -> bool:
         return self.options.get("scalarisation") == "chebyshev"
 
-    def market(self, market: Any) -> Any:
+    def markets(self, markets: Sequence[Any]) -> list[Any]:
         from pacesetter.methods.objectives.market import PreferenceMarket, make_search
 
-        if self.search is None:
-            self.search = make_search(self.options, self.weights, market.device)
-        return PreferenceMarket(market, self.search)
+        search = make_search(self.options, self.weights, markets[0].device)
+        return [PreferenceMarket(market, search) for market in markets]
 
     def environment(self, env: Any) -> Any:
         raise ConfigError("agent=mosac trains a fleet; take task=fleet, with one symbol by task.symbols if need be")
@@ -88,9 +91,9 @@ class ObjectiveConditions:
         return {PREFERENCE: (0.0, 1.0), ACCRUED: (-1e6, 1e6)}
 
 
-def objective_conditions(agent: Mapping[str, Any]) -> ObjectiveConditions:
-    """The weights of an agent's objectives; refuses an unknown scalarisation or utility."""
+def adapt_to_objectives(task: Task, agent: Mapping[str, Any]) -> Task:
+    """The task whose policy is asked for weights of objectives; refuses an unknown scalarisation or utility."""
     for key, known in (("scalarisation", SCALARISATIONS), ("utility", UTILITIES)):
         if agent.get(key, known[0]) not in known:
             raise ConfigError(f"agent.{key}={agent[key]!r} is unknown{did_you_mean(str(agent[key]), known)}")
-    return ObjectiveConditions(dict(agent), first_weights(agent.get("objectives")))
+    return task.conditioned(ObjectiveConditions(dict(agent), first_weights(agent.get("objectives"))))

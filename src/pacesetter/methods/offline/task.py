@@ -1,7 +1,7 @@
 """`agent=bc`, `cql` and `iql`: what learns from a stored dataset is never handed a market.
 
-`task_of` gives an `OfflineTask` in place of the fleet's, and an `OfflineWindowsTask` in place of the lookback task.
-They train on stored rows; markets are built when a run is judged, and only then.
+An `OfflineTask` takes the place of the fleet's, and an `OfflineWindowsTask` that of the lookback task. They train on
+stored rows; markets are built when a run is judged, and only then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pacesetter.build.environments import Parts, feature_split
 from pacesetter.build.fleet import build_market
 from pacesetter.build.tasks.fleet import FleetTask
 from pacesetter.build.tasks.lookback import LookbackTask
-from pacesetter.build.tasks.task import NO_WINDOWS
+from pacesetter.build.tasks.task import NO_WINDOWS, Task
 from pacesetter.errors import ConfigError, needs
 from pacesetter.methods.offline.manifest import build_recording_market, check_dataset
 from pacesetter.panel import Panel
@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from pacesetter.learning.experience.window_market import WindowMarket
     from pacesetter.methods.offline.rows import StoredRows
 
-__all__ = ["JudgedMarkets", "JudgedWindows", "OfflineTask", "OfflineWindowsTask", "stored_rows"]
+__all__ = ["JudgedMarkets", "JudgedWindows", "OfflineTask", "OfflineWindowsTask", "adapt_to_dataset", "stored_rows"]
+
+
+def adapt_to_dataset(task: Task, agent: Mapping[str, Any]) -> Task:
+    """The task with stored episodes in place of its market; refuses one of which none are recorded."""
+    kinds: dict[str, type[Task]] = {"fleet": OfflineTask, "lookback": OfflineWindowsTask}
+    if task.name not in kinds:
+        raise ConfigError(f"agent={agent['algorithm']} does not support task={task.name}, only {' and '.join(kinds)}")
+    return kinds[task.name]()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,12 @@
 """`agent=options` on a task: a fleet with options, or with task=trading one agent with options for every symbol.
 
-`task_of` gives these in place of the configured task; options and windows are the task's own, windows as long as the
+They take the place of the configured task; options and windows are the task's own, windows as long as the
 rules read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts, fitted_until
 from pacesetter.build.tasks.fleet import FleetTask, known_table
-from pacesetter.build.tasks.task import Stored
+from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.tasks.trading import Trading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
+from pacesetter.learning.methods import read_options
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -28,15 +29,24 @@ if TYPE_CHECKING:
     from pacesetter.methods.options.policy import OptionPolicy, ServedOptions
     from pacesetter.policies.modules import Exported
 
-__all__ = ["OptionFleetTask", "OptionTradingTask"]
+__all__ = ["OptionFleetTask", "OptionTradingTask", "adapt_to_options"]
 
 Array = NDArray[Any]
+
+
+def adapt_to_options(task: Task, agent: Mapping[str, Any]) -> Task:
+    """The fleet or the one agent with options, windows as long as the rules read them."""
+    kind = OptionTradingTask if task.learned_as == "trading" else OptionFleetTask
+    return kind(read_options(agent, task.learned_as).history_bars)
 
 
 class OptionFleetTask(FleetTask):
     """A fleet whose agents have options."""
 
     observers = "options"
+
+    def __init__(self, history_bars: int) -> None:
+        self.history_bars = history_bars
 
     def policy(self, stored: Stored) -> OptionPolicy:
         import torch
@@ -72,7 +82,7 @@ class OptionTradingTask(OptionFleetTask):
 
     name = "trading"
     learned_as = "trading"
-    config = Trading  # type: ignore[assignment]
+    config = Trading
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         task = build_task(config)

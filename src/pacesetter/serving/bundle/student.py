@@ -21,7 +21,7 @@ from pacesetter.runs import Run
 from pacesetter.serving.bundle.export import export_onnx, quantise
 from pacesetter.serving.bundle.model import Model
 
-__all__ = ["ServedGraph", "compare_served", "served_graphs", "served_table"]
+__all__ = ["ServedGraph", "compare_served", "decision_times", "group_by_decision", "served_graphs", "served_table"]
 
 Array = NDArray[Any]
 TIMED, NEAR = 300, 0.1  # decisions of all symbols; continuous orders this near are counted as the same
@@ -56,13 +56,14 @@ def served_graphs(teacher: str | Path, student: str | Path, count: int = 200) ->
         own = stored_config(folder)
         exported = export_policy(Stored(Path(folder), own, panel, table), count)
         graphs[name] = export_onnx(exported.module, exported.spec)
-        shown = shown or _decisions(exported.real, len(exported.spec.symbols), count)
+        shown = shown or group_by_decision(exported.real, len(exported.spec.symbols), count)
     graphs["student, int8"] = quantise(graphs["student"])
     return graphs, shown
 
 
-def _decisions(real: Iterable[Mapping[str, Array]], symbols: int, count: int) -> list[dict[str, Array]]:
-    """Observations of all symbols at a time."""
+def group_by_decision(real: Iterable[Mapping[str, Array]], symbols: int, count: int) -> list[dict[str, Array]]:
+    """Observations of all symbols at a time; one by one of a policy for any symbol."""
+    symbols = max(symbols, 1)
     decisions: list[dict[str, Array]] = []
     for batch in islice(real, count):
         firsts = range(0, len(next(iter(batch.values()))) - symbols + 1, symbols)
@@ -74,7 +75,7 @@ def _decisions(real: Iterable[Mapping[str, Array]], symbols: int, count: int) ->
 def compare_served(graphs: Mapping[str, bytes], observations: list[Any]) -> list[ServedGraph]:
     """Every graph on the same observations; the first one is the teacher."""
     models = {name: Model(data) for name, data in graphs.items()}
-    times = {name: _times(model, observations) for name, model in models.items()}
+    times = {name: decision_times(model, observations) for name, model in models.items()}
     orders = {name: np.concatenate([_orders(model, each) for each in observations]) for name, model in models.items()}
     first = next(iter(graphs))
     return [
@@ -90,7 +91,8 @@ def compare_served(graphs: Mapping[str, bytes], observations: list[Any]) -> list
     ]
 
 
-def _times(model: Model, observations: list[Any]) -> list[float]:
+def decision_times(model: Model, observations: list[Any]) -> list[float]:
+    """Seconds of each decision for all symbols."""
     model(observations[0])  # the first call allocates
     seconds = []
     for place in range(TIMED):

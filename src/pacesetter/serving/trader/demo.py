@@ -1,4 +1,4 @@
-"""The end of a job: its policy is bundled, read back, and asked once through the API's own application."""
+"""The end of a job: its policy is bundled, asked once through the API's own application, and decides for a person."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from pacesetter.build import build_panel
 from pacesetter.errors import RunError
@@ -23,10 +24,12 @@ from pacesetter.serving.api.runtime import Runtime
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.bundle.signature import SigningKey
-from pacesetter.serving.bundle.store import Store
+from pacesetter.serving.bundle.store import Store, find_bundle
 from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.trader.decision import decide
+from pacesetter.serving.trader.session import fit_panel
 
-__all__ = ["bundle_and_ask"]
+__all__ = ["bundle_and_ask", "print_decision"]
 
 SECONDS = 60.0  # for the first answer, which compiles; no one else waits for it
 
@@ -63,7 +66,18 @@ def bundle_and_ask(
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
     warned = f"; {bundle.warning}" if bundle.warning else ""
     name = f"{folder.name} (model {answer['model'][:12]})"
-    return f"{name} at {answer['time'][:10]}, from cash: {_told(answer['decisions'])}{warned}"
+    return f"{name} serves {answer['time'][:10]} to an account in cash: {_told(answer['decisions'])}{warned}"
+
+
+def print_decision(console: Console, store: Path, panel: Panel) -> None:
+    """What the bundle that serves would hold after the last bar of a panel: a table, and what it comes to."""
+    bundle = find_bundle(store, SigningKey.find())
+    table = decide(bundle, fit_panel(panel, bundle))
+    console.print(table.table())
+    replayed = bundle.manifest.get("replay") or {}
+    breakers = [] if not replayed else [f"Test bars behind its circuit breakers: {replayed['breakers_on']['told']}."]
+    for line in (*table.notes, table.sentence, *breakers, f"Every day: pacesetter decide {store} --daily"):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:

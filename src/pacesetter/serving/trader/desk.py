@@ -209,6 +209,7 @@ class Desk:
         """
         if self.risk is not None:
             self.risk.begin(snapshot.panel)
+            self.risk.adopt(self.broker.account, self.broker.positions, self._closed[:, Bar.CLOSE])
         decided = np.asarray(self.policy.decide(self._own_view(snapshot)), dtype=np.float64)
         if self.risk is not None:
             decided = self.risk.size(decided, self.broker.account, self.broker.positions, self._closed, self._rules)

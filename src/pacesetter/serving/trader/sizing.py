@@ -163,6 +163,11 @@ class ServedRisk:
         if self._sized == panel.index[-1]:
             self._restore_state(self._before)
 
+    def adopt(self, account: Array, positions: Array, closes: Array) -> None:
+        """Divide what is held into base and views where no bar was sized yet, as of an account that a caller gives."""
+        if self._sized is None:
+            self._sizer.adopt(account, positions, closes, 0)
+
     def views_held(self, account: Array, positions: Array, closes: Array) -> Array:
         """(K,) what is held beyond the base, in the policy's own units."""
         return self._sizer.views_held(account, positions, closes)

@@ -1,0 +1,35 @@
+"""What a set of gates is about: a run without its subject is not held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pacesetter.build import Config
+
+__all__ = ["SUBJECTS", "has_subject"]
+
+
+def _extra(name: str) -> Callable[[Config], bool]:
+    return lambda config: (config.agent.get("extras") or {}).get(name) is not None
+
+
+def _algorithm(*names: str) -> Callable[[Config], bool]:
+    return lambda config: config.agent["algorithm"] in names
+
+
+SUBJECTS: dict[str, Callable[[Config], bool]] = {
+    "curiosity": _extra("curiosity"),
+    "options": _algorithm("options"),
+    "hindsight": lambda config: config.agent.get("hindsight") is not None,
+    "shaping": _extra("potential"),
+    "objectives": _algorithm("mosac"),
+    "asynchronous": _algorithm("impala"),
+    "evolution": _algorithm("es", "hybrid"),
+    "auxiliary": _extra("auxiliary"),
+    "curriculum": lambda config: config.task.get("curriculum", "none") != "none",
+}
+
+
+def has_subject(config: Config, name: str) -> bool:
+    """Whether a run was trained with it."""
+    return SUBJECTS[name](config)

@@ -1,0 +1,46 @@
+"""Goals as what a policy is asked for, and the task of an agent that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pacesetter.build.tasks.task import Task
+from pacesetter.learning.conditions import Conditions
+from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig, read_hindsight
+
+__all__ = ["GoalConditions", "adapt_to_goals"]
+
+
+@dataclass(frozen=True)
+class GoalConditions(Conditions):
+    """Goals as `Conditions`: the desired return is asked for, the achieved one is the account's."""
+
+    options: HindsightConfig
+
+    def markets(self, markets: Sequence[Any]) -> list[Any]:
+        from pacesetter.methods.goals.market import GoalMarket
+
+        return [GoalMarket(market, self.options) for market in markets]
+
+    def environment(self, env: Any) -> Any:
+        from pacesetter.methods.goals.environment import GoalVectorEnv
+
+        return GoalVectorEnv(env, self.options)
+
+    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
+        return {ACHIEVED: (), DESIRED: (self.options.goal,)}
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        return {ACHIEVED: ("achieved",), DESIRED: ("goal",)}
+
+    def limits(self) -> dict[str, tuple[float, float]]:
+        return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
+
+
+def adapt_to_goals(task: Task, agent: Mapping[str, Any]) -> Task:
+    """The task of an agent that is asked for goals; as it is where it has none."""
+    options = read_hindsight(agent)
+    return task if options is None else task.conditioned(GoalConditions(options))
