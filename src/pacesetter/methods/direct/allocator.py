@@ -1,11 +1,11 @@
 """The master of a team: one layer that sets, by the state of the account, what risk costs all agents.
 
     ν_t        = price · exp(m₁) · Σ_j max(s_j − ν_t, 0)     price of market risk, see `policy.market_price`
-    gain_t     = gain · exp(−m₂)                             m₂ > 0: all hold less, in proportion
+    gain_t     = gain · left^k · exp(−m₂)                    left: of the cushion above a drawdown limit, 1 at the top
 
 m is a small network of numbers that belong to the whole account. Its last layer begins at 0, so that an untrained
-master leaves both prices as they are. A master that sees the distance from a drawdown limit can hold in proportion to
-it, as Grossman and Zhou (1993) do; one price for all symbols could not.
+master leaves both prices as they are; so does k = 0. With k = 1 the account holds in proportion to its cushion, as
+Grossman and Zhou (1993) do; one price for all bars could not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Allocator", "cushion_left"]
 
 STATES, HIDDEN = 6, 8
 MOST_PRICE, MOST_AVERSION = 1.5, 3.0  # logarithms: near a limit next to nothing is to be held
-MOST_STATE, SIGNAL_UNIT = 3.0, 5.0  # signals are some 0.2
+MOST_STATE, SIGNAL_UNIT = 4.0, 5.0  # signals are some 0.2
 LEAST_CUSHION = 0.02  # share of the whole cushion: its logarithm is shown
 
 
@@ -33,6 +33,12 @@ class Allocator(nn.Module):
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(first, nn.Tanh(), last)
+        self.level = nn.Parameter(torch.zeros(2))  # of both logarithms, whatever the state
+        self.power = nn.Parameter(torch.tensor(0.0))  # k
+
+    def few(self) -> list[nn.Parameter]:
+        """The numbers that act in every state, which can learn as fast as the shape."""
+        return [self.level, self.power]
 
     def forward(
         self, signal: torch.Tensor, level: torch.Tensor, held: torch.Tensor, plain: torch.Tensor, left: torch.Tensor
@@ -47,8 +53,10 @@ class Allocator(nn.Module):
             *(held.mean(-1), plain.mean(-1), left.clamp_min(LEAST_CUSHION).log()),
         )
         shown = torch.stack(state, -1).clamp(-MOST_STATE, MOST_STATE)
-        moved: torch.Tensor = torch.tanh(self.layers(shown))
-        return moved * torch.tensor([MOST_PRICE, MOST_AVERSION]).to(moved)
+        moved: torch.Tensor = torch.tanh(self.layers(shown) + self.level)
+        # The logarithm of the cushion that is left is below 0: less of it is more aversion.
+        power = torch.stack([torch.zeros_like(self.power), -self.power])
+        return moved * torch.tensor([MOST_PRICE, MOST_AVERSION]).to(moved) + shown[..., -1:] * power
 
 
 def cushion_left(drawdown: torch.Tensor, limit: float) -> torch.Tensor:

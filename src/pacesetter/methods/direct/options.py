@@ -57,7 +57,7 @@ class Direct:
     softness: float = 1e-4
     network: str = "linear_cross"
     hidden: int = 24
-    team_rounds: int = 40
+    team_rounds: int = 15
     drawdown_limit: float = 0.2
     dictionary: tuple[str, ...] = GROUPS
     compile: bool = False
