@@ -19,7 +19,7 @@ from pacesetter.methods.direct.learner import DirectLearner, load_direct
 from pacesetter.methods.direct.ledger import settle
 from pacesetter.methods.direct.objective import cushion_growth, objective, segment_scores
 from pacesetter.methods.direct.options import Direct
-from pacesetter.methods.direct.team import Situation, Team
+from pacesetter.methods.direct.team import Team, TeamState
 from pacesetter.panel import Panel
 
 from .conftest import CHEAP, Make, market_panel, whole_bank
@@ -198,8 +198,8 @@ def _held(learner: DirectLearner) -> torch.Tensor:
     assert features is not None
     none = torch.zeros(len(STARTS), len(learner.policy.symbols), dtype=torch.float64)
     wealth = torch.ones(len(STARTS), dtype=torch.float64)
-    situation = Situation(features[:, 0], torch.zeros_like(wealth))
-    target = learner.policy.target(learner.signals[STARTS], learner.series.volatility[STARTS], none, situation)
+    state = TeamState(features[:, 0], torch.zeros_like(wealth))
+    target = learner.policy.target(learner.signals[STARTS], learner.series.volatility[STARTS], none, state)
     return settle(none, target, wealth, learner.series.fills(STARTS), learner.rules)[0]
 
 

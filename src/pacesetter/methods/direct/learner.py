@@ -44,7 +44,7 @@ from pacesetter.methods.direct.policy import DirectPolicy, market_price
 from pacesetter.methods.direct.series import MarketSeries, gap_column, return_column
 from pacesetter.methods.direct.sizing import ViewSizer
 from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
-from pacesetter.methods.direct.team import Situation
+from pacesetter.methods.direct.team import TeamState
 from pacesetter.registry import configure
 
 __all__ = ["DirectLearner", "load_direct", "make_direct"]
@@ -393,8 +393,8 @@ class DirectLearner:
         wealth, peak = torch.ones(len(starts), dtype=torch.float64, device=self.device), self.first_peaks(starts)
         returns, features = [], self._features(starts, bars)
         for bar in range(bars):
-            now, situation = starts + bar, _situation(features, bar, wealth, peak)
-            target = self.policy.target(self.signals[now], self.series.volatility[now], held, situation)
+            now, state = starts + bar, _state(features, bar, wealth, peak)
+            target = self.policy.target(self.signals[now], self.series.volatility[now], held, state)
             target = target if parts is None else target * parts
             held, earned = settle(held, target, wealth, self.series.fills(now), rules)
             wealth = wealth * (1 + earned)
@@ -424,8 +424,8 @@ class DirectLearner:
                 # What is held beyond the base, in the policy's own units: its no-trade zone is there.
                 own = torch.where((held != 0) & (scale[:, None] > 0), held - base, 0.0)
                 own = own / scale[:, None].clamp_min(1e-30)
-                situation = _situation(features, bar, wealth, peak)
-                views = self.policy.target(self.signals[now], self.series.volatility[now], own, situation)
+                state = _state(features, bar, wealth, peak)
+                views = self.policy.target(self.signals[now], self.series.volatility[now], own, state)
                 views = views if parts is None else views * parts
             sized, fills = sizer.size(views, now, self.scale, base, rules), self.series.fills(now)
             is_on = sizer.is_on[now]
@@ -590,9 +590,9 @@ def load_direct(folder: str | Path) -> DirectPolicy:
     return policy.float().eval()
 
 
-def _situation(features: torch.Tensor | None, bar: int, wealth: torch.Tensor, peak: torch.Tensor) -> Situation | None:
+def _state(features: torch.Tensor | None, bar: int, wealth: torch.Tensor, peak: torch.Tensor) -> TeamState | None:
     """What a team sees at a bar of its segments."""
-    return None if features is None else Situation(features[:, bar], 1.0 - wealth / peak)
+    return None if features is None else TeamState(features[:, bar], 1.0 - wealth / peak)
 
 
 def _lowest_view(options: RiskOptions, rules: Rules) -> float:

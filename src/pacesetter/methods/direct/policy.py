@@ -33,7 +33,7 @@ from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
 from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
-from pacesetter.methods.direct.team import Change, Situation, Team
+from pacesetter.methods.direct.team import Change, Team, TeamState
 
 __all__ = ["DirectPolicy", "market_price"]
 
@@ -230,9 +230,9 @@ class DirectPolicy(nn.Module):
     # ---- what it wants --------------------------------------------------------------------------------------------
 
     def target(
-        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, situation: Situation | None = None
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState | None = None
     ) -> torch.Tensor:
-        """(…, symbol) shares of equity; signal, volatility and position (…, symbol); `situation` is for a team."""
+        """(…, symbol) shares of equity; signal, volatility and position (…, symbol); `team_state` is for a team."""
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
         if self.layers is not None:
@@ -241,8 +241,8 @@ class DirectPolicy(nn.Module):
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
             speed = (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
-        if situation is not None:
-            change = self.change(signal, volatility, held, situation)
+        if team_state is not None:
+            change = self.change(signal, volatility, held, team_state)
             signal, gain = signal * change.signal, gain * change.gain * change.aversion
             price, enter, leave = price * change.price, enter * change.enter, leave * change.leave
             speed = change.speed
@@ -263,12 +263,12 @@ class DirectPolicy(nn.Module):
         return self.log_gain.exp() / volatility.square() * excess * volatility
 
     def change(
-        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, situation: Situation
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState
     ) -> Change:
         """What the team adds."""
         assert self.team is not None
         level, plain = (volatility / self.typical).log(), self.plain(signal, volatility)
-        changed: Change = self.team(situation, signal, level, held / self.unit, plain / self.unit)
+        changed: Change = self.team(team_state, signal, level, held / self.unit, plain / self.unit)
         return changed
 
     def team_inputs(
@@ -302,11 +302,11 @@ class DirectPolicy(nn.Module):
         signal = self.signal(z, fast)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
-        situation = None
+        team_state = None
         if self.team is not None:
             features = self.team.encode(self.team_inputs(z, fast, signal, volatility))
-            situation = Situation(features, observation["portfolio"][..., DRAWDOWN])
-        return self.target(signal, volatility, observation["position"][..., WEIGHT], situation), confidence
+            team_state = TeamState(features, observation["portfolio"][..., DRAWDOWN])
+        return self.target(signal, volatility, observation["position"][..., WEIGHT], team_state), confidence
 
     @torch.no_grad()
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:

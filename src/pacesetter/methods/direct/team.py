@@ -18,7 +18,7 @@ from torch import nn
 
 from pacesetter.methods.direct.allocator import Allocator, cushion_left
 
-__all__ = ["Change", "Situation", "Team"]
+__all__ = ["Change", "Team", "TeamState"]
 
 CHANGES, ACCOUNT = 5, 4  # what a head moves; its inputs that belong to the account, and 1
 MOST_CHANGE = 1.5  # of a factor's logarithm
@@ -26,7 +26,7 @@ LEAST_SPEED, MOST_INPUT, SIGNAL_UNIT = 0.05, 3.0, 5.0
 BAR_INPUTS = 5  # beside the lags: signal, its size, log volatility, recent volatility, the market's move
 
 
-class Situation(NamedTuple):
+class TeamState(NamedTuple):
     """What a team sees beside signal, volatility and position.
 
     features   (row, symbol, width) of the encoder        drawdown   (row,) of the account from its highest equity
@@ -102,15 +102,15 @@ class Team(nn.Module):
         return mixed
 
     def forward(
-        self, situation: Situation, signal: torch.Tensor, level: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
+        self, state: TeamState, signal: torch.Tensor, level: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
     ) -> Change:
         """What it adds; positions, as held and as the plain policy wants them, in units of the cap (row, symbol)."""
-        kind, features = signal.dtype, situation.features
+        kind, features = signal.dtype, state.features
         signal, level, held, plain = (each.to(features.dtype) for each in (signal, level, held, plain))
         account = torch.stack([held, held - plain, plain, torch.ones_like(held)], -1).clamp(-MOST_INPUT, MOST_INPUT)
         inputs = torch.cat([features, account], -1)
         moved = torch.tanh((inputs.unsqueeze(-2) @ (self.head + self.own)).squeeze(-2)).to(kind)
-        left = cushion_left(situation.drawdown, self.limit).to(features.dtype)
+        left = cushion_left(state.drawdown, self.limit).to(features.dtype)
         shared = self.allocator(signal, level, held, plain, left).to(kind)
         factors = (MOST_CHANGE * moved).exp()
         return Change(
