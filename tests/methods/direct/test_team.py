@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.run.train import train
 from pacesetter.market.covariance import make_tables
 from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.allocator import cushion_left
@@ -20,7 +25,10 @@ from pacesetter.methods.direct.ledger import settle
 from pacesetter.methods.direct.objective import cushion_growth, objective, segment_scores
 from pacesetter.methods.direct.options import Direct
 from pacesetter.methods.direct.team import Team, TeamState
+from pacesetter.methods.direct.team_page import TEAM_TITLE, TeamReport
 from pacesetter.panel import Panel
+from pacesetter.serving.api.runtime import BundlePolicy
+from pacesetter.serving.bundle.packaging import bundle_run
 
 from .conftest import CHEAP, Make, market_panel, whole_bank
 
@@ -113,7 +121,7 @@ def test_marginal_contributions_are_what_leaving_an_agent_out_costs_to_first_ord
     learner = make_learner(**TEAM | {"softness": 1e-3, "objective": "mean_variance"})
     learner.fit_weights()
     stirred(learner, 0.1)
-    marginal = contributions(learner, STARTS)
+    _, marginal = contributions(learner, STARTS)
     everybody = torch.ones(5, dtype=torch.float64)
     with torch.no_grad():
         whole = worth(learner)
@@ -203,6 +211,21 @@ def _held(learner: DirectLearner) -> torch.Tensor:
     return settle(none, target, wealth, learner.series.fills(STARTS), learner.rules)[0]
 
 
+def test_with_a_drawdown_limit_the_master_begins_at_the_published_rule(make_learner: Make) -> None:
+    learner = make_learner(**TEAM | {"objective": "cushion"})
+    learner.fit_weights()
+    features = learner._features(STARTS[:1], 1)
+    assert features is not None
+    none = torch.zeros(1, 5, dtype=torch.float64)
+    shares = []
+    for drawdown in (0.0, 0.1):
+        state = TeamState(features[:, 0], torch.tensor([drawdown]).double())
+        change = learner.policy.change(learner.signals[:1], learner.series.volatility[:1], none, state)
+        shares.append(float(change.aversion.detach()))
+    assert shares[0] == pytest.approx(1.0)
+    assert shares[1] == pytest.approx((1 - 0.8 / 0.9) / 0.2, rel=1e-5)  # of the cushion at the top
+
+
 def test_the_cushion_objective_is_best_at_the_published_multiple() -> None:
     drift, deviation, limit, bars = 0.02, 0.1, 0.2, 100
     generator = torch.Generator().manual_seed(0)
@@ -242,3 +265,29 @@ def test_shares_of_segments_have_the_objective_as_their_mean(name: str) -> None:
 def test_a_cushion_of_a_sized_account_is_refused(planted: Panel) -> None:
     with pytest.raises(ConfigError, match="leave out risk"):
         sized_learner(planted, objective="cushion")
+
+
+RUN = (
+    *("task=fleet", "agent=direct", "data=synthetic", "data.symbols=4", "data.groups=1", "data.bars=700", "seed=3"),
+    *("agent.segments=4", "train.steps=384", "train.validate_every=384", "train.shares=[0.7,0.15]"),
+    *("agent.network=team", "agent.team_rounds=1", "agent.hidden=4", "agent.dictionary=[lags]"),
+    *("features.names=[return_1]", "data.strength=0.9", "data.unrelated_share=0", "track.progress=false"),
+    *("track.mlflow=off", "track.tensorboard=off"),
+)
+
+
+def test_a_run_of_a_team_is_played_reported_and_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pacesetter.methods.direct.joint.LEAST_GAIN", -1e9)
+    config = compose([*RUN, f"runs={tmp_path}"])
+    run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
+    sections = run.sections()
+    assert [each.title for each in sections][-1] == TEAM_TITLE
+    report = TeamReport.of(run.folder, run.panel)
+    assert report.kept in STAGES or report.kept == ""  # the validation set may have kept direct
+    assert len(report.prices) > 10
+    assert report.earned.any()
+    bundle = bundle_run(run.folder, tmp_path / "bundles", observations=16)[1]
+    options: dict[str, Any] = {"bank": run.bank(run.panel), "window_bars": run.task.window_bars}
+    served = backtest(BundlePolicy(bundle), run.panel, first=run.first, market=run.task.market, **options)
+    assert served.returns.any()
+    np.testing.assert_allclose(served.returns, run.play().returns, atol=2e-6)

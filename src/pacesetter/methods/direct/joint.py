@@ -52,7 +52,7 @@ def train_team(learner: DirectLearner) -> tuple[int, dict[str, float]]:
     policy.team.link(policy.weights[: policy.lags * count].detach().reshape(policy.lags, count, count))
     if not bool(learner.signals.any()):
         return 0, {"team_kept": 0.0}
-    first = copy.deepcopy(policy.team)
+    first, before = copy.deepcopy(policy.team), learner.team_inputs
     learner.read_team_inputs()
     scores, rounds = _left_out(learner, first)
     figures: dict[str, float] = {}
@@ -62,7 +62,7 @@ def train_team(learner: DirectLearner) -> tuple[int, dict[str, float]]:
     surest = max(STAGES, key=lambda stage: figures[f"team_{stage}_sureness"])
     if figures[f"team_{surest}_sureness"] < LEAST_GAIN:
         policy.team.load_state_dict(first.state_dict())
-        learner.team_inputs = None
+        learner.team_inputs = before
         return rounds, figures | {"team_kept": 0.0}
     for stage, team in _trained(learner, first, _starts(learner)):
         rounds += learner.config.team_rounds
@@ -72,18 +72,19 @@ def train_team(learner: DirectLearner) -> tuple[int, dict[str, float]]:
     return rounds, figures | {"team_kept": 1.0 + STAGES.index(surest)}
 
 
-def contributions(learner: DirectLearner, starts: torch.Tensor) -> torch.Tensor:
-    """(symbol,) marginal contribution of each symbol's agent to the account's utility per bar.
+def contributions(learner: DirectLearner, starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(symbol,) marginal contributions of each symbol's agent, per bar: to the account's net return, to its utility.
 
-    ∂U / ∂a_j at 1, where the account takes a_j times what agent j wants: to first order what leaving j out would cost,
+    ∂ / ∂a_j at 1, where the account takes a_j times what agent j wants: to first order what leaving j out would cost,
     and all together what a little more or less of the whole account would bring.
     """
     parts = torch.ones(len(learner.policy.symbols), dtype=torch.float64, device=learner.device, requires_grad=True)
-    worth = learner.worth(starts, learner.earned(starts, learner.config.segment_bars, parts))
-    if not worth.requires_grad:
-        return torch.zeros_like(parts)
-    (gradient,) = torch.autograd.grad(worth, parts)
-    return gradient
+    returns = learner.earned(starts, learner.config.segment_bars, parts)
+    if not returns.requires_grad:
+        return torch.zeros_like(parts), torch.zeros_like(parts)
+    counted, worth = returns[:, learner.config.burn_in_bars :].mean(), learner.worth(starts, returns)
+    (earned,) = torch.autograd.grad(counted, parts, retain_graph=True)
+    return earned, torch.autograd.grad(worth, parts)[0]
 
 
 def _left_out(learner: DirectLearner, first: Team) -> tuple[dict[str, torch.Tensor], int]:

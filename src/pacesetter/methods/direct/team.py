@@ -6,7 +6,8 @@
     signal, gain, enter, leave   · exp(d_j₁ … d_j₄)        speed   1 + d_j₅, at most 1
     master     see `allocator`
 
-Heads and master begin at 0: an untrained team is the direct policy, bit for bit.
+Heads and master begin at 0: an untrained team is the direct policy, bit for bit. With the objective `cushion` the
+master begins at the published rule instead, see `allocator`.
 """
 
 from __future__ import annotations
