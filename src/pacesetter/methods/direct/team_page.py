@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import torch
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, task_of
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import build_fold
 from pacesetter.build.stored import stored_config
 from pacesetter.build.tasks.task import best_checkpoint
@@ -106,7 +106,7 @@ class TeamReport:
 
 def _stored_learner(config: Config, checkpoint: Path, panel: Panel) -> DirectLearner:
     """A learner with the stored policy on all bars of the panel; it says of every bar what the policy says."""
-    task, described, stored = task_of(config), read_header(checkpoint)["learner"], read_state(checkpoint)
+    task, described, stored = config.problem, read_header(checkpoint)["learner"], read_state(checkpoint)
     assert isinstance(task, DirectTask)
     whole, options = task.whole_market(config, panel), described["config"]
     made = Direct(**options | {"dictionary": tuple(options["dictionary"])})
