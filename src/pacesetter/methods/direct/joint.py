@@ -79,7 +79,7 @@ def contributions(learner: DirectLearner, starts: torch.Tensor) -> tuple[torch.T
     and all together what a little more or less of the whole account would bring.
     """
     parts = torch.ones(len(learner.policy.symbols), dtype=torch.float64, device=learner.device, requires_grad=True)
-    returns = learner.earned(starts, learner.config.segment_bars, parts)
+    returns = learner.net_returns(starts, learner.config.segment_bars, parts)
     if not returns.requires_grad:
         return torch.zeros_like(parts), torch.zeros_like(parts)
     counted, worth = returns[:, learner.config.burn_in_bars :].mean(), learner.worth(starts, returns)
@@ -132,7 +132,7 @@ def _climb(learner: DirectLearner, team: Team, parameters: list[nn.Parameter], s
     learner.policy.team = team
     for _ in range(config.team_rounds):
         drawn = starts[torch.randint(0, len(starts), (config.segments,), generator=generator).to(starts.device)]
-        loss = -learner.worth(drawn, learner.earned(drawn, config.segment_bars))
+        loss = -learner.worth(drawn, learner.net_returns(drawn, config.segment_bars))
         if not bool(torch.isfinite(loss)):
             break
         optimiser.zero_grad()
@@ -152,7 +152,7 @@ def _utilities(learner: DirectLearner, team: Team, starts: torch.Tensor) -> torc
     """(segment,) whose mean is the account's utility per bar over segments from these bars."""
     config = learner.config
     learner.policy.team = team
-    returns = learner.earned(starts, config.segment_bars)
+    returns = learner.net_returns(starts, config.segment_bars)
     if config.objective == "cushion":
         return cushion_growth(returns, learner.first_peaks(starts), config.drawdown_limit)
     return segment_scores(returns[:, config.burn_in_bars :], config.objective, config.risk_aversion)

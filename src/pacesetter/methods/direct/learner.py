@@ -27,7 +27,7 @@ from torch import nn
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.learning.fleet.encoding import compiled
+from pacesetter.learning.fleet.encoding import compile_function
 from pacesetter.learning.learner import Between, Watcher
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
@@ -120,7 +120,7 @@ class DirectLearner:
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
         self.fit_figures: dict[str, float] = {}
         self._losses: dict[str, float] = {}
-        self._rolled = compiled(self.roll, config)
+        self._rolled = compile_function(self.roll, config)
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
@@ -131,12 +131,12 @@ class DirectLearner:
             # At the start alone: a resumed learner has its weights from the checkpoint.
             if self.steps == 0:
                 self.fit_weights()
-            watcher.between()
+            watcher.between_rounds()
             start = time.perf_counter()
             self.round()
             self._seconds += time.perf_counter() - start
         if self.policy.team is not None and "team_kept" not in self.fit_figures:
-            watcher.between()  # what the team begins at is validated and stored before it
+            watcher.between_rounds()  # what the team begins at is validated and stored before it
             self.fit_team()
 
     def fit_team(self) -> None:
@@ -164,10 +164,10 @@ class DirectLearner:
         bars = len(series.earned)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / series.volatility[:bars]).clamp(-policy.cut, policy.cut)
-        discovery = self._discovered(returns.cpu().numpy())
+        discovery = self._discover_groups(returns.cpu().numpy())
         fit = discovery.fit
         self._count(discovery.is_intraday)
-        policy.weights.copy_(torch.from_numpy(self._placed(fit.weights, discovery.groups)))
+        policy.weights.copy_(torch.from_numpy(self._place_weights(fit.weights, discovery.groups)))
         self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
         self.fit_figures = {
             "penalty": fit.penalty,
@@ -212,7 +212,7 @@ class DirectLearner:
                 policy.log_enter.fill_(math.log(zone))
                 policy.log_leave.fill_(math.log(zone))
                 starts = self.side_by_side()
-                worth = self.worth(starts, self.earned(starts, self.config.segment_bars))
+                worth = self.worth(starts, self.net_returns(starts, self.config.segment_bars))
                 best = max(best, (float(worth), float(policy.log_gain.detach()), math.log(zone)))
         policy.log_gain.fill_(best[1])
         policy.log_enter.fill_(best[2])
@@ -231,7 +231,7 @@ class DirectLearner:
         """(bar, symbol) what the policy says of every bar, its own training bars among them."""
         return self._in_chunks(self.policy.signal, len(self.series))
 
-    def _discovered(self, y: Array) -> Discovery:
+    def _discover_groups(self, y: Array) -> Discovery:
         """Groups that pay on held-out bars, of returns (bar, symbol) in units of volatility."""
         tables: dict[tuple[str, bool], Array] = {}
         policy, bars = self.policy, len(y)
@@ -278,7 +278,7 @@ class DirectLearner:
         parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, series.volatility, series.fast))
         yield from (Moves(*chunk) for chunk in zip(*parts, strict=True))
 
-    def _placed(self, weights: Array, groups: tuple[str, ...]) -> Array:
+    def _place_weights(self, weights: Array, groups: tuple[str, ...]) -> Array:
         """Weights (input, symbol) of some groups among those of all, which are 0."""
         policy, first = self.policy, 0
         placed = np.zeros((policy.width, weights.shape[1]))
@@ -298,7 +298,7 @@ class DirectLearner:
         said = torch.zeros_like(y)
         for block, weights in zip(blocks, discovery.fit.without, strict=True):
             # The links of each block are those found without it.
-            policy.follow(torch.from_numpy(self._placed(weights, discovery.groups)).to(y))
+            policy.follow(torch.from_numpy(self._place_weights(weights, discovery.groups)).to(y))
             said[block] = self._recent(block)
         after = torch.zeros_like(y)
         for block in blocks:
@@ -340,7 +340,7 @@ class DirectLearner:
     @torch.no_grad()
     def risk(self) -> float:
         """Deviation per bar of accounts over segments side by side, in the shape as it is."""
-        returns = self.earned(self.side_by_side(), self.config.segment_bars)
+        returns = self.net_returns(self.side_by_side(), self.config.segment_bars)
         return float(returns[:, self.config.burn_in_bars :].std())
 
     def side_by_side(self) -> torch.Tensor:
@@ -361,7 +361,7 @@ class DirectLearner:
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self.earned(starts, config.segment_bars)  # (segment, bar)
+        returns = self.net_returns(starts, config.segment_bars)  # (segment, bar)
         loss = -self.worth(starts, returns)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
@@ -371,7 +371,7 @@ class DirectLearner:
             self.scale = self.sizer.fitted_scale(self._variance)
         return float(loss.detach())
 
-    def earned(self, starts: torch.Tensor, bars: int, parts: torch.Tensor | None = None) -> torch.Tensor:
+    def net_returns(self, starts: torch.Tensor, bars: int, parts: torch.Tensor | None = None) -> torch.Tensor:
         """(segment, bar) net returns of accounts, of sized ones less those of their base; `parts` as in `roll`."""
         if self.sizer is None:
             plain: torch.Tensor = self._rolled(starts, bars) if parts is None else self.roll(starts, bars, parts=parts)
@@ -584,20 +584,20 @@ class DirectLearner:
         self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
     ) -> Path:
         """Store all of it, and `more` beside it, without pickle; `load_direct` needs nothing else."""
-        content = {"learner": self._described()} | dict(header or {})
+        content = {"learner": self._describe_policy()} | dict(header or {})
         return write_state(folder, content, self.state_dict() | {"run": dict(more or {})})
 
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
         stored = dict(read_header(folder)["learner"])
-        for name, value in self._described().items():
+        for name, value in self._describe_policy().items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
         state = read_state(folder)
         self.load_state_dict(state)
         return dict(state["run"])
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_policy(self) -> dict[str, Any]:
         made = self.policy.made_with | {"symbols": list(self.policy.symbols)}
         config = dataclasses.asdict(self.config) | {"dictionary": list(self.config.dictionary)}
         return {"algorithm": KIND, "config": config, "policy": made}

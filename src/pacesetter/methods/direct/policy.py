@@ -248,7 +248,7 @@ class DirectPolicy(nn.Module):
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
         if self.layers is not None:
-            more = self.moved(signal, volatility, held, self.plain(signal, volatility))
+            more = self.network_terms(signal, volatility, held, self.plain(signal, volatility))
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
@@ -291,7 +291,7 @@ class DirectPolicy(nn.Module):
         newest = market[..., -1].expand_as(signal) if len(self.symbols) > 1 else torch.zeros_like(signal)
         return self.team.bar_inputs(own[..., -self.lags :], signal, level, recent, newest)
 
-    def moved(
+    def network_terms(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
     ) -> torch.Tensor:
         """(…, symbol, 5) what the network adds to signal, gain, enter, leave and speed; `plain` is the plain target."""

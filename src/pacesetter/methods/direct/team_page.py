@@ -16,7 +16,7 @@ from pacesetter.build.environments import build_fold
 from pacesetter.build.stored import stored_config
 from pacesetter.build.tasks.task import best_checkpoint
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.methods.direct.joint import STAGES, contributions
 from pacesetter.methods.direct.learner import DirectLearner
@@ -100,7 +100,7 @@ class TeamReport:
 
     def _picture(self) -> go.Figure:
         line = go.Scatter(y=self.prices, mode="lines", line={"width": 1})
-        figure = styled(go.Figure(line), "ν, the price of market risk that all agents share", 260)
+        figure = style_figure(go.Figure(line), "ν, the price of market risk that all agents share", 260)
         return figure.update_xaxes(title="test bars").update_yaxes(title="in units of signals")
 
 
