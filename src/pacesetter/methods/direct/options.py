@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 
-__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "Direct"]
+__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct"]
 
 # Of the dictionary; here, because that one imports torch.
-GROUPS = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
+USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
+GROUPS = (*USED, "features")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
@@ -59,7 +60,7 @@ class Direct:
     hidden: int = 24
     team_rounds: int = 15
     drawdown_limit: float = 0.2
-    dictionary: tuple[str, ...] = GROUPS
+    dictionary: tuple[str, ...] = USED
     compile: bool = False
     seed: int = 0
 
