@@ -26,6 +26,7 @@ from pacesetter.build import (
 )
 from pacesetter.build.members import member_config, member_folders, members_of
 from pacesetter.build.prior import PRIOR_FOLDER, with_prior
+from pacesetter.build.sentence import describe_plan
 from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
@@ -167,6 +168,7 @@ def _train_in_folder(
     session = Session(
         config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year, panel=panel
     )
+    console.print(describe_plan(config), soft_wrap=True, highlight=False, markup=False)
     # Before learning: a run that fails or is thrown away was a trial all the same.
     _count(session)
     with _log_to_file(run), _record_failure(session):
