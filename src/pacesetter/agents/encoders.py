@@ -219,10 +219,6 @@ class Mlp(Network):
     layers: int = 2
 
 
-<<<<<<< HEAD
-OF_DIRECT = ("linear_cross", "shared", "team", "team_cross")  # names of agent=direct, which has no encoder
-=======
->>>>>>> main
 NETWORKS: Registry[Network] = Registry("network")
 NETWORKS.add("transformer", Transformer())
 NETWORKS.add("transformer_medium", Transformer(width=128, layers=3, heads=4))
