@@ -37,6 +37,7 @@ class LookbackTask(Task):
     """Windows instead of orders."""
 
     name = "lookback"
+    learns = "which lead–lag window to use, bar by bar,"
     learned_as = "lookback"
     config = LookbackConfig
     judged_as = "windows"

@@ -62,6 +62,7 @@ class Task(ABC):
 
     name        as in `task=<name>`
     config      dataclass of its options
+    learns      what, in a few words, as in "agent=ppo learns …"
     learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
     observers   key of `jobs.run.observers.OBSERVERS`: what meters and validates a run of it
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
@@ -81,6 +82,7 @@ class Task(ABC):
     name: str
     config: type[Any]
     learned_as: str
+    learns: str
     observers: str = "single"
     judged_as: str = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS

@@ -55,6 +55,7 @@ def adapt_to_account(task: Task, agent: Mapping[str, Any]) -> Task:
 class DirectTask(Task):
     """The account of a direct policy under the name and with the options of another task."""
 
+    learns = "one policy for all symbols in one account"
     observers = "direct"
     allocates = True
     is_rewarded = False
