@@ -65,7 +65,8 @@ def main() -> None:
         ]
         gaps = np.array([each["agent"] - each["best record"] for each in played])
         error = gaps.std(ddof=1) / np.sqrt(len(gaps))
-        said = f"Agent minus best record: {gaps.mean():+.4f} ± {error:.4f} (standard error), above on {(gaps > 0).sum()} of {len(gaps)}."
+        ahead = f"above on {(gaps > 0).sum()} of {len(gaps)}"
+        said = f"Agent minus best record: {gaps.mean():+.4f} ± {error:.4f} (standard error), {ahead}."
         parts.append(f"## {world}\n\n{table(('seed', *played[0]), rows)}\n\n{said}")
         print(world, said, flush=True)
     text = (__doc__ or "").split("\n\n", 2)[2].strip()

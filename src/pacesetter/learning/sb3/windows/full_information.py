@@ -160,13 +160,16 @@ class FullInformation(OnPolicyAlgorithm):
         layer = self.policy.action_net
         if isinstance(layer, RecordLogits) and layer.is_new():
             assert self._table is not None
+            rules = [record]
             if self._batch.config.view.state_bars is not None:
                 weights = record_weights(record, self._table, usable)
                 layer.begin_with(weights)
-                record = np.einsum("r,trk->tk", weights, record.reshape(len(record), len(weights), -1))
-            place = better_constant(record, self._table, usable)
-            if place is not None:
-                layer.begin_at(place)
+                by_record = record.reshape(len(record), len(weights), -1)
+                rules = [by_record[:, :-1].mean(axis=1), np.einsum("r,trk->tk", weights, by_record)]
+            # Better than the records with and without the state: one more rule must not make constants likelier.
+            places = [better_constant(rule, self._table, usable) for rule in rules]
+            if None not in places:
+                layer.begin_at(int(places[0] or 0))
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""
