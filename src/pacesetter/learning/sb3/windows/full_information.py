@@ -168,8 +168,8 @@ class FullInformation(OnPolicyAlgorithm):
                 rules = [by_record[:, :-1].mean(axis=1), np.einsum("r,trk->tk", weights, by_record)]
             # Better than the records with and without the state: one more rule must not make constants likelier.
             places = [better_constant(rule, self._table, usable) for rule in rules]
-            if None not in places:
-                layer.begin_at(int(places[0] or 0))
+            if (place := places[0]) is not None and None not in places:
+                layer.begin_at(place)
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""
