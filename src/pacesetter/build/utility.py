@@ -35,7 +35,7 @@ def with_utility(config: Config, panel: Panel) -> Config:
     task = _trading_task(config)
     if task is None:
         return config
-    utility = _chosen(config, task)
+    utility = _utility_name(config, task)
     if utility == "reward":
         return config
     reward = dict(config.task.get("reward") or {})
@@ -69,7 +69,7 @@ def _trading_task(config: Config) -> Trading | None:
     return task if isinstance(task, Trading) else None
 
 
-def _chosen(config: Config, task: Trading) -> str:
+def _utility_name(config: Config, task: Trading) -> str:
     target = config.risk.target_volatility
     if task.utility == "auto":
         has_aversion = target is not None or task.aversion is not None

@@ -117,7 +117,7 @@ class Task(ABC):
         from pacesetter.build.configuration import build_task
         from pacesetter.policies.conditions import ConditionedPolicy
 
-        return ConditionedPolicy(policy, self.conditions.asked(run), build_task(config).episode_bars)
+        return ConditionedPolicy(policy, self.conditions.default_request(run), build_task(config).episode_bars)
 
     def entry_names(self, names: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """Names of an observation's numbers, by entry, with those of what is asked for."""
@@ -127,7 +127,7 @@ class Task(ABC):
         """The spec of an exported policy with what it is asked for where a request does not say it."""
         if self.conditions is None:
             return spec
-        return replace(spec, conditions=self.conditions.asked(run), limits=self.conditions.limits())
+        return replace(spec, conditions=self.conditions.default_request(run), limits=self.conditions.limits())
 
     # ---- what a task does -----------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def compose_groups(overrides: Sequence[str]) -> DictConfig:
         return hydra_compose("config", list(overrides))
     groups = {*_folders(), *ConfigStore.instance().repo}
     choices = [override for override in parsed if override.key_or_group in groups]
-    config = copy.deepcopy(_composed(tuple(str(override.input_line) for override in choices)))
+    config = copy.deepcopy(_compose_choices(tuple(str(override.input_line) for override in choices)))
     values = [override for override in parsed if override.key_or_group not in groups]
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
     return config
@@ -69,7 +69,7 @@ def _needs_hydra(override: Override) -> bool:
     return override.is_sweep_override() or override.package is not None or override.is_hydra_override()
 
 
-def _composed(choices: tuple[str, ...]) -> DictConfig:
+def _compose_choices(choices: tuple[str, ...]) -> DictConfig:
     """The configuration of these choices; composed again where an entry of the store became another one."""
     groups = (entries for entries in ConfigStore.instance().repo.values() if isinstance(entries, _Group))
     key = (choices, tuple(number for entries in groups for number in entries.numbers.values()))
