@@ -62,6 +62,7 @@ class Task(ABC):
 
     name        as in `task=<name>`
     config      dataclass of its options
+    learns      what, in a few words, as in "agent=ppo learns …"
     learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
     observers   key of `jobs.run.observers.OBSERVERS`: what meters and validates a run of it
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
@@ -81,6 +82,7 @@ class Task(ABC):
     name: str
     config: type[Any]
     learned_as: str
+    learns: str
     observers: str = "single"
     judged_as: str = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
@@ -114,10 +116,9 @@ class Task(ABC):
         """A policy that is asked for what the agent of the `run` is by default."""
         if self.conditions is None:
             return policy
-        from pacesetter.build.configuration import build_task
         from pacesetter.policies.conditions import ConditionedPolicy
 
-        return ConditionedPolicy(policy, self.conditions.default_request(run), build_task(config).episode_bars)
+        return ConditionedPolicy(policy, self.conditions.default_request(run), config.trading.episode_bars)
 
     def entry_names(self, names: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """Names of an observation's numbers, by entry, with those of what is asked for."""

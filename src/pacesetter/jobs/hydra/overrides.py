@@ -1,15 +1,14 @@
-"""Overrides that Hydra is not given as they are: several values, a command's own options, presets in files."""
+"""Overrides in Hydra's grammar: one or several values, a command's own options, short keys, paths to bars."""
 
 from __future__ import annotations
 
+import numbers
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 
 from pacesetter.data.loading import source_of
 from pacesetter.errors import ConfigError, RunError
@@ -23,18 +22,17 @@ if TYPE_CHECKING:
 __all__ = [
     "choices",
     "expand_market_keys",
-    "find_presets",
     "name_source",
     "parse_override",
     "split_varied",
     "stored_overrides",
     "take_options",
+    "write_overrides",
 ]
 
 Options = TypeVar("Options")
 BAR_FILES = (".csv", ".parquet", ".pq")  # what may be given by its path alone
 MARKET_KEY = re.compile(rf"market\.(?P<name>.+)|task\.market\.(?P<short>{'|'.join(SHORT_KEYS)}|costs)|(?P<costs>costs)")
-PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
 
 
 def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tuple[Options, list[str]]:
@@ -106,21 +104,37 @@ def _is_file_of_bars(text: str) -> bool:
     return "=" not in text and Path(text).suffix.lower() in BAR_FILES
 
 
-def find_presets(overrides: Sequence[str]) -> list[str]:
-    """The overrides with `+preset=FILE.yaml` as Hydra knows it: by name, its folder on the search path."""
-    presets = []
-    for text in overrides:
-        match = PRESET_FILE.match(text)
-        presets += _preset_overrides(Path(match["path"])) if match else [text]
-    return presets
+def write_overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Settings of Python as overrides: a mapping sets its keys one by one; refuses what no override can say."""
+    texts: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            texts += write_overrides({f"{key}.{name}": each for name, each in value.items()})
+        else:
+            texts.append(f"{key}={_write_value(key, value)}")
+    return texts
 
 
-def _preset_overrides(path: Path) -> list[str]:
-    if not path.is_file() or path.parent.name != "preset":
-        raise ConfigError(
-            f"+preset={path}: no such file in a folder named 'preset'; give a name or …/conf/preset/<name>.yaml"
-        )
-    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{path.resolve().parents[1]}']"]
+def _write_value(key: str, value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, numbers.Real):  # NumPy's among them
+        return repr(int(value) if isinstance(value, numbers.Integral) else float(value))
+    if isinstance(value, str | Path):
+        return _quote(str(value))
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_write_value(key, each) for each in value)}]"
+    if isinstance(value, Mapping):
+        return "{}"
+    raise ConfigError(f"{key} is a text, a number, a list or a mapping, not {type(value).__name__}")
+
+
+def _quote(text: str) -> str:
+    """A text that stays one in Hydra's grammar; a name, a number or an interpolation as it is."""
+    if re.fullmatch(r"[\w./:$^{}-]+", text) or not text:
+        return text or "''"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def stored_overrides(folder: str | Path) -> list[str]:
@@ -139,10 +153,18 @@ def _parse_overrides(overrides: Iterable[str]) -> list[Override]:
 
 def parse_override(text: str) -> Override:
     """One override in Hydra's grammar; refuses what is none."""
+    # Here: Hydra takes longer to import than most commands need for their configuration.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
     try:
         override = OverridesParser.create().parse_override(text)
-        if not override.key_or_group:
-            raise HydraException("no key")
-        return override
     except HydraException as problem:
-        raise ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50") from problem
+        raise _not_an_override(text) from problem
+    if not override.key_or_group:
+        raise _not_an_override(text)
+    return override
+
+
+def _not_an_override(text: str) -> ConfigError:
+    return ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50")

@@ -41,7 +41,7 @@ from pacesetter.methods.direct.memory import age_weights, choose_memory
 from pacesetter.methods.direct.options import SLOW_BARS, Direct
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.pooling import fit_pooled
-from pacesetter.methods.direct.series import MarketSeries, gap_column, return_column
+from pacesetter.methods.direct.series import MarketSeries, feature_columns, gap_column, return_column
 from pacesetter.methods.direct.sizing import ViewSizer
 from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
 from pacesetter.registry import configure
@@ -91,11 +91,15 @@ class DirectLearner:
             lowest=self.rules.lowest if risk is None else _lowest_view(risk[0], self.rules),
             side_cost=self.rules.side_cost,
             groups=config.dictionary,
+            features=feature_columns(bank) if "features" in config.dictionary else None,
             hidden=config.hidden if config.network == "shared" else 0,
         ).double()
         # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
-        self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
+        # Adjusted prices already have dividends and splits in their returns.
+        plain = dataclasses.replace(market, prices="adjusted", dividends=False, splits=False, lot=None, tick=None)
+        funded = bank.with_market(plain)
+        self.series = MarketSeries.of(funded, self.policy, needs_depth).to(self.device)
         self.policy.to(self.device)
         self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
         self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll
@@ -217,7 +221,7 @@ class DirectLearner:
             rows, more = np.sqrt(age_weights(bars, memory)), options(groups)
             x, aim = rows * table(groups, is_intraday), rows * y
             alone = partial(fit_sparse, x, aim, **more)
-            sparse = fit_pooled(x, aim, self.config.lags, alone, **more) if is_pooled else alone()
+            sparse = fit_pooled(x, aim, policy.own_places(groups), alone, **more) if is_pooled else alone()
             return sparse and dataclasses.replace(sparse, held_out=sparse.held_out / rows)
 
         is_alone = len(policy.symbols) == 1
@@ -236,8 +240,8 @@ class DirectLearner:
         return torch.cat([read(moves) for moves in self._chunks(slice(0, bars))])
 
     def _chunks(self, rows: slice) -> Iterator[Moves]:
-        series = self.series
-        parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, series.volatility, series.fast))
+        known = self.series.volatility, self.series.fast, self.series.features
+        parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, *known))
         yield from (Moves(*chunk) for chunk in zip(*parts, strict=True))
 
     def _place_weights(self, weights: Array, groups: tuple[str, ...]) -> Array:
@@ -294,6 +298,7 @@ class DirectLearner:
         policy.typical.copy_(series.volatility[:bars].log().mean(0).exp())
         level = policy.log_level(series.fast[:bars])
         policy.level.copy_(torch.stack([level.median(), level.std().clamp_min(1e-3)]))
+        policy.middle.copy_(series.features[:bars].mean((0, 1)))
         for group in policy.sizes:
             spread = self._in_chunks(partial(policy.raw_inputs, groups=(group,)), bars).std(0)
             # A column that never moves, e.g. of a halted symbol, would be divided by 0; nor has the constant a spread.

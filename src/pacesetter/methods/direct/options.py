@@ -7,10 +7,11 @@ from typing import Literal
 
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 
-__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "Direct"]
+__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct"]
 
 # Of the dictionary; here, because that one imports torch.
-GROUPS = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
+USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
+GROUPS = (*USED, "features")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
@@ -53,7 +54,7 @@ class Direct:
     softness: float = 1e-4
     network: str = "linear_cross"
     hidden: int = 24
-    dictionary: tuple[str, ...] = GROUPS
+    dictionary: tuple[str, ...] = USED
     compile: bool = False
     seed: int = 0
 

@@ -9,6 +9,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     x(t)     the inputs of `dictionary`: lags 1 … `lags` of all u and of the mean z, 1, and the groups beside them
     l_j(t)   Σ w_j · x, sparse (L1)
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
+             in the direction of w_ij, less 0.1; at least 0
     s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
 
 and what it targets, with h the share that it holds and c the cost of a side:
@@ -22,7 +23,7 @@ and what it targets, with h the share that it holds and c the cost of a side:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +32,7 @@ from torch import nn
 
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
-from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
+from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes, own_places
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 
 __all__ = ["DirectPolicy", "Moves", "market_price"]
@@ -42,6 +43,7 @@ STATE_BARS = 8  # bars of the state's volatility, weights halving every quarter 
 STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
 LEAST_SPEED = 0.05
+LEAST_HELD = 0.1  # correlation of a link over the last bars, in the direction found, that it takes to count
 LINKS = 4  # a symbol, that are followed at most: the strongest
 WEIGHT = 0  # column of `position` that is the share held
 
@@ -51,17 +53,20 @@ class Moves(NamedTuple):
 
     z            (row, symbol, bar) moves in units of volatility, newest last
     volatility   (row, symbol) σ, by which positions are measured        fast   (row, symbol) that of the last bars
+    features     (row, symbol, feature) of the newest bar
     """
 
     z: torch.Tensor
     volatility: torch.Tensor
     fast: torch.Tensor
+    features: torch.Tensor
 
 
 class DirectPolicy(nn.Module):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
     column, gap   of the window that hold `return_1` and `gap`; −1 where there are no gaps
+    features      column -> name of the features that are read beside them
     groups        of the dictionary; the weights of those that did not pay are 0
     The weights (input, symbol) and the numbers of the shape are what is learned; the buffers are counted.
     """
@@ -69,6 +74,7 @@ class DirectPolicy(nn.Module):
     takes_rows = True  # `act` answers for several markets or accounts at once
     beta: torch.Tensor
     scale: torch.Tensor
+    middle: torch.Tensor
     decay: torch.Tensor
     intraday: torch.Tensor
     typical: torch.Tensor
@@ -90,16 +96,23 @@ class DirectPolicy(nn.Module):
         lowest: float = 0.0,
         side_cost: float = 0.0,
         groups: Sequence[str] = ("lags",),
+        features: Mapping[int, str] | None = None,
         hidden: int = 0,
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
         self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
         self.groups, self.hidden = tuple(groups), hidden
+        # Stored as text by a checkpoint's header.
+        self.features = {int(place): name for place, name in (features or {}).items()}
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
         # Of many symbols some groups have no inputs: they are not there at all.
-        self.sizes = {name: size for name, size in group_sizes(count, lags).items() if size and name in self.groups}
+        self.sizes = {
+            name: size
+            for name, size in group_sizes(count, lags, len(self.features)).items()
+            if size and name in self.groups
+        }
         self.weights = nn.Parameter(torch.zeros(self.width, count))
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
@@ -109,6 +122,7 @@ class DirectPolicy(nn.Module):
         self.layers = _shared_layers(hidden) if hidden else None
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
+        self.register_buffer("middle", torch.zeros(len(self.features)))  # of each feature
         self.register_buffer("decay", _halving(volatility_bars))
         self.register_buffer("intraday", torch.tensor(0.0))  # 1 where moves are those from open to close
         self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
@@ -116,13 +130,16 @@ class DirectPolicy(nn.Module):
         self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
         room = LINKS * count if self.is_recent else 0
         self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
-        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) 1 where the symbol follows it
+        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) ±1 where the symbol follows it
 
     @property
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
         names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
-        return {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
+        return {name: getattr(self, name) for name in names} | {
+            "groups": list(self.groups),
+            "features": {str(place): name for place, name in self.features.items()},
+        }
 
     @property
     def is_recent(self) -> bool:
@@ -151,6 +168,14 @@ class DirectPolicy(nn.Module):
         first = sum(self.sizes.get(name, 0) for name in before)
         return slice(first, first + self.sizes[group])
 
+    def own_places(self, groups: Sequence[str]) -> NDArray[Any]:
+        """(k, symbol) places among the inputs of some groups that are of a symbol itself."""
+        places, first, shape = [], 0, (len(self.symbols), self.lags, len(self.features))
+        for name in (name for name in self.sizes if name in groups):
+            places.append(own_places(name, *shape) + first)
+            first += self.sizes[name]
+        return torch.cat(places).numpy()
+
     def shape(self) -> list[nn.Parameter]:
         """The numbers that turn signals into shares."""
         return [self.log_gain, self.log_price, self.log_enter, self.log_leave]
@@ -171,7 +196,9 @@ class DirectPolicy(nn.Module):
         z = torch.where(known > LEAST_VOLATILITY, z.clamp(-self.cut, self.cut), 0.0)
         bars = min(STATE_BARS, self.volatility_bars)
         fast = (returns[..., -bars:].square() @ _halving(bars).to(returns)).sqrt()
-        return Moves(z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY))
+        newest = window[..., -1, :]
+        shown = newest[..., list(self.features)] if self.features else newest[..., :0]
+        return Moves(z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY), shown)
 
     def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
@@ -195,7 +222,15 @@ class DirectPolicy(nn.Module):
         """(row, input) before scaling, of all groups or of some."""
         own, market = self.own_moves(moves.z)
         state, chosen = self.state(moves.fast), [name for name in self.sizes if groups is None or name in groups]
-        return torch.cat([group_inputs(name, own, market, state, self.lags) for name in chosen], 1)
+        return torch.cat(
+            [
+                (moves.features - self.middle).transpose(1, 2).flatten(1)  # feature by feature, symbol by symbol
+                if name == "features"
+                else group_inputs(name, own, market, state, self.lags)
+                for name in chosen
+            ],
+            1,
+        )
 
     def signal(self, moves: Moves) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
@@ -212,8 +247,10 @@ class DirectPolicy(nn.Module):
         bars = torch.arange(own.shape[2] - RECENT_BARS, own.shape[2], device=own.device)
         place = lag * count + leader  # among the inputs: lag by lag, symbol by symbol
         led = own[:, leader[:, None], bars - 1 - lag[:, None]] / self.scale[place, None]  # (row, link, bar)
-        followed = own[:, self.follows.argmax(1)][:, :, -RECENT_BARS:]
+        followed = own[:, self.follows.abs().argmax(1)][:, :, -RECENT_BARS:]
         held = (led * followed) @ _halving(RECENT_BARS, RECENT_BARS / RECENT_HALF_LIFE).to(own)
+        # A link that is at rest, or is none, has some 0.1 of either sign by chance.
+        held = (held * self.follows.sum(1) - LEAST_HELD).clamp_min(0.0)
         return (x[:, place] * held) @ self.follows
 
     @torch.no_grad()
@@ -227,7 +264,7 @@ class DirectPolicy(nn.Module):
         self.follows.zero_()
         rows = torch.arange(len(order), device=weights.device)
         self.links[rows, 0], self.links[rows, 1] = place // count, place % count
-        self.follows[rows, symbol] = (strength.flatten()[order] > 0).to(self.follows)
+        self.follows[rows, symbol] = weights[: len(strength)].flatten()[order].sign().to(self.follows)
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 
