@@ -241,7 +241,7 @@ class LookbackMarket:
                 _mean_known(values, is_known, known, length, own)
             if self.view.state_bars is not None:
                 state = np.log(np.maximum(self.context[:, 0].astype(np.float64), TINY))
-                _mean_alike(values, is_known.all(axis=1), state, known, self.view.state_bars, record[-1])
+                _mean_alike(values, np.asarray(is_known.all(axis=1)), state, known, self.view.state_bars, record[-1])
         return record.swapaxes(0, 1).reshape(bars, -1)
 
     def _context(self) -> Array:

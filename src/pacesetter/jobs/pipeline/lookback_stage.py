@@ -169,9 +169,10 @@ def _trader_sentence(evaluation: LookbackEvaluation, best: str) -> str:
     table = evaluation.table()
     if SHARPE not in table:
         return ""
+    own, other = (float(table[SHARPE].loc[name]) for name in (AGENT, best))
     return (
         "A trader who follows each window's leaders, after costs, has an annualised Sharpe ratio of "
-        f"{table.loc[AGENT, SHARPE]:+.2f} by the agent's windows and {table.loc[best, SHARPE]:+.2f} by '{best}'. "
+        f"{own:+.2f} by the agent's windows and {other:+.2f} by '{best}'. "
     )
 
 
