@@ -22,7 +22,7 @@ from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.ladder import MARKETS
 from pacesetter.lab.league.league import league
 from pacesetter.leadlag import LeadLag
-from pacesetter.leadlag.estimators.learned import read_relations
+from pacesetter.leadlag.estimators.relations import read_relations
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.learning.relations import attention_relations
 from pacesetter.panel import Panel
@@ -133,7 +133,7 @@ def _matrices(panel: Panel, run: Path) -> dict[str, Any]:
     """Scores of the longest window by every estimator, and by the run's attention."""
     last = len(panel) - 1
     found = {name: LeadLag(name).fit(panel).scores(last, last) for name in ESTIMATORS}
-    return {"learned": LeadLag("learned", run=str(run)).fit(panel).scores(last, last)} | found
+    return {"learned": LeadLag("policy", run=str(run)).fit(panel).scores(last, last)} | found
 
 
 def _untrained(run: Path) -> Any:

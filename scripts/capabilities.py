@@ -84,7 +84,7 @@ SMALLER = {
     "data fetch": ("data=sandbox",),
     "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
     "leadlag lag.autoencoder": ("data=synthetic", "data.symbols=4", "data.bars=900", "lag.lookback=60", "lag.step=10"),
-    "leadlag lag.method=learned": (*MARKET, "lag.lookback=60"),  # the bars that its run learned from
+    "leadlag lag.method=policy": (*MARKET, "lag.lookback=60"),  # the bars that its run learned from
     "evaluate": ("--draws", "20", "--fast"),
     "verify": (),
     "baseline": ("data=synthetic", "data.symbols=3", "data.bars=1000"),

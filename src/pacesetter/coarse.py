@@ -14,6 +14,7 @@ from pacesetter.stamps import DAY, utc_index
 __all__ = ["aggregate", "coarse_closes"]
 
 Array = NDArray[Any]
+SUMMED = ("volume", "funding_rate", "dividend")  # over the fine bars; of other fields the last is known
 
 
 def coarse_closes(index: pd.DatetimeIndex, freq: str) -> pd.DatetimeIndex:
@@ -64,7 +65,9 @@ def aggregate(fields: tuple[str, ...], blocks: Array, mask: Array, starts: Array
             return np.asarray(np.fmax.reduceat(observed, starts))
         if field == "low":
             return np.asarray(np.fmin.reduceat(observed, starts))
-        if field == "volume":
+        if field == "split":
+            return np.asarray(np.multiply.reduceat(np.where(observed > 0, observed, 1.0), starts))
+        if field in SUMMED:
             some = np.logical_or.reduceat(~np.isnan(observed), starts)
             return np.where(some, np.add.reduceat(np.where(np.isnan(observed), 0.0, observed), starts), np.nan)
         return pick(block, last)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Bars", "Close", "Finding", "read_frame", "recognise"]
 
 Array = NDArray[Any]
-Close = Literal["auto", "close", "adj_close"]
+Close = Literal["auto", "close", "adj_close", "unadjusted"]
 
 OPEN_STAMPS = ("open_time", "opentime", "time_open", "start_time", "bar_start")
 ALIASES = {
@@ -32,9 +32,16 @@ ALIASES = {
     "close": ("close", "c", "close_price"),
     "adj_close": ("adj_close", "adjusted_close", "adjclose", "close_adj", "close_adjusted"),
     "volume": ("volume", "vol", "v"),
+    "funding_rate": ("funding_rate", "fundingrate", "funding"),
+    "mark_price": ("mark_price", "markprice", "mark"),
+    "dividend": ("dividend", "dividends", "cash_dividend"),
+    "split": ("split", "splits", "stock_splits", "split_ratio"),
+    "close_unadjusted": ("close_unadjusted", "unadjusted_close", "close_raw", "raw_close"),
+    "member": ("member", "is_member", "in_index"),
 }
 BAR_FIELDS = ("open", "high", "low", "close", "volume")
-KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close")
+ACCOUNT_FIELDS = ("funding_rate", "mark_price", "dividend", "split", "close_unadjusted", "member")
+KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close", *ACCOUNT_FIELDS)
 # Stricter than float(), which also takes "1_000" and the digits of other scripts.
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?[iI]nf(inity)?"
 MOST_COLUMNS = MOST_SYMBOLS = 20_000
@@ -81,6 +88,7 @@ class Bars:
     problems: tuple[Finding, ...] = ()
     calendar: str | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # columns without numbers
 
     def panel(self, **attributes: Any) -> Panel:
         """The bars as a Panel, as they are; cells the mask leaves out are NaN."""
@@ -145,6 +153,7 @@ class Bars:
         names: list[str] = []
         origins: list[str] = []
         problems: list[Finding] = []
+        left_out: dict[str, None] = {}
         for part in parts:
             at, columns = index.searchsorted(part.index), slice(len(names), len(names) + len(part.symbols))
             for field, block in zip(part.fields, part.blocks, strict=True):
@@ -153,7 +162,9 @@ class Bars:
             names += part.symbols
             origins += part.origins
             problems += part.problems
-        return cls(index, tuple(names), fields, blocks, mask, rows, tuple(origins), tuple(problems))
+            left_out |= dict.fromkeys(part.left_out)
+        placed = cls(index, tuple(names), fields, blocks, mask, rows, tuple(origins), tuple(problems))
+        return replace(placed, left_out=tuple(left_out))
 
 
 def recognise(name: object) -> str:
@@ -193,11 +204,24 @@ def read_frame(
     frame, stamps = _split_stamps(frame, table)
     meant = ("open" if recognises_open(stamps.name) else "close") if stamp == "auto" else stamp
     reader = StampReader(table.report, origin or "the table", meant, bar, timezone, close_of, date_format, zone_of)
-    return _choose_close(_read_layout(frame, reader.known(stamps), table, symbol), close, table)
+    bars = _choose_close(_read_layout(frame, reader.known(stamps), table, symbol), close, table)
+    return _settle_next(bars) if meant == "close" and "funding_rate" in bars.fields else bars
+
+
+def _settle_next(bars: Bars) -> Bars:
+    """Bars whose funding, stamped at closes, is that of each symbol's next bar: funding is settled at a bar's open."""
+    blocks, place = bars.blocks.copy(), bars.fields.index("funding_rate")
+    for column in range(len(bars.symbols)):
+        rows = np.flatnonzero(bars.mask[:, column])
+        blocks[place, rows[1:], column] = bars.blocks[place, rows[:-1], column]
+        blocks[place, rows[:1], column] = np.nan
+    return replace(bars, blocks=blocks)
 
 
 def _choose_close(bars: Bars, close: Close, table: _Table) -> Bars:
     """Bars with the one close that is meant; refuses to choose between two that differ."""
+    if close == "unadjusted":
+        return _adjust_forward(bars, table) if "adj_close" not in bars.fields else _keep_both(bars, table)
     if "adj_close" not in bars.fields:
         if close == "adj_close":
             raise DataError(f"data.close=adj_close: {table} has no adjusted close; it has {', '.join(bars.fields)}")
@@ -221,6 +245,54 @@ def _choose_close(bars: Bars, close: Close, table: _Table) -> Bars:
         blocks[bars.fields.index("close")] = adjusted
     kept = [place for place, name in enumerate(bars.fields) if name != "adj_close"]
     return replace(bars, fields=tuple(bars.fields[place] for place in kept), blocks=blocks[kept])
+
+
+def _keep_both(bars: Bars, table: _Table) -> Bars:
+    """Bars by the adjusted close, with the close as `close_unadjusted` beside it."""
+    raw = bars.blocks[bars.fields.index("close")]
+    adjusted = _choose_close(bars, "adj_close", table)
+    return _with_unadjusted(adjusted, raw)
+
+
+def _adjust_forward(bars: Bars, table: _Table) -> Bars:
+    """Raw bars with prices adjusted by their dividends and splits, from each symbol's first bar on.
+
+    Forwards, so that no later event changes an earlier price; the raw close stays as `close_unadjusted`.
+    """
+    events = [name for name in ("dividend", "split") if name in bars.fields]
+    if not events:
+        raise DataError(
+            f"data.close=unadjusted: {table} has neither an adjusted close nor a dividend or split column; give one"
+        )
+    raw = bars.blocks[bars.fields.index("close")]
+    parts = dict(zip(bars.fields, bars.blocks, strict=True))
+    factor = np.ones_like(raw)
+    for column in range(len(bars.symbols)):
+        rows = np.flatnonzero(bars.mask[:, column] & np.isfinite(raw[:, column]))
+        closes = raw[rows, column]
+        none = np.zeros(len(rows))
+        split = np.nan_to_num(parts["split"][rows, column]) if "split" in parts else none
+        paid = np.nan_to_num(parts["dividend"][rows, column]) if "dividend" in parts else none
+        left = 1.0 - paid[1:] / closes[:-1]
+        if (left <= 0).any():
+            bad = int((left <= 0).argmax())
+            raise DataError(
+                f"{bars.where(int(rows[bad + 1]), column)} ({bars.symbols[column]}): a dividend of {paid[bad + 1]:g} "
+                f"on a close of {closes[bad]:g} [dividend]; dividends are money a share"
+            )
+        steps = np.where(split[1:] > 0, split[1:], 1.0) / left
+        factor[rows[1:], column] = np.cumprod(steps)
+    blocks = bars.blocks.copy()
+    for name in ("open", "high", "low", "close"):
+        if name in bars.fields:
+            blocks[bars.fields.index(name)] *= factor
+    return _with_unadjusted(replace(bars, blocks=blocks), raw)
+
+
+def _with_unadjusted(bars: Bars, raw: Array) -> Bars:
+    if "close_unadjusted" in bars.fields:
+        raise DataError("data.close=unadjusted: there is a column close_unadjusted already; leave data.close out")
+    return replace(bars, fields=(*bars.fields, "close_unadjusted"), blocks=np.concatenate([bars.blocks, raw[None]]))
 
 
 def recognises_open(name: Any) -> bool:
@@ -345,11 +417,12 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
         words = ["close" if word == "adj_close" else word for word in words]  # the only close there is
     # A wide table may have a ticker called "SYM": its cells are numbers, names of symbols are not.
     if "symbol" in words and ("close" in words or not _cells(frame[words.index("symbol")])[1].all()):
-        return _read_long(frame, words, known, table)
+        return _read_long(frame, words, known, table, names)
     if _is_one_symbol([str(name).strip().lower() for name in names], words):
         places = _value_columns(frame, words, table)
         cells = [(words[place], symbol) for place in places]
-        return _read_wide(frame[places].set_axis(range(len(places)), axis=1), cells, known, table)
+        bars = _read_wide(frame[places].set_axis(range(len(places)), axis=1), cells, known, table)
+        return replace(bars, left_out=_left_out(names, words, places))
     return _read_wide(frame, [("close", str(name).strip()) for name in names], known, table)
 
 
@@ -389,7 +462,14 @@ def _holds_numbers(values: pd.Series[Any]) -> bool:
     return _is_numeric(values) or bool(2 * _cells(values)[1].sum() > len(values))
 
 
-def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, table: _Table) -> Bars:
+def _left_out(names: list[Any], words: list[str], places: list[int]) -> tuple[str, ...]:
+    """Names of the columns that hold no numbers."""
+    return tuple(str(names[k]).strip() for k, word in enumerate(words) if k not in places and word != "symbol")
+
+
+def _read_long(
+    frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, table: _Table, columns: list[Any]
+) -> Bars:
     owner, names = _owners(frame[words.index("symbol")])
     nameless = np.array([*(not name for name in names), True])[owner]  # place −1 is a missing name
     table.report("symbol", "the symbol is missing", np.flatnonzero(nameless), "name the symbol in each row")
@@ -417,7 +497,8 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     mask.reshape(-1)[cell], rows.reshape(-1)[cell] = True, table.numbers[row]
     index = pd.DatetimeIndex(stamps.view("M8[ns]"), tz="UTC")
     origins = (table.origin,) * len(symbols)
-    return Bars(index, symbols, tuple(fields), blocks, mask, rows, origins, tuple(table.problems))
+    bars = Bars(index, symbols, tuple(fields), blocks, mask, rows, origins, tuple(table.problems))
+    return replace(bars, left_out=_left_out(columns, words, places))
 
 
 def _owners(column: pd.Series[Any]) -> tuple[Array, list[str]]:

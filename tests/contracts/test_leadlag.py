@@ -58,7 +58,7 @@ def members() -> list[tuple[str, dict[str, Any]]]:
             found.append((name, {"backend": backend}))
     inners = ("squared", "kendall", "distance", "mutual_information")
     found += [("ccf_auc", {"inner": inner, "max_lag": 2}) for inner in inners]
-    found.append(("learned", {"run": learned_run()}))
+    found.append(("policy", {"run": learned_run()}))
     return [*found, ("ccf_auc", {"variant": "difference"}), ("signature", {"log": True, "depth": 4})]
 
 

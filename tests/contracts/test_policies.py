@@ -27,6 +27,7 @@ from pacesetter.policies.policy import Policy, Snapshot
 FIRST, NOW = 290, 332  # at both the allocations are renewed
 FORECASTS = (
     *("ridge", "lasso", "expected", "ridge_sized", "lasso_sized", "trees_sized", "ridge_formula", "lasso_formula"),
+    "learned_sized",
 )
 
 

@@ -16,7 +16,7 @@ from pacesetter.build import build_learner, build_panel, build_parts, build_tabl
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
-from pacesetter.leadlag.estimators.learned import RELATIONS
+from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.learning.relations import attention_relations
 from pacesetter.serving.bundle.packaging import bundle_run
 
@@ -51,11 +51,11 @@ def test_the_attention_of_a_run_is_a_lead_lag_matrix_that_finds_what_is_planted(
     assert len(followers) == 3
     for follower in followers:
         assert weights[relations.lags[follower] - 1, relations.leaders[follower][0], follower] > 0.2
-    scores = ps.LeadLag("learned", run=str(run)).fit(panel).scores(len(panel) - 1, 100)
+    scores = ps.LeadLag("policy", run=str(run)).fit(panel).scores(len(panel) - 1, 100)
     leader = int(relations.leaders[followers[0]][0])
     assert (scores[leader, followers] > 0).all()
     assert stored["seen_until"] < str(panel.index[-1])
-    estimator: Any = ps.LeadLag("learned", run=str(run)).estimator
+    estimator: Any = ps.LeadLag("policy", run=str(run)).estimator
     assert any("in-sample until then" in note for note in estimator.prepared(panel).notes)
 
 

@@ -10,7 +10,7 @@ SCRIPT = """
 import numpy as np
 import pytest
 from pacesetter.errors import ConfigError
-from pacesetter.market import Accounts, Column, Exits, Limits, MarketBars, MarketParameters, OrderKind
+from pacesetter.market import Accounts, Column, Exits, Flag, Limits, MarketBars, MarketParameters, OrderKind
 from pacesetter.market.cuda import DeviceAccounts
 
 rng = np.random.default_rng(0)
@@ -43,6 +43,27 @@ for columns, width, kind in cases:
         gpu.step(actions[0][:1])
     gpu.open(np.arange(len(columns)) == 0, np.full(len(columns), 4))
     assert gpu.times[0] == 4 and gpu.times[1] == 15 and not gpu.positions[0].any() and gpu.positions[1].any()
+
+from dataclasses import replace
+
+from pacesetter.market.bars import Bar
+from pacesetter.market.parameters import Margin
+
+wide = np.zeros((*bars.values.shape[:2], len(Bar)))
+wide[..., : bars.values.shape[-1]] = bars.values
+wide[..., Bar.FUNDING], wide[5, :, Bar.DIVIDEND], wide[7, 0, Bar.SPLIT] = 0.002, 1.5, 2.0
+for mode in ("cross", "isolated"):
+    margined = replace(
+        rules, limits=Limits(gross_leverage=8, shorting=True, position_cap_fraction=8), margin=Margin(mode), lot=1.0,
+        tick=0.05, dividends=True, splits=True,
+    )
+    cpu = Accounts(replace(bars, values=wide), margined, columns=[0] * 20, positions_each=3, kind=OrderKind.TARGET)
+    gpu, flags = DeviceAccounts(cpu), 0
+    for action in rng.uniform(-1, 1, (15, 20, 3)).round():
+        flags |= int(np.bitwise_or.reduce(cpu.step(action)))
+        gpu.step(action)
+        assert np.array_equal(cpu.ledger, gpu.ledger) and np.array_equal(cpu.fills, gpu.fills)
+    assert flags & Flag.LIQUIDATED and cpu.ledger[:, Column.FUNDING].any()
 print("same")
 """
 

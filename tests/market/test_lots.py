@@ -118,6 +118,6 @@ def test_lots_and_trades_earn_the_same_once_flat(seed: int) -> None:
 
 
 def test_fills_of_another_shape_are_refused() -> None:
-    with pytest.raises(DataError, match=r"give \(step, position, 8\) of one account"):
+    with pytest.raises(DataError, match=r"give \(step, position, 9\) of one account"):
         match_lots(np.zeros((3, 2)))
     assert len(match_lots(np.zeros((3, 2, len(Fill)))).pnl) == 0

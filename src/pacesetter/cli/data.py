@@ -105,6 +105,9 @@ def _show_readiness(readiness: Any) -> None:
     for finding in readiness.findings:
         said = printable(f"{finding.severity}: {finding.sentence()}")
         console.print(said, soft_wrap=True, markup=False, highlight=False)
+    for line in (*readiness.columns, readiness.survivorship):
+        if line:
+            console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
     errors = sum(finding.severity == "error" for finding in readiness.findings)
     verdict = "READY" if readiness.ok else "NOT READY"
     warnings = counted(len(readiness.findings) - errors, "warning")

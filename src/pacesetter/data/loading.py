@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from pacesetter.data.currencies import convert_currencies
 from pacesetter.data.files import file_source
+from pacesetter.data.membership import apply_membership
 from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
 from pacesetter.data.repair import Fill, repair
 from pacesetter.data.source import SOURCES, Source
@@ -31,7 +33,7 @@ __all__ = ["Loading", "apply_allowances", "check", "cut", "load", "source_and_lo
 log = logging.getLogger("pacesetter.data")
 CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
 LONGEST_NAME = 64  # letters of a symbol, as the server takes them
-STRUCTURAL = ("order", "duplicate", "time_zone")
+STRUCTURAL = ("order", "duplicate", "time_zone", "membership", "funding_stamp")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Loading:
     resolution  coarser bars, e.g. 1W, made of all the bars before they are repaired and cut
     quality     where the rules draw their lines
     cache       folder in which checked panels of files are kept, e.g. runs/panels; None keeps none
+    membership  file with symbol, start and end: symbols are seen while they are members; or a column `member`
+    currency    of the account, e.g. USD; prices of `currencies` are converted
+    currencies  symbols that are quoted in another currency, e.g. {7203: JPY}
+    fx          file with closes of exchange rates, e.g. USDJPY; None takes them from symbols of that name
     """
 
     fill: Fill = "none"
@@ -53,6 +59,10 @@ class Loading:
     resolution: str | None = None
     quality: Quality = dataclasses.field(default_factory=Quality)
     cache: str | None = None
+    membership: str | None = None
+    currency: str | None = None
+    currencies: dict[str, str] = dataclasses.field(default_factory=dict)
+    fx: str | None = None
 
     def __post_init__(self) -> None:
         known = (*REPAIRABLE, *STRUCTURAL)
@@ -152,7 +162,8 @@ def validate_bars(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     if loading.fill != "none":
         # Broken bars become missing first, so that the repair fills them from good neighbours.
         panel = _without(panel, broken_bars(bars, loading.allow))
-    return cut(panel, loading)
+    rates = None if loading.fx is None else load(loading.fx)
+    return cut(convert_currencies(panel, loading.currency, loading.currencies, rates), loading)
 
 
 def _check_symbols(symbols: Iterable[str], source: str) -> None:
@@ -166,10 +177,10 @@ def _check_symbols(symbols: Iterable[str], source: str) -> None:
 
 
 def cut(panel: Panel, loading: Loading) -> Panel:
-    """The panel with the resolution, the repair and the period that the options name."""
+    """The panel with the resolution, the repair, the members and the period that the options name."""
     # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
     panel = panel.resample(loading.resolution) if loading.resolution else panel
-    return _between(repair(panel, loading.fill), loading)
+    return _between(apply_membership(repair(panel, loading.fill), loading.membership, loading.allow), loading)
 
 
 def folded(findings: Iterable[Finding]) -> list[str]:
@@ -225,7 +236,9 @@ def _kept(folder: str, origin: Any, loading: Loading, load: Callable[[], Panel])
 
 
 def _key(origin: Any, loading: Loading) -> str:
-    files = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in origin.origin_files()]
+    beside = [Path(path) for path in (loading.membership, loading.fx) if path is not None and Path(path).is_file()]
+    read = [*origin.origin_files(), *beside]
+    files = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in read]
     options = [dataclasses.asdict(each) for each in (origin, loading)]
     content = [CHECKS, type(origin).__name__, options, files]
     return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:24]

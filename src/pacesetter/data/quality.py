@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.data.calendars import sessions
+from pacesetter.data.membership import describe_survivorship
 from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
@@ -22,6 +23,7 @@ __all__ = [
     "Quality",
     "Readiness",
     "broken_bars",
+    "describe_columns",
     "examine",
     "examined",
     "readiness",
@@ -32,6 +34,17 @@ Array = NDArray[Any]
 Severity = Literal["error", "warning"]
 REPAIR = "treat such bars as missing with data.fill=forward|interpolate|drop"
 DAY = pd.Timedelta(days=1)
+USES = {
+    "funding_rate": "used as funding",
+    "mark_price": "used as the mark price of market.margin",
+    "dividend": "used with market.dividends=true",
+    "split": "used with market.splits=true",
+    "close_unadjusted": "used with market.prices=unadjusted",
+    "member": "used as dated membership",
+    "fx": "used as the exchange rate of each symbol",
+    "sentiment": "used as the feature sentiment",
+    "adj_close": "used with data.close=adj_close or unadjusted",
+}
 COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 
 
@@ -59,7 +72,11 @@ class Quality:
 
 @dataclass(frozen=True)
 class Readiness:
-    """What `pacesetter data check` shows: coverage of each symbol and every finding."""
+    """What `pacesetter data check` shows: coverage of each symbol and every finding.
+
+    columns        what each column beyond a bar's own is used for, e.g. `funding_rate: used as funding`
+    survivorship   what a choice of the symbols that are there at the end would add; "" where all are
+    """
 
     bars: int
     first: str
@@ -68,6 +85,8 @@ class Readiness:
     calendar: str | None
     coverage: tuple[dict[str, Any], ...]
     findings: tuple[Finding, ...]
+    columns: tuple[str, ...] = ()
+    survivorship: str = ""
 
     @property
     def ok(self) -> bool:
@@ -86,7 +105,8 @@ def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
 
 def readiness(bars: Bars, quality: Quality | None = None) -> Readiness:
     """The report on bars before they are loaded."""
-    return whole_readiness([examined(bars, quality)], bars.index, bars.fields, bars.calendar)
+    report = whole_readiness([examined(bars, quality)], bars.index, bars.fields, bars.calendar)
+    return replace(report, survivorship=describe_survivorship(bars))
 
 
 class Examined(NamedTuple):
@@ -94,12 +114,13 @@ class Examined(NamedTuple):
 
     by_rule: tuple[tuple[Finding, ...], ...]
     coverage: tuple[dict[str, Any], ...]
+    left_out: tuple[str, ...] = ()
 
 
 def examined(bars: Bars, quality: Quality | None = None) -> Examined:
     """The findings and the coverage of some symbols on the moments of all."""
     by_rule = tuple(map(tuple, _by_rule(bars, quality or Quality())))
-    return Examined(by_rule, tuple(_life(bars, column) for column in range(len(bars.symbols))))
+    return Examined(by_rule, tuple(_life(bars, column) for column in range(len(bars.symbols))), bars.left_out)
 
 
 def whole_readiness(
@@ -113,7 +134,14 @@ def whole_readiness(
         once = place >= len(parts[0].by_rule) - len(RULES_OF_MOMENTS)
         findings += (finding for part in (parts[:1] if once else parts) for finding in part.by_rule[place])
     coverage = tuple(life for part in parts for life in part.coverage)
-    return Readiness(len(index), *span, fields, calendar, coverage, tuple(findings))
+    left_out = dict.fromkeys(name for part in parts for name in part.left_out)
+    columns = describe_columns((*fields, *left_out))
+    return Readiness(len(index), *span, fields, calendar, coverage, tuple(findings), columns)
+
+
+def describe_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """What each column beyond a bar's own is used for, e.g. `foo: not used`."""
+    return tuple(f"{name}: {USES.get(name, 'not used')}" for name in names if name not in (*PRICE_FIELDS, "volume"))
 
 
 def _by_rule(bars: Bars, quality: Quality) -> Iterator[Iterable[Finding]]:
@@ -238,6 +266,17 @@ def _future(bars: Bars, quality: Quality) -> Iterator[Finding]:
         what = f"the bar lies {(bars.index[late[-1]] - pd.Timestamp.now(tz='UTC')).days:,} days in the future at most"
         when, remedy = str(bars.index[late[0]]), "correct the timestamps"
         yield Finding("future", what, bars.origins[0], None, when, len(late), "warning", remedy)
+
+
+def _funding_stamp(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Funding on bars of a day or more: when in the day was it settled, and how often?"""
+    if "funding_rate" in bars.fields and len(bars.index) > 1 and bars.index.to_series().diff().median() >= DAY:
+        what = "funding_rate has no time of day at which it is settled, only dates"
+        remedy = (
+            "give bars of the hours at which it is settled, a flat annual rate by market.funding, or take it as "
+            "settled at each bar's open with data.allow=[funding_stamp]"
+        )
+        yield Finding("funding_stamp", what, bars.origins[0], severity="error", remedy=remedy)
 
 
 def _nan_volume(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -365,4 +404,4 @@ def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
 
 
 RULES_OF_SYMBOLS = (_names, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage)
-RULES_OF_MOMENTS = (_future, _columns, _calendar)
+RULES_OF_MOMENTS = (_future, _columns, _funding_stamp, _calendar)

@@ -15,13 +15,15 @@ from pacesetter.panel import PRICE_FIELDS, Panel
 __all__ = ["Fill", "repair"]
 
 Array = NDArray[Any]
+EVENTS = ("volume", "funding_rate", "dividend", "split")  # that happen in a bar, and not in one that is missing
 Fill = Literal["none", "forward", "interpolate", "drop"]
 
 
 def repair(panel: Panel, fill: Fill) -> Panel:
     """The panel with missing bars filled after each symbol's first; the mask still says what was observed.
 
-    forward      open, high, low and close repeat the last close, volume is 0, other fields repeat; to the panel's end
+    forward      open, high, low and close repeat the last close, volume is 0, funding, dividends and splits
+                 too, other fields repeat; to the panel's end
     interpolate  linear between observed neighbours in time; looks at the next bar, so the panel is no longer causal
     drop         only moments at which every symbol was observed stay
     """
@@ -43,7 +45,7 @@ def _forward(panel: Panel) -> Panel:
     for place, field in enumerate(panel.fields):
         # A bar without trading opens, peaks and ends where the last one closed.
         source = panel.close if field in PRICE_FIELDS else panel.blocks[place]
-        carried = np.zeros_like(source) if field == "volume" else source[last, columns]
+        carried = np.zeros_like(source) if field in EVENTS else source[last, columns]
         blocks[place] = np.where(missing, carried, panel.blocks[place])
     return replace(panel, blocks=blocks).noting(f"{missing.sum()} missing bars carried forward")
 

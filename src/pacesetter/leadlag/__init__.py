@@ -6,7 +6,15 @@
 from __future__ import annotations
 
 from pacesetter.leadlag.engine import CacheInfo, LeadLag, Window
-from pacesetter.leadlag.estimators import correlation, granger, learned, levy, signatures, warping  # noqa: F401  (they register)
+from pacesetter.leadlag.estimators import (  # noqa: F401  (they register)
+    correlation,
+    granger,
+    learned,
+    levy,
+    relations,
+    signatures,
+    warping,
+)
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
 from pacesetter.leadlag.series import Series

@@ -22,7 +22,7 @@ from pacesetter.leadlag.answer.network import link_network
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
-from pacesetter.leadlag.estimators.learned import Learned
+from pacesetter.leadlag.estimators.relations import PolicyRelations
 from pacesetter.leadlag.groups import GroupFinding, group_panel, read_groups
 from pacesetter.leadlag.memory import check_memory
 from pacesetter.leadlag.replayed_windows import MOST_STRATEGY_BARS, ReplayedWindows
@@ -170,7 +170,7 @@ class Study:
         """The study of the groups' pooled series, its window in bars; None where there are no groups."""
         first = max(self.bars, len(panel) - MOST_STRATEGY_BARS)
         groups = {} if self.groups == "none" else read_groups(panel, self.groups, first)
-        if not groups or self.method == "learned":
+        if not groups or self.method == "policy":
             return None
         raw = self.read(panel, self.make_gauge()).observed_window(len(panel) - 1, self.bars)
         flags = {} if self.thin == "ignore" else self.thin_trading.flags(panel, raw)
@@ -221,7 +221,7 @@ class Study:
 
     def _run(self, panel: Panel) -> StudyResult:
         gauge = self.make_gauge()
-        if isinstance(gauge.estimator, Learned):
+        if isinstance(gauge.estimator, PolicyRelations):
             panel = gauge.estimator.prepared(panel)
         series = self.read(panel, gauge)
         with tqdm(total=4, desc="lead–lag", unit="part", disable=None, delay=1) as bar:

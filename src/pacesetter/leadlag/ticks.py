@@ -1,10 +1,11 @@
 """Lead–lag of ticks: Hayashi–Yoshida correlations of all pairs at every lag, their chance, and intervals for delays.
 
-The lagged covariance U(θ) is a sum over blocks of time, U = Σ_b U_b. Where nothing is related, the sign of each block
-is a coin toss: Σ_b ε_b U_b gives the null, in which each series keeps its own clock, its volatility and its
-autocorrelation within a block. Drawing blocks with replacement gives the interval of the lag at which |U| peaks. Both
-are one product of matrices for all lags, pairs and draws, and all pairs share their signs, so that p-values hold for
-all of them together.
+The lagged covariance U(θ) is a sum over blocks of time, U = Σ_b U_b. For the null the second series is shifted: a draw
+compares each block of the first with the second as it was another whole number of blocks later, around the end of the
+day where need be. Each series keeps its own clock, volatility and autocorrelation; what they did at the same time is
+gone. The statistic is |Σ U_b| / √Σ U_b², of the data and of each draw, since hours of high volatility that coincide in
+the data do not in a draw. Its largest over all lags and pairs is compared. Drawing blocks with replacement gives the
+interval of the lag at which |U| peaks.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Array = NDArray[Any]
 SECOND = 10**9  # nanoseconds
 GAPS = 20  # mean gaps of the slowest series that the longest lag spans, where none is given
 BLOCK_LAGS, FEWEST_BLOCKS = 5, 20  # longest lags in a block of time; blocks that are needed
+MOST_SHIFTS = 24  # distances in blocks that a draw chooses from, each block for itself: 24^20 draws or more
 MOST_LAGS = 5000
 
 
@@ -38,7 +40,7 @@ class TickStudy:
     max_lag   longest lag, tried both ways; 20 mean gaps of the slowest series when left out
     step      between lags; the resolution of the stamps, or a fifth of the shortest mean gap, when left out; for
               `previous_tick` also the grid, and then the longest mean gap
-    block     length of the blocks of time whose signs are flipped; 5 longest lags when left out
+    block     length of the blocks of time that are shifted; 5 longest lags when left out
     draws     of the null and of the bootstrap           level   of the p-values and the intervals
     """
 
@@ -82,8 +84,8 @@ class TickStudy:
                 f"{(last - first) / SECOND:,.0f} s of ticks hold {blocks} blocks of {block:,.0f} s and {FEWEST_BLOCKS} "
                 "are needed; give more ticks, a smaller lag.max_lag or lag.block"
             )
-        parts, norms = _packed_blocks(series, first, block, blocks, lags)
-        return self._judge(tuple(one.name for one in series), lags, parts / norms[:, None, None], ticks)
+        packed = _pack(series, first)
+        return self._judge(tuple(one.name for one in series), lags, packed, block, blocks, ticks)
 
     def _grid(self, series: list[TickSeries]) -> tuple[float, float]:
         """Step and longest lag in seconds; refuses stamps of two resolutions where no step is given."""
@@ -101,28 +103,52 @@ class TickStudy:
         step = self.step or max(unit, unit * round(usual / unit))
         return step, self.max_lag or max(step * round(GAPS * max(gaps) / step), 10 * step)
 
-    def _judge(self, names: tuple[str, ...], lags: Array, parts: Array, ticks: Mapping[str, TickSeries]) -> TickFinding:
-        """Correlations, p-values and intervals from the blocks' parts (pair, block, lag)."""
+    def _judge(
+        self,
+        names: tuple[str, ...],
+        lags: Array,
+        packed: PackedTicks,
+        block: float,
+        blocks: int,
+        ticks: Mapping[str, TickSeries],
+    ) -> TickFinding:
+        """Correlations, p-values and intervals of all pairs."""
         rng = np.random.default_rng(self.seed)
-        pairs, blocks, _ = parts.shape
-        rho, error = parts.sum(axis=1), np.sqrt((parts**2).sum(axis=1))
-        size = np.abs(rho) / np.where(error > 0, error, np.inf)
-        signs = rng.integers(0, 2, (self.draws, blocks)) * 2.0 - 1.0
-        drawn_blocks = rng.multinomial(blocks, np.full(blocks, 1 / blocks), self.draws).astype(np.float64)
-        above, largest = np.zeros(rho.shape), np.zeros((self.draws, pairs))
-        low, high = np.empty(pairs), np.empty(pairs)
-        for pair in range(pairs):
-            scale = np.where(error[pair] > 0, error[pair], np.inf)
-            flipped = np.abs(signs @ (parts[pair] / scale))
-            above[pair] = (flipped >= size[pair]).sum(axis=0)
-            largest[:, pair] = flipped.max(axis=1)
-            peaks = lags[np.abs(drawn_blocks @ parts[pair]).argmax(axis=1)]
+        shifts = np.unique(np.linspace(1, blocks - 1, min(MOST_SHIFTS, blocks - 1)).astype(np.int64))
+        distances = np.concatenate([[0], shifts])
+        pairs = np.column_stack(np.triu_indices(len(names), 1))
+        rho, p_values = np.empty((2, len(pairs), len(lags)))
+        largest, low, high, size = np.empty((self.draws, len(pairs))), *np.empty((3, len(pairs)))
+        for pair, (i, j) in enumerate(pairs):
+            parts = packed.block_parts(i, j, lags, block, blocks, distances)
+            rho[pair] = parts[0].sum(axis=0)
+            own = _sizes(rho[pair], (parts[0] ** 2).sum(axis=0))
+            drawn = self._shifted_sizes(parts[1:], rng)
+            p_values[pair] = (1 + (drawn >= own).sum(axis=0)) / (1 + self.draws)
+            size[pair], largest[:, pair] = own.max(), drawn.max(axis=1)
+            counts = rng.multinomial(blocks, np.full(blocks, 1 / blocks), self.draws).astype(np.float64)
+            peaks = lags[np.abs(counts @ parts[0]).argmax(axis=1)]
             low[pair], high[pair] = np.quantile(peaks, [self.level / 2, 1 - self.level / 2])
         if self.method == "previous_tick":  # when within its bar a price was made is not known
             low, high = low - (lags[1] - lags[0]), high + (lags[1] - lags[0])
         most = np.sort(largest.max(axis=1))
-        family = (1 + self.draws - np.searchsorted(most, size.max(axis=1), side="left")) / (1 + self.draws)
-        return TickFinding(self, names, lags, rho, (1 + above) / (1 + self.draws), family, low, high, dict(ticks))
+        family = (1 + self.draws - np.searchsorted(most, size, side="left")) / (1 + self.draws)
+        return TickFinding(self, names, lags, rho, p_values, family, low, high, dict(ticks))
+
+    def _shifted_sizes(self, parts: Array, rng: np.random.Generator) -> Array:
+        """(draw, lag) statistics where each block has one of its parts (shift, block, lag), drawn by itself."""
+        shifts, blocks, lags = parts.shape
+        chosen = rng.integers(0, shifts, (self.draws, blocks)) * blocks + np.arange(blocks)
+        # 0 and 1 for each part: all sums of all draws are one product of matrices.
+        picks = np.zeros((self.draws, shifts * blocks))
+        np.put_along_axis(picks, chosen, 1.0, axis=1)
+        flat = parts.reshape(shifts * blocks, lags)
+        return _sizes(picks @ flat, picks @ flat**2)
+
+
+def _sizes(sums: Array, squares: Array) -> Array:
+    """|Σ U_b| / √Σ U_b², 0 where nothing overlaps."""
+    return np.asarray(np.abs(sums) / np.sqrt(np.where(squares > 0, squares, np.inf)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,37 +235,63 @@ def _on_grid(one: TickSeries, grid: Array) -> TickSeries:
     return TickSeries(one.name, grid, one.prices[np.searchsorted(one.times, grid, side="right") - 1])
 
 
-def _packed_blocks(series: list[TickSeries], first: int, block: float, blocks: int, lags: Array) -> tuple[Array, Array]:
-    """(pair, block, lag) parts of U in log prices, and the (pair,) products of the lengths of both series."""
+@dataclass(frozen=True, eq=False)
+class PackedTicks:
+    """All series one after another: times in seconds, log prices, where each begins, and its length √ΣΔX²."""
+
+    times: Array
+    values: Array
+    offsets: Array
+    lengths: Array
+
+    def block_parts(self, i: int, j: int, lags: Array, block: float, blocks: int, distances: Array) -> Array:
+        """(distance, block, lag) parts of the correlation of i and j, with j taken so many blocks later."""
+        (a, b), (c, d) = self.offsets[i : i + 2], self.offsets[j : j + 2]
+        parts = _shifted_contrasts(
+            self.times[a:b], self.values[a:b], self.times[c:d], self.values[c:d], lags, block, blocks, distances
+        )
+        return np.asarray(parts / (self.lengths[i] * self.lengths[j]))
+
+
+def _pack(series: list[TickSeries], first: int) -> PackedTicks:
     times = np.concatenate([(one.times - first) / SECOND for one in series])
     values = np.concatenate([np.log(one.prices) for one in series])
-    offsets = np.cumsum([0, *(len(one.times) for one in series)])
     lengths = np.sqrt([(np.diff(np.log(one.prices)) ** 2).sum() for one in series])
-    i, j = np.triu_indices(len(series), 1)
-    norms = lengths[i] * lengths[j]
-    if not (norms > 0).all():
-        still = series[int(np.argmin(lengths))].name
-        raise DataError(f"the price of {still} never changes; leave it out")
-    return _block_contrasts(times, values, offsets, i, j, lags, block, blocks), norms
+    if not (lengths > 0).all():
+        raise DataError(f"the price of {series[int(np.argmin(lengths))].name} never changes; leave it out")
+    return PackedTicks(times, values, np.cumsum([0, *(len(one.times) for one in series)]), lengths)
 
 
 @njit(parallel=True, cache=True)
-def _block_contrasts(
-    times: Array, values: Array, offsets: Array, i: Array, j: Array, lags: Array, block: float, blocks: int
+def _shifted_contrasts(
+    times: Array,
+    values: Array,
+    other_times: Array,
+    other_values: Array,
+    lags: Array,
+    block: float,
+    blocks: int,
+    distances: Array,
 ) -> Array:
-    """Parts of U(lag) by the block in which the first series' interval ends; the merge of `estimators.ticks`."""
-    parts = np.zeros((i.size, blocks, lags.size))
-    for work in prange(i.size * lags.size):
-        pair, k = work // lags.size, work % lags.size
-        a, b = offsets[i[pair]], offsets[i[pair] + 1]
-        c, d = offsets[j[pair]], offsets[j[pair] + 1]
-        first, last = c + 1, c
-        for t in range(a + 1, b):
-            while first < d and times[first] - lags[k] <= times[t - 1]:
+    """Parts of U(lag) by the block in which the first series' interval ends; the merge of `estimators.ticks`.
+
+    Block b meets the other series around block (b + distance) mod blocks, moved to where b is.
+    """
+    parts = np.zeros((distances.size, blocks, lags.size))
+    for work in prange(distances.size * lags.size):
+        shift, k = work // lags.size, work % lags.size
+        distance, is_around = distances[shift], False
+        ahead = lags[k] + distance * block
+        first, last = 1, 0
+        for t in range(1, times.size):
+            place = min(max(int(times[t] / block), 0), blocks - 1)
+            if place + distance >= blocks and not is_around:  # from here on it meets the beginning of the other
+                is_around, first, last = True, 1, 0
+                ahead -= blocks * block
+            while first < other_times.size and other_times[first] - ahead <= times[t - 1]:
                 first += 1
-            while last + 1 < d and times[last] - lags[k] < times[t]:
+            while last + 1 < other_times.size and other_times[last] - ahead < times[t]:
                 last += 1
             if first <= last:
-                place = min(max(int(times[t] / block), 0), blocks - 1)
-                parts[pair, place, k] += (values[t] - values[t - 1]) * (values[last] - values[first - 1])
+                parts[shift, place, k] += (values[t] - values[t - 1]) * (other_values[last] - other_values[first - 1])
     return parts

@@ -10,6 +10,7 @@ from numba import get_num_threads, prange
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError
+from pacesetter.market.account_bars import apply_market, check_account_bars, check_step_symbols
 from pacesetter.market.bars import MarketBars
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu
 from pacesetter.market.ledger import Column, Fill
@@ -51,7 +52,8 @@ class Accounts:
     times       (env,) bar last closed   columns     (env,) first symbol of each account
     kinds       (env,) OrderKind         parameters  (1 or env, Slot)
 
-    An account holds the `positions_each` symbols from its column on (all of them when None).
+    An account holds the `positions_each` symbols from its column on (all of them when None). Lots, funding and prices
+    are those of the first rules.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class Accounts:
     ) -> None:
         rules = [parameters or MarketParameters()] if not isinstance(parameters, Sequence) else list(parameters)
         width = bars.values.shape[1] if positions_each is None else positions_each
-        self.bars = bars.values
+        check_step_symbols(bars.symbols, rules[0])
+        check_account_bars(bars.values, bars.symbols, rules[0])
+        self.bars = apply_market(bars.values, bars.symbols, rules[0])
         self.columns = np.array(columns, dtype=np.int64)
         self.parameters = np.stack([each.packed() for each in rules])
         _check_fit(bars, self.columns, width, self.parameters)

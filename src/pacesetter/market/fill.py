@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import Any
 
-from pacesetter.market.bars import Bar, is_trading
+from pacesetter.market.bars import Bar, has_events, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Column, Fill, Flag
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
+from pacesetter.market.whole_lots import to_lots, to_tick
 
 __all__ = ["adverse_move", "book", "fill_order", "raise_flag", "trade", "within_volume"]
 
@@ -43,7 +44,8 @@ def within_volume(quantity: float, fills: Any, k: int, bar: Any, parameters: Any
     # Compared before it is subtracted: a fused multiply–add would find a speck of room in a cap that is used up.
     if taken >= most or (most - taken) * bar[k, Bar.OPEN] < parameters[Slot.MINIMUM_TRADE]:
         return 0.0
-    return most - taken if quantity > 0.0 else taken - most
+    room = most - taken if quantity > 0.0 else taken - most
+    return to_lots(room, bar[k, Bar.LOT]) if has_events(bar) else room
 
 
 @jitable
@@ -89,6 +91,9 @@ def trade(
     own_cost = bar[k, Bar.COST]
     move = adverse_move(quantity, volume, own_cost, parameters)
     price = level * (1.0 + move) if quantity > 0.0 else level * (1.0 - move)
+    if has_events(bar):
+        exact, price = price, to_tick(price, quantity, bar[k, Bar.TICK])
+        ledger[Column.SPREAD] += abs(quantity) * abs(price - exact)
     # Commission is on the price paid, the other costs on the level: each is then what the ledger calls it, and together
     # they are exactly the cash that left the account.
     commission = max(parameters[Slot.MINIMUM_COMMISSION], parameters[Slot.COMMISSION] * abs(quantity) * price)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, register_jitable
 
-__all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable", "prefetch", "source_digest"]
+__all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable", "prefetch", "seldom", "source_digest"]
 
 # numba.cuda, imported by `cuda.py` after this module, asks for a name that NumPy 2.5 has dropped.
 vars(np).setdefault("row_stack", np.vstack)
@@ -23,6 +23,7 @@ vars(np).setdefault("row_stack", np.vstack)
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
 jitable = register_jitable(forceinline=True, **_OPTIONS)
+seldom = register_jitable(**_OPTIONS)  # for what most accounts never do: it stays out of their loop
 
 
 def compile_for_cpu(function: Any, *, parallel: bool = False) -> Any:

@@ -5,9 +5,10 @@ cash and K positions. What is decided at the close of bar t (`now`) fills in bar
 
 1. carry      cash earns interest and shorts pay their borrow for the time since the last close
 2. decide     each action becomes a quantity, fixed at the close of t; loss limits override it
+   settle     funding, dividends, splits, and the liquidation of what lacks margin at the open, where bars say so
 3. reduce     orders that make a position smaller fill first, at the open (closes-only: at the close)
 4. open       orders that make one larger fill next; when cash is short all of them shrink by one factor
-5. exit       stops, then take-profits, inside the bar; a delisting pays out the last price
+5. exit       stops, then take-profits, inside the bar; a delisting pays out the last price; liquidations
 6. mark       equity, drawdown, flags; ruin ends the account
 
 Rows, by the enums that name their columns: account (Account), positions (K, Position), ledger (Column),
@@ -19,13 +20,22 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from pacesetter.market.bars import Bar, is_delisted, is_trading
+from pacesetter.market.bars import DELISTED, Bar, has_events, is_delisted, is_trading
+from pacesetter.market.events import settle_events
 from pacesetter.market.fill import adverse_move, book, fill_order, raise_flag, trade, within_volume
-from pacesetter.market.jit import jitable
+from pacesetter.market.jit import jitable, seldom
 from pacesetter.market.ledger import Column, Fill, Flag
+from pacesetter.market.margin import (
+    has_margin,
+    liquidate_alone,
+    liquidate_at_close,
+    liquidate_at_open,
+    liquidation_price,
+)
 from pacesetter.market.orders import order_quantity, signal, smallest_order, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
+from pacesetter.market.whole_lots import round_orders, to_lots
 
 __all__ = [
     "follow_best_price",
@@ -58,9 +68,15 @@ def step_account(
     clear(ledger, fills)
     gross = carry(account, positions, ledger, now, bar, parameters)
     decide(account, positions, ledger, fills, now, gross, actions, kind, parameters)
+    if has_events(bar):
+        settle_events(account, positions, ledger, fills, now, bar)
+        if has_margin(parameters):
+            liquidate_at_open(account, positions, ledger, fills, now, bar, parameters)
     reduce_positions(account, positions, ledger, fills, bar, parameters)
     open_positions(account, positions, ledger, fills, bar, parameters)
     exit_positions(account, positions, ledger, fills, bar, parameters)
+    if has_events(bar) and has_margin(parameters):
+        liquidate_at_close(account, positions, ledger, fills, bar, parameters)
     return mark(account, positions, ledger, fills, bar, parameters)
 
 
@@ -73,6 +89,10 @@ def clear(ledger: Any, fills: Any) -> None:
     ledger[Column.IMPACT] = 0.0
     ledger[Column.REALISED] = 0.0
     ledger[Column.TURNOVER] = 0.0
+    ledger[Column.FUNDING] = 0.0
+    ledger[Column.DIVIDEND] = 0.0
+    ledger[Column.LIQUIDATION] = 0.0
+    ledger[Column.COVERED] = 0.0
     for k in range(fills.shape[0]):
         for column in range(FILL_SIZE):  # of known length, which saves the compiler a call
             fills[k, column] = 0.0
@@ -152,6 +172,8 @@ def decide(
             # A price that is not fresh may be left, never entered on.
             if is_trading(now, k) or quantity * held < 0.0:
                 fills[k, Fill.ORDERED] = quantity
+    if has_events(now):
+        round_orders(account, positions, fills, now, kind, parameters)
     ledger[Column.ORDER] = sum_of_orders / count
     ledger[Column.ORDER_SIZE] = sum_of_sizes / count
 
@@ -199,6 +221,8 @@ def open_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
         wanted = quantity_to_add(positions, fills, k, bar, parameters)
         if wanted != 0.0:
             quantity = factor * wanted
+            if has_events(bar) and factor < 1.0:
+                quantity = to_lots(quantity, bar[k, Bar.LOT])
             # Only a cut order is held to the minimum here: a whole one was checked at the close of t, at that price.
             is_cut = abs(quantity) < abs(fills[k, Fill.ORDERED])
             if not (is_cut and abs(quantity) * bar[k, Bar.OPEN] < smallest):
@@ -220,6 +244,8 @@ def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, paramet
         quantity = quantity_to_add(positions, fills, k, bar, parameters)
         if quantity != 0.0:
             move = adverse_move(quantity, bar[k, Bar.VOLUME], bar[k, Bar.COST], parameters)
+            if has_events(bar):
+                move += bar[k, Bar.TICK] / price
             # A fill adds its value to the gross side and takes its cost off equity, which leverage multiplies.
             cost = move + parameters[Slot.COMMISSION] * (1.0 + move)
             needed += abs(quantity) * price * (1.0 + leverage * cost)
@@ -253,14 +279,49 @@ def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
         if held != 0.0 and is_delisted(bar, k):
             # A delisted position has no counterparty: it is paid out at the last price, without costs.
             last = bar[k, Bar.CLOSE]
-            book(account, positions, ledger, fills, k, -held, last, last, 0.0, last)
-            record_exit(fills, k, -held, last, 0.0, Flag.DELISTED)
+            paid = last * (1.0 + parameters[Slot.DELISTING_RETURN]) if bar[k, Bar.STATUS] == DELISTED else last
+            book(account, positions, ledger, fills, k, -held, paid, paid, 0.0, last)
+            record_exit(fills, k, -held, paid, 0.0, Flag.DELISTED)
+        elif held != 0.0 and has_events(bar) and has_margin(parameters):
+            exit_with_margin(account, positions, ledger, fills, k, bar, parameters)
         elif held != 0.0 and has_exits(parameters):
             level, reason = exit_level(positions, k, bar, parameters)
-            quantity = within_volume(-held, fills, k, bar, parameters)
-            if level > 0.0 and quantity != 0.0:
-                price, commission = trade(account, positions, ledger, fills, k, quantity, level, bar, parameters)
-                record_exit(fills, k, quantity, price, commission, reason)
+            exit_position(account, positions, ledger, fills, k, level, reason, bar, parameters)
+
+
+@jitable
+def exit_position(
+    account: Any,
+    positions: Any,
+    ledger: Any,
+    fills: Any,
+    k: int,
+    level: float,
+    reason: int,
+    bar: Any,
+    parameters: Any,
+) -> None:
+    """Sell or buy back position k at the level of its exit, within the bar's volume; a level of 0 is none."""
+    quantity = within_volume(-positions[k, Position.QUANTITY], fills, k, bar, parameters)
+    if level > 0.0 and quantity != 0.0:
+        price, commission = trade(account, positions, ledger, fills, k, quantity, level, bar, parameters)
+        record_exit(fills, k, quantity, price, commission, reason)
+
+
+@seldom
+def exit_with_margin(account: Any, positions: Any, ledger: Any, fills: Any, k: int, bar: Any, parameters: Any) -> None:
+    """The exit of position k, or its liquidation where the bar reaches that price first."""
+    side = 1.0 if positions[k, Position.QUANTITY] > 0.0 else -1.0
+    last, first = liquidation_price(account, positions, k, bar, parameters), bar[k, Bar.OPEN]
+    worst = bar[k, Bar.LOW] if side > 0.0 else bar[k, Bar.HIGH]
+    level, reason = exit_level(positions, k, bar, parameters)
+    # A stop that is nearer is met before; a take-profit never is, which is the pessimistic reading.
+    is_stopped = level > 0.0 and reason != Flag.TAKE_PROFIT and side * level > side * last
+    if last > 0.0 and side * worst <= side * last and not is_stopped:
+        level = last if side * first > side * last else first
+        liquidate_alone(account, positions, ledger, fills, k, level, bar, parameters)
+    else:
+        exit_position(account, positions, ledger, fills, k, level, reason, bar, parameters)
 
 
 @jitable
@@ -348,7 +409,7 @@ def follow_best_price(positions: Any, k: int, bar: Any) -> None:
 
 @jitable
 def write_result(account: Any, ledger: Any, equity: float) -> None:
-    """The money columns: equity_change = gross_pnl − cost + interest."""
+    """The money columns: equity_change = gross_pnl − cost + interest + funding + dividend + covered."""
     ledger[Column.EQUITY] = equity
     ledger[Column.EQUITY_CHANGE] = equity - ledger[Column.EQUITY_BEFORE]
     ledger[Column.COST] = (
@@ -357,6 +418,7 @@ def write_result(account: Any, ledger: Any, equity: float) -> None:
         + ledger[Column.SLIPPAGE]
         + ledger[Column.IMPACT]
         + ledger[Column.BORROW]
+        + ledger[Column.LIQUIDATION]
     )
     ledger[Column.NET_PNL] = ledger[Column.GROSS_PNL] - ledger[Column.COST]
     ledger[Column.DRAWDOWN] = 1.0 - equity / account[Account.PEAK_EQUITY]

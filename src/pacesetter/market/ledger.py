@@ -13,14 +13,17 @@ __all__ = ["FILL_COLUMNS", "LEDGER_COLUMNS", "Column", "Fill", "Flag"]
 
 
 class Column(IntEnum):
-    """Columns of a ledger row. equity_change = net_pnl + interest, and net_pnl = gross_pnl − cost."""
+    """Columns of a ledger row.
+
+    equity_change = net_pnl + interest + funding + dividend + covered, and net_pnl = gross_pnl − cost.
+    """
 
     EQUITY_BEFORE = 0  # cash plus positions at the close of t
     EQUITY = 1  # the same at the close of t+1
     EQUITY_CHANGE = 2  # EQUITY − EQUITY_BEFORE
     GROSS_PNL = 3  # Σ position · Δprice, at prices before any cost
     NET_PNL = 4  # GROSS_PNL − COST
-    COST = 5  # the five costs below together, never negative
+    COST = 5  # commission, spread, slippage, impact, borrow and liquidation together, never negative
     COMMISSION = 6
     SPREAD = 7  # half the spread on each fill
     SLIPPAGE = 8
@@ -42,9 +45,13 @@ class Column(IntEnum):
     ORDER_SIZE = 24  # |order| in the same way
     FILL_QUANTITY = 25  # signed; the order's own fill, before any stop of the same bar
     FILL_PRICE = 26  # its price with spread, slippage and impact, weighted by quantity; 0 without a fill
-    EXIT_QUANTITY = 27  # signed; closed by a stop, a take-profit or a delisting
+    EXIT_QUANTITY = 27  # signed; closed by a stop, a take-profit, a liquidation or a delisting
     EXIT_PRICE = 28  # its price; 0 without one
     FLAGS = 29  # bits of `Flag`, joined over positions
+    FUNDING = 30  # received from the other side of perpetuals; negative where it was paid
+    DIVIDEND = 31  # received by longs; negative where shorts paid it
+    LIQUIDATION = 32  # the venue's fee for closing positions without enough margin
+    COVERED = 33  # loss beyond the margin, which the venue bears
 
 
 class Fill(IntEnum):
@@ -54,10 +61,11 @@ class Fill(IntEnum):
     QUANTITY = 1  # signed quantity filled in bar t+1
     PRICE = 2  # with spread, slippage and impact; 0 without a fill
     COMMISSION = 3
-    EXIT_QUANTITY = 4  # signed; stop, take-profit or delisting, after the order's own fill
+    EXIT_QUANTITY = 4  # signed; stop, take-profit, liquidation or delisting, after the order's own fill
     EXIT_PRICE = 5
     EXIT_COMMISSION = 6
     FLAGS = 7  # bits of `Flag`
+    SPLIT = 8  # new for one old at the open of t+1, before the fills; 0 without a split
 
 
 class Flag(IntEnum):
@@ -78,6 +86,7 @@ class Flag(IntEnum):
     DELISTED = 2048
     RUINED = 4096
     TERMINATED = 8192  # ruin, the portfolio limit once flat, or the delisting of the only symbol
+    LIQUIDATED = 16384  # closed by the venue for lack of margin
 
 
 LEDGER_COLUMNS = tuple(column.name.lower() for column in Column)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import DataError
 from pacesetter.market.ledger import Fill
+from pacesetter.market.trades import follow_splits
 
 __all__ = ["Lots", "match_lots"]
 
@@ -67,6 +68,7 @@ def match_lots(fills: ArrayLike, first_bar: int = 0) -> Lots:
     rows = np.asarray(fills, dtype=np.float64)
     if rows.ndim != 3 or rows.shape[2] != len(Fill):
         raise DataError(f"fills have shape {rows.shape}; give (step, position, {len(Fill)}) of one account")
+    rows = follow_splits(rows)
     parts = [_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1])]
     if not parts:
         return Lots(*(np.empty(0) for _ in Lots._fields))

@@ -22,6 +22,7 @@ __all__ = [
     "Costs",
     "Exits",
     "Limits",
+    "Margin",
     "MarketParameters",
     "Orders",
     "Slot",
@@ -39,6 +40,7 @@ SHORT_KEYS = {
     "position_cap": "position_cap_fraction",
     "reserve_cash": "reserve_cash_fraction",
 }
+SHORT_ORDERS = {"minimum_notional": "minimum_trade"}  # the same of `orders`
 EXPONENTS = {"square_root": 0.5, "almgren_chriss": 0.6}  # of the share of volume
 
 
@@ -72,6 +74,14 @@ class Slot(IntEnum):
     BAND = 24
     IMPACT_EXPONENT = 25
     PERMANENT_IMPACT = 26
+    DELISTING_RETURN = 27
+    MARGIN = 28  # place in MARGIN_MODES
+    INITIAL_MARGIN = 29
+    MAINTENANCE_MARGIN = 30
+    LIQUIDATION_FEE = 31
+
+
+MARGIN_MODES = ("none", "cross", "isolated")
 
 
 @dataclass(frozen=True)
@@ -216,6 +226,54 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Margin:
+    """The margin of perpetuals and futures: when the venue closes a position that its account can no longer bear.
+
+    mode                  none; cross: all positions share the account's equity; isolated: each has its own margin
+    initial               of a position's value when it is opened; 1 / leverage where left out
+    maintenance           of its value, at which it is liquidated; half of the initial margin where left out
+    liquidation_fee_bps   of the value that the venue closes
+
+    With a margin nothing is borrowed: neither shorts nor leverage pay borrow or loan rates, but funding.
+    """
+
+    mode: Literal["none", "cross", "isolated"] = "none"
+    initial: float | None = None
+    maintenance: float | None = None
+    liquidation_fee_bps: float = 50.0
+
+    def __post_init__(self) -> None:
+        check_range(0, owner="market.margin", liquidation_fee_bps=self.liquidation_fee_bps)
+        _check_shares("market.margin", initial=self.initial, maintenance=self.maintenance)
+
+    def shares(self, gross_leverage: float) -> tuple[float, float]:
+        """Initial and maintenance margin of an account with this leverage."""
+        initial = 1 / gross_leverage if self.initial is None else self.initial
+        return initial, initial / 2 if self.maintenance is None else self.maintenance
+
+    def check_leverage(self, gross_leverage: float) -> None:
+        """Refuse margins that contradict each other or the leverage."""
+        if self.mode == "none":
+            return
+        initial, maintenance = self.shares(gross_leverage)
+        if initial * gross_leverage > 1 + 1e-9:
+            raise ConfigError(
+                f"market.margin.initial={initial:g} allows a leverage of {1 / initial:g}, below "
+                f"market.leverage={gross_leverage:g}; lower one of them"
+            )
+        if maintenance >= initial:
+            raise ConfigError(
+                f"market.margin.maintenance={maintenance:g} is not below the initial margin of {initial:g}, so that "
+                "a position would be liquidated when it is opened; give less"
+            )
+        if self.liquidation_fee_bps * BPS > maintenance:
+            raise ConfigError(
+                f"market.margin.liquidation_fee_bps={self.liquidation_fee_bps:g} is more than the maintenance margin "
+                f"of {maintenance:g} leaves to pay it; give at most {maintenance / BPS:g}"
+            )
+
+
+@dataclass(frozen=True)
 class Exits:
     """Resting exits in the bar; None is off.
 
@@ -262,6 +320,15 @@ class MarketParameters:
     holdings       positions that an account begins with, e.g. [{symbol: SPY, quantity: 10}]: in backtests, on paper
                    and in every episode of training, where an account of one symbol has that one's only
     band           share of equity; a position that is less than this away from its target is left as it is. 0 is off
+    margin         when a venue liquidates; `margin=cross` is short for `margin.mode=cross`
+    funding        of perpetuals: auto, by the bars' `funding_rate` where they have it; none; or a flat annual rate
+    lot            smallest step of a quantity, e.g. 1 for whole shares, or by symbol {BTC: 0.001}; None for fractions
+    tick           smallest step of a price, in the same way; fills are rounded against the trader
+    prices         adjusted, or unadjusted: `close_unadjusted` is traded, with its dividends and splits
+    dividends      pay the bars' `dividend` to longs, from shorts; prices=unadjusted does so in any case
+    splits         multiply quantities by the bars' `split`; prices=unadjusted does so in any case
+    delisting_return   of the last price, e.g. -0.3, that is lost or gained when a symbol vanishes
+    conversion_bps     of a fill of a symbol in another currency, see `data.currency`
     """
 
     costs: Costs = field(default_factory=Costs)
@@ -272,10 +339,26 @@ class MarketParameters:
     bars_per_year: float = 252.0
     band: float = 0.0
     holdings: tuple[StartingHolding, ...] = ()
+    margin: Margin = field(default_factory=Margin)
+    funding: Literal["auto", "none"] | float = "auto"
+    lot: float | dict[str, float] | None = None
+    tick: float | dict[str, float] | None = None
+    prices: Literal["adjusted", "unadjusted"] = "adjusted"
+    dividends: bool = False
+    splits: bool = False
+    delisting_return: float = 0.0
+    conversion_bps: float = 0.0
 
     def __post_init__(self) -> None:
         check_range(1, owner="market", initial_cash=self.initial_cash, bars_per_year=self.bars_per_year)
         check_range(0, 1, owner="market", band=self.band)
+        check_range(-1, owner="market", delisting_return=self.delisting_return)
+        check_range(0, 5_000, owner="market", conversion_bps=self.conversion_bps)
+        for name in ("lot", "tick"):
+            _check_steps(name, getattr(self, name))
+        if not isinstance(self.funding, str):
+            check_range(-10, 10, owner="market", funding=self.funding)
+        self.margin.check_leverage(self.limits.gross_leverage)
         for each in self.holdings:
             if each.quantity < 0 and not self.limits.shorting:
                 raise ConfigError(f"market.holdings: {each.symbol} is short, which limits.shorting=false forbids")
@@ -296,15 +379,17 @@ class MarketParameters:
         """The (slot,) float64 vector the kernel reads."""
         costs, limits, exits, orders = self.costs, self.limits, self.exits, self.orders
         per_bar = BPS / self.bars_per_year
+        has_margin = self.margin.mode != "none"
+        initial, maintenance = self.margin.shares(limits.gross_leverage) if has_margin else (0.0, 0.0)
         values = {
             Slot.COMMISSION: costs.commission_bps * BPS,
             Slot.MINIMUM_COMMISSION: costs.minimum_commission,
             Slot.HALF_SPREAD: costs.spread_bps * BPS / 2,
             Slot.SLIPPAGE: costs.slippage_bps * BPS,
             Slot.IMPACT: costs.impact_bps * BPS,
-            Slot.BORROW_PER_BAR: costs.borrow_bps_per_year * per_bar,
+            Slot.BORROW_PER_BAR: 0.0 if has_margin else costs.borrow_bps_per_year * per_bar,
             Slot.INTEREST_PER_BAR: costs.interest_bps_per_year * per_bar,
-            Slot.LOAN_PER_BAR: costs.loan_bps_per_year * per_bar,
+            Slot.LOAN_PER_BAR: 0.0 if has_margin else costs.loan_bps_per_year * per_bar,
             Slot.POSITION_CAP: limits.position_cap_fraction,
             Slot.RESERVE_CASH: limits.reserve_cash_fraction,
             Slot.GROSS_LEVERAGE: limits.gross_leverage,
@@ -324,6 +409,11 @@ class MarketParameters:
             Slot.BAND: self.band,
             Slot.IMPACT_EXPONENT: EXPONENTS[costs.impact_model],
             Slot.PERMANENT_IMPACT: costs.permanent_bps * BPS,
+            Slot.DELISTING_RETURN: self.delisting_return,
+            Slot.MARGIN: float(MARGIN_MODES.index(self.margin.mode)),
+            Slot.INITIAL_MARGIN: initial,
+            Slot.MAINTENANCE_MARGIN: maintenance,
+            Slot.LIQUIDATION_FEE: self.margin.liquidation_fee_bps * BPS if has_margin else 0.0,
         }
         return np.array([values[slot] for slot in Slot])
 
@@ -334,17 +424,25 @@ def expand_key(key: str, value: Any, where: str = "market") -> dict[str, Any]:
     >>> expand_key("costs", 2)
     {'costs.commission_bps': 2, 'costs.spread_bps': 0.0, 'costs.slippage_bps': 0.0}
     """
-    known = [*MarketParameters.__dataclass_fields__, *SHORT_KEYS]
+    known = [*MarketParameters.__dataclass_fields__, *SHORT_KEYS, *SHORT_ORDERS]
     if key.partition(".")[0] not in known:
-        raise ConfigError(f"unknown key '{where}.{key}'{did_you_mean(f'{where}.{key}', _below(where, known))}")
+        raise ConfigError(f"unknown key '{where}.{key}'{_suggest_key(key, known, where)}")
     if key == "costs" and isinstance(value, (int, float)) and not isinstance(value, bool):
         check_range(0, owner=where, costs=value)
         return {"costs.commission_bps": value, "costs.spread_bps": 0.0, "costs.slippage_bps": 0.0}
+    if key == "margin" and isinstance(value, str):
+        return {"margin.mode": value}
+    if key in SHORT_ORDERS:
+        return {f"orders.{SHORT_ORDERS[key]}": value}
     return {f"limits.{SHORT_KEYS[key]}" if key in SHORT_KEYS else key: value}
 
 
-def _below(where: str, names: Sequence[str]) -> list[str]:
-    return [f"{where}.{name}" for name in names]
+def _suggest_key(key: str, known: Sequence[str], where: str = "") -> str:
+    """What a key may have meant; the currency of an account is an option of its bars."""
+    if key in ("currency", "currencies", "fx"):
+        return f"; did you mean 'data.{key}'? Prices are converted when they are read"
+    prefix = f"{where}." if where else ""
+    return did_you_mean(prefix + key, [prefix + name for name in known])
 
 
 def configure_market(options: Mapping[str, Any], where: str = "market") -> MarketParameters:
@@ -353,23 +451,34 @@ def configure_market(options: Mapping[str, Any], where: str = "market") -> Marke
     >>> configure_market({"leverage": 2, "costs": 3}).limits.gross_leverage
     2.0
     """
-    known = [*MarketParameters.__dataclass_fields__, *SHORT_KEYS]
+    known = [*MarketParameters.__dataclass_fields__, *SHORT_KEYS, *SHORT_ORDERS]
     unknown = next((key for key in options if key not in known), None)
     if unknown is not None:
-        raise ConfigError(f"unknown option '{where}.{unknown}'{did_you_mean(unknown, known)}")
-    given = {key: value for key, value in options.items() if key not in SHORT_KEYS}
-    short = {SHORT_KEYS[key]: value for key, value in options.items() if key in SHORT_KEYS}
-    limits = dict(given.get("limits") or {})
-    twice = next((key for key in short if key in limits), None)
-    if twice is not None:
-        raise ConfigError(f"{where}.limits.{twice} is given twice, once by its short key; give one of them")
-    if short:
-        given["limits"] = limits | short
+        raise ConfigError(f"unknown option '{where}.{unknown}'{_suggest_key(unknown, known)}")
+    given = {key: value for key, value in options.items() if key not in (*SHORT_KEYS, *SHORT_ORDERS)}
+    for part, names in (("limits", SHORT_KEYS), ("orders", SHORT_ORDERS)):
+        short = {names[key]: value for key, value in options.items() if key in names}
+        full = dict(given.get(part) or {}) if short else {}
+        twice = next((key for key in short if key in full), None)
+        if twice is not None:
+            raise ConfigError(f"{where}.{part}.{twice} is given twice, once by its short key; give one of them")
+        if short:
+            given[part] = full | short
+    if isinstance(given.get("margin"), str):
+        given["margin"] = {"mode": given["margin"]}
     costs = given.get("costs")
     if isinstance(costs, (int, float)) and not isinstance(costs, bool):
         check_range(0, owner=where, costs=costs)
         given["costs"] = {"commission_bps": costs, "spread_bps": 0.0, "slippage_bps": 0.0}
     return configure(MarketParameters, given, where)
+
+
+def _check_steps(name: str, steps: float | dict[str, float] | None) -> None:
+    """Refuse a lot or tick that is not above 0."""
+    given = steps if isinstance(steps, dict) else {} if steps is None else {name: steps}
+    for symbol, step in given.items():
+        if not (math.isfinite(step) and step > 0):
+            raise ConfigError(f"market.{name}: {symbol} has {step:g}; give a number above 0, or leave it out")
 
 
 def _or_off(limit: float | None) -> float:

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.errors import DataError
 from pacesetter.market.ledger import Fill, Flag
 
-__all__ = ["Trade", "trades"]
+__all__ = ["Trade", "follow_splits", "trades"]
 
-_EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.DELISTED)
+_EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.LIQUIDATED, Flag.DELISTED)
+ROUNDING = 1e-12  # of a position: what splits that follow each other may leave of it
 _LIMITS = (Flag.POSITION_LIMIT, Flag.PORTFOLIO_LIMIT)
 
 
@@ -45,8 +46,25 @@ def trades(fills: ArrayLike, first_bar: int = 0) -> list[Trade]:
     rows = np.asarray(fills, dtype=np.float64)
     if rows.ndim != 3 or rows.shape[2] != len(Fill):
         raise DataError(f"fills have shape {rows.shape}; give (step, position, {len(Fill)}) of one account")
+    rows = follow_splits(rows)
     by_position = (_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1]))
     return sorted(chain.from_iterable(by_position), key=lambda trade: (trade.entry_bar, trade.position))
+
+
+def follow_splits(fills: NDArray[Any]) -> NDArray[Any]:
+    """The fills (step, position, Fill) in shares after the last split, so that what was bought can be what was sold."""
+    splits = fills[..., Fill.SPLIT]
+    if not splits.any():
+        return fills
+    ratios = np.where(splits > 0, splits, 1.0)
+    # A split comes before the fills of its bar: theirs are new shares already.
+    later = np.cumprod(np.vstack([ratios[1:], np.ones_like(ratios[:1])])[::-1], axis=0)[::-1]
+    rows = fills.copy()
+    for column in (Fill.ORDERED, Fill.QUANTITY, Fill.EXIT_QUANTITY):
+        rows[..., column] *= later
+    for column in (Fill.PRICE, Fill.EXIT_PRICE):
+        rows[..., column] /= later
+    return rows
 
 
 def _of_position(rows: NDArray[Any], position: int, first_bar: int) -> Iterator[Trade]:
@@ -58,6 +76,7 @@ def _of_position(rows: NDArray[Any], position: int, first_bar: int) -> Iterator[
         trade.commission += commission
         trade.pnl -= commission
         after = held + quantity
+        after = 0.0 if abs(after) <= ROUNDING * abs(held) else after
         if held * quantity >= 0.0:
             entry = (held * entry + quantity * price) / after
             trade.entry_price = (trade.quantity * trade.entry_price + quantity * price) / (trade.quantity + quantity)

@@ -12,7 +12,7 @@ from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["Schedule"]
 
-Kind = Literal["piecewise", "linear", "exponential"]
+Kind = Literal["piecewise", "linear", "exponential", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Schedule:
     """A weight through (step, weight) points; before the first point and after the last it stays as it is there.
 
     kind      piecewise: each weight until the next point's step; linear: straight lines between points;
-              exponential: a constant ratio per step between points, whose weights must have one sign
+              exponential: a constant ratio per step between points, whose weights must have one sign;
+              cosine: half a wave from point to point, level at both
     points    steps in increasing order; one point makes a constant
     """
 
@@ -49,4 +50,6 @@ class Schedule:
         done = (step - start) / (end - start)
         if self.kind == "linear":
             return first + done * (last - first)
+        if self.kind == "cosine":
+            return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
         return first * math.pow(last / first, done)

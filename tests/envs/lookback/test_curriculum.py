@@ -47,6 +47,13 @@ def test_fixed_starts_are_one_and_the_same(panel: Panel) -> None:
     assert deals.deal(draw).stop == len(panel) - 3
 
 
+def test_consecutive_episodes_cover_every_bar_once(panel: Panel) -> None:
+    deals, draw = dealer(panel, starts="consecutive", bars=100), generator()
+    episodes = [deals.deal(draw) for _ in range(6)]
+    covered = np.concatenate([np.arange(episode.start, episode.stop + 1) for episode in episodes])
+    assert covered.tolist() == list(range(64, len(panel) - 2))
+
+
 def test_stratified_starts_visit_every_regime_equally(panel: Panel) -> None:
     deals, draw = dealer(panel, starts="stratified"), generator()
     labels = common_labels(panel)

@@ -122,6 +122,7 @@ def test_sizing_adds_to_the_same_forecast(planted):
     lasso, lasso_sized = (ratio(make_baseline(name, bank, CHEAP), panel, bank) for name in ("lasso", "lasso_sized"))
     assert 0.7 * best < lasso_sized < best
     assert lasso_sized > lasso
+    assert ratio(make_baseline("learned_sized", bank, CHEAP), panel, bank) > 0.7 * best
 
 
 def test_trees_find_a_part_of_what_is_planted(planted):

@@ -54,6 +54,30 @@ def test_presets_compose(preset):
     assert compose([f"+preset={preset}"]).name == preset.replace("_", "-")
 
 
+@pytest.mark.parametrize(
+    ("preset", "algorithm", "action"),
+    [
+        ("original", "ppo", "discrete"),
+        ("original_continuous", "sac", "continuous"),
+        ("original_professional", "ppo", "discrete"),
+    ],
+)
+def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action):
+    config = compose([f"+preset={preset}"])
+    assert (config.task["problem"], config.task["action"], config.task["window_bars"]) == ("fleet", action, 24)
+    assert config.task["symbols"] == ["SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM"]
+    assert (config.agent["algorithm"], config.agent["network"]) == (algorithm, "transformer")
+    assert (config.agent["gamma"], config.train.envs, config.train.shares) == (0.99, 8, (0.7, 0.15))
+    assert (config.train.best_by, config.train.gates.min_states) == ("sharpe", 0.8)
+    rate = config.train.schedules["learning_rate"]
+    assert (rate.kind, rate.at(0), rate.at(config.train.steps)) == ("cosine", 3e-4, 1e-5)
+    weights = config.task["reward"]["components"]
+    if preset == "original_professional":
+        assert {"size_multiplier", "staged_exit", "pyramiding", "context_hold", "repetition"} <= set(weights)
+    else:
+        assert list(weights.values()) == [0.40, 0.15, 0.15, 0.05, 0.10, 0.05, 0.0]
+
+
 def test_an_override_beats_the_preset():
     assert compose(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
 

@@ -28,6 +28,7 @@ from pacesetter.jobs.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.jobs.run.train import TrainingResult, train
 from pacesetter.jobs.run.verify import verify
 from pacesetter.learning.experience.dataset import read_dataset
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between
 from pacesetter.runs import Run
@@ -233,6 +234,21 @@ def test_reasons_are_told_apart():
     assert list(table["reason"]) == ["no signal", "cost", "collapse", ""]
     assert strugglers(table) == ["A", "B", "C"]
     assert fleet_sentence(table) == "1 of 4 agents above the bar, 3 struggle (1 no signal, 1 cost, 1 collapse)"
+
+
+def test_the_entropy_bonus_of_a_fleet_follows_its_schedule(small, console, monkeypatch):
+    used = []
+    real = FleetTrainer.set
+
+    def spy(self, name, value):
+        real(self, name, value)
+        used.append((name, self.method.config.ent_coef))
+
+    monkeypatch.setattr(FleetTrainer, "set", spy)
+    train(small("train.schedules={ent_coef:{kind:linear,points:[[0,0.01],[128,0.001]]}}"), console=console)
+    assert {name for name, _ in used} == {"ent_coef"}
+    assert used[0][1] == 0.01
+    assert used[-1][1] == 0.001
 
 
 @pytest.mark.parametrize(

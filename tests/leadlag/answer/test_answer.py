@@ -55,7 +55,7 @@ def test_one_signed_delay_keeps_its_sign_and_a_peak_of_one_delay_does_not() -> N
     assert answer_window(x, "AB", StrengthMeasure("ccf_peak", max_lag=1)).leadership[0, 1] > 0.4
 
 
-@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"learned"}))  # which needs a run: test_learned
+@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"policy"}))  # which needs a run: test_relations
 def test_every_method_has_an_antisymmetric_answer_and_names_delays_only_if_it_has_them(method: str) -> None:
     gauge = StrengthMeasure(method)
     answer = answer_window(led(bars=300), SYMBOLS, gauge)
@@ -67,7 +67,7 @@ def test_every_method_has_an_antisymmetric_answer_and_names_delays_only_if_it_ha
         np.testing.assert_allclose(answer.leadership, gauge.scores(led(bars=300)[None])[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"learned"}))
+@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"policy"}))
 def test_matrix_ranking_and_time_line_are_one_measure(method: str) -> None:
     panel = panel_of(led(bars=300))
     lag = LeadLag(method).fit(panel)

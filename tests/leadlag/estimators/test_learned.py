@@ -1,70 +1,73 @@
-"""The matrix that a policy uses: signs, delays and links by hand, and refusals."""
+"""Learned attention: planted leaders with their delays, nobody on noise, direct leaders only, and its gradient."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pacesetter as ps
-from pacesetter.errors import ConfigError, RunError
-from pacesetter.leadlag.estimators.learned import read_relations
-from pacesetter.leadlag.study import Study
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.answer import StrengthMeasure, find_links
+from pacesetter.leadlag.estimators.learned import attend, attention_weights
 
 
-def leave(folder: Path, symbols: list[str], until: str = "2000-06-01") -> str:
-    """Weights of two lags in which the first symbol leads the second by two bars, opposite in sign."""
-    weights = np.zeros((2, len(symbols), len(symbols)))
-    weights[1, 0, 1] = -0.4
-    told = {"symbols": symbols, "weights": weights.tolist(), "seen_until": until}
-    (folder / "relations.json").write_text(json.dumps(told))
-    return str(folder)
+def planted(seed: int, bars: int = 1000) -> np.ndarray:
+    """Six symbols: 1 follows 0 after three bars, 3 goes against 2 after one; 4 and 5 are unrelated."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_t(5, (bars, 6))
+    x[3:, 1] += 0.4 * x[:-3, 0]
+    x[1:, 3] -= 0.4 * x[:-1, 2]
+    return x
 
 
-def test_a_used_weight_is_a_link_with_its_sign_and_delay(tmp_path: Path) -> None:
-    market = ps.load("synthetic", symbols=3, bars=300, seed=1)
-    run = leave(tmp_path, list(market.symbols))
-    lag = ps.LeadLag("learned", run=run).fit(market)
-    assert lag.matrix(lookback=100).loc["S0", "S1"] == pytest.approx(0.4)
-    links = lag.links(lookback=100)
-    assert links[["leader", "follower", "relation", "delay"]].to_numpy().tolist() == [
-        ["S0", "S1", "leads, opposite sign", 2.0]
+def test_leaders_are_found_with_their_delays_and_signs() -> None:
+    weights = attend(planted(1), 5)
+    peaks = np.abs(weights).max(axis=0)
+    assert np.unravel_index(np.abs(weights[:, :, 1]).argmax(), (5, 6)) == (2, 0)
+    assert np.unravel_index(np.abs(weights[:, :, 3]).argmax(), (5, 6)) == (0, 2)
+    assert weights[2, 0, 1] > 0 > weights[0, 2, 3]
+    assert peaks[0, 1] == pytest.approx(0.37, abs=0.08)  # 0.4 in deviations of the follower
+    links = find_links(planted(1), StrengthMeasure("learned"), draws=99).linked(0.05)
+    assert sorted(map(tuple, np.argwhere(links))) == [(0, 1), (2, 3)]
+
+
+def test_on_noise_nearly_nobody_attends() -> None:
+    followers = [
+        np.abs(attend(np.random.default_rng(seed).standard_normal((500, 6)), 5)).max(axis=(0, 1)) for seed in range(20)
     ]
-    result = Study(method="learned", lookback=100, draws=20, engine={"run": run}).run(market)
-    assert list(result.network.edges) == [("S0", "S1")]
-    assert any("in-sample until then" in note for note in result.panel.notes)
+    assert (np.array(followers) > 0.1).mean() < 0.05
+    assert not attend(np.zeros((200, 3)), 5).any()
+    assert not attend(np.random.default_rng(0).standard_normal((20, 3)), 5).any()  # too short for folds
 
 
-def test_what_a_direct_run_leaves_is_read_back(tmp_path: Path) -> None:
-    run = ps.train(
-        *("data=synthetic", "task=fleet", "agent=direct", "track.mlflow=off", "track.tensorboard=off"),
-        data__symbols=4,
-        data__bars=900,
-        data__strength=0.9,
-        data__groups=1,
-        runs=tmp_path,
-        train__steps=64,
-    )
-    symbols, weights, until = read_relations(str(run))
-    assert symbols == ("S0", "S1", "S2", "S3")
-    assert weights.shape == (5, 4, 4)
-    market = ps.load("synthetic", symbols=4, bars=900, strength=0.9, groups=1, seed=0)
-    truth = market.truth.delays
-    ahead = ps.LeadLag("learned", run=str(run)).fit(market).scores(len(market) - 1, 250)
-    used = np.triu(ahead != 0, 1)
-    assert used.any()
-    assert (np.sign(ahead) == np.sign(truth))[used].mean() > 0.6
-    assert until.startswith(str(market.index[719])[:10])  # the end of the validation set: 80 % of 900 bars
+def test_what_runs_through_a_third_symbol_is_not_attended_to() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((2000, 3))
+    x[1:, 1] = 0.8 * x[:-1, 0] + 0.6 * x[1:, 1]
+    x[1:, 2] = 0.8 * x[:-1, 1] + 0.6 * x[1:, 2]
+    correlation = np.corrcoef(x[:-2, 0], x[2:, 2])[0, 1]
+    weights = attend(x, 3)
+    assert correlation > 0.5
+    assert np.abs(weights[:, 0, 2]).max() < 0.1 < 0.6 < weights[0, 1, 2]
 
 
-def test_other_symbols_and_damaged_files_are_refused(tmp_path: Path) -> None:
-    market = ps.load("synthetic", symbols=3, bars=300, seed=1)
-    run = leave(tmp_path, ["S0", "S2", "S4"])
-    with pytest.raises(ConfigError, match="these differ"):
-        ps.LeadLag("learned", run=run).fit(market)
-    with pytest.raises(ConfigError, match=r"give lag\.run="):
-        ps.LeadLag("learned").fit(market)
-    with pytest.raises(RunError, match="cannot be read"):
-        ps.LeadLag("learned", run=str(tmp_path / "none")).fit(market)
+def test_attention_comes_close_to_least_squares_where_one_input_matters() -> None:
+    rng = np.random.default_rng(3)
+    past = rng.standard_normal((3000, 8))
+    now = 0.5 * past[:, [4]] + rng.standard_normal((3000, 1))
+    weights = attention_weights(past, now, steps=400)[:, 0]
+    slope = (past[:, 4] @ now[:, 0]) / (past[:, 4] @ past[:, 4])
+    assert weights[4] == pytest.approx(slope, abs=0.02)
+    assert np.abs(np.delete(weights, 4)).max() < 0.03
+
+
+def test_it_is_an_engine_like_any_other() -> None:
+    market = ps.load("synthetic", symbols=6, bars=900, strength=0.8, groups=1, seed=1)
+    lag = ps.LeadLag("learned").fit(market)
+    assert set(lag.ranking(lookback=600)["role"]) <= {"leader", "follower", "–"}
+    delays, ahead = market.truth.delays, lag.matrix(lookback=600).to_numpy()
+    found = (delays > 0) & (ahead > 0.1)
+    assert found.sum() >= 3
+    assert (lag.lags(899, 600) == delays)[found].all()
+    with pytest.raises(ConfigError, match=r"lag\.steps"):
+        ps.LeadLag("learned", steps=0).fit(market)

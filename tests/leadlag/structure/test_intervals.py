@@ -78,7 +78,7 @@ def test_wrong_interval_options_are_refused_by_name(options: dict[str, object]) 
         ranking_intervals(leader_and_followers(), SYMBOLS, ccf_lag1, **options)
 
 
-@pytest.mark.parametrize("method", [name for name in ESTIMATORS if name != "learned"])  # it has one answer
+@pytest.mark.parametrize("method", [name for name in ESTIMATORS if name != "policy"])  # it has one answer
 def test_the_engine_scores_a_window_of_increments_as_it_scores_the_panel(method: str) -> None:
     close = 100 * np.exp(0.01 * np.cumsum(leader_and_followers(), axis=0))
     if not ESTIMATORS[method].spans_gaps:  # else an increment covers the gap, which lone increments cannot tell

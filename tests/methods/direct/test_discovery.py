@@ -14,7 +14,7 @@ from pacesetter.methods.direct.dictionary import INPUTS, group_inputs, group_siz
 from pacesetter.methods.direct.discovery import gain
 from pacesetter.methods.direct.learner import DirectLearner
 from pacesetter.methods.direct.options import GROUPS, SLOW_BARS, Direct
-from pacesetter.methods.direct.policy import DirectPolicy
+from pacesetter.methods.direct.policy import DirectPolicy, Moves
 from pacesetter.panel import Panel
 
 from .conftest import CHEAP, Make, whole_bank
@@ -105,7 +105,8 @@ def test_every_input_has_a_place_and_a_name() -> None:
             assert len(input_names(group, symbols, 5, "market")) == size - (group == "lags")
         policy = DirectPolicy(symbols, groups=GROUPS)
         bars = policy.volatility_bars + SLOW_BARS
-        raw = policy.raw_inputs(torch.randn(3, count, bars, generator=generator), torch.ones(3, count))
+        moves = Moves(torch.randn(3, count, bars, generator=generator), torch.ones(3, count), torch.ones(3, count))
+        raw = policy.raw_inputs(moves)
         assert raw.shape == (3, policy.width) == (3, sum(group_sizes(count, 5).values()))
 
 

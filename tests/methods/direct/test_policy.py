@@ -50,7 +50,8 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
     assert series.first == 20 + 3 - 1
     for t in (policy.history_bars - 1, 300, len(planted) - 1):
         window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
-        z, volatility, fast = policy.moves(window)
+        moves = policy.moves(window)
+        z, volatility, fast = moves
         place = t - series.first
         assert series.intraday is not None
         torch.testing.assert_close(z[0], series.intraday[place])
@@ -58,7 +59,7 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
         torch.testing.assert_close(volatility[0], series.volatility[place])
         held = torch.zeros(1, len(planted.symbols), 7)
         target, confidence = policy({"window": window, "position": held})
-        expected = policy.target(policy.signal(z, fast), volatility, held[..., 0])
+        expected = policy.target(policy.signal(moves), volatility, held[..., 0])
         assert torch.equal(target, expected)
         assert (confidence >= 0.5).all()
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LookbackTask", "learned_universe"]
 
 ROWS = 500  # observations of a batch
+STRETCH_BARS = 512  # of the validation set that one environment plays
 
 
 class LookbackTask(Task):
@@ -58,19 +59,20 @@ class LookbackTask(Task):
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
         task, split = build_task(config), split_panel(config, learned_universe(config, panel))
-        # Validation is one long episode on the real bars, without curriculum and synthetic markets: scores of different
-        # steps then compare.
+        # Validation is all later bars, real ones, without curriculum and synthetic markets: scores of different steps
+        # then compare. They are played in stretches side by side, since one after another takes ten times as long.
+        stretches = max(-(-(len(split.known) - split.start - 1 - task.view.horizon_bars) // STRETCH_BARS), 1)
         steady = replace(
             task.episodes,
-            bars=None,
-            starts="fixed",
+            bars=STRETCH_BARS,
+            starts="consecutive",
             warmup_bars=split.start,
             # The first resolution alone; the others stay named, since the observation says which one it is.
             resolution_from=(0, *[sys.maxsize] * (len(task.episodes.resolutions) - 1)),
             synthetic_share=0.0,
             curriculum=Curriculum(),
         )
-        validation = LookbackVectorEnv(split.known, 1, replace(task, episodes=steady))
+        validation = LookbackVectorEnv(split.known, stretches, replace(task, episodes=steady))
         return Parts(self.environment(config, split.learned, config.train.envs), validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:

@@ -77,7 +77,7 @@ class SymbolStream:
         """The moments of the loaded panel, after resampling and cutting."""
         unseen = np.zeros((len(self.index), 1), bool)
         empty = Panel(self.index, ("none",), ("close",), np.full((1, len(self.index), 1), np.nan), unseen)
-        return cut(empty, replace(self.loading, fill="none")).index
+        return cut(empty, replace(self.loading, fill="none", membership=None)).index
 
 
 class _Survey(NamedTuple):

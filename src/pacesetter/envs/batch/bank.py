@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError, check_range
+from pacesetter.market.account_bars import apply_market, check_account_bars, check_step_symbols
 from pacesetter.market.bars import Bar, MarketBars, Status
 from pacesetter.market.parameters import MarketParameters
 
@@ -75,13 +76,15 @@ class Bank:
         parts = [cls._of(*market, symbols, is_whole) for market in zip(markets, given, odds, strict=True)]
         return parts[0] if len(parts) == 1 else cls._joined(parts)
 
-    def with_costs(self, market: MarketParameters) -> Bank:
-        """The same markets with what each symbol costs beyond the others in its bars; itself where none does."""
-        if not market.costs.by_symbol:
+    def with_market(self, market: MarketParameters) -> Bank:
+        """The same markets with their bars as the rules read them; itself where plain bars are enough."""
+        blocks = [apply_market(bars, names, market) for bars, names in zip(self.bars, self.symbols, strict=True)]
+        if all(block is bars for block, bars in zip(blocks, self.bars, strict=True)):
             return self
-        bars = self.bars.copy()
-        for block, names in enumerate(self.symbols):
-            bars[block, :, :, Bar.COST] = market.costs.own_fractions(names)
+        width = max(block.shape[-1] for block in blocks)
+        bars = np.zeros((*self.bars.shape[:-1], width))
+        for block, values in zip(bars, blocks, strict=True):
+            block[..., : values.shape[-1]] = values
         return replace(self, bars=bars)
 
     def with_prior(self, prior: ArrayLike) -> Bank:
@@ -195,8 +198,12 @@ class Bank:
         return np.logical_and(usable, has_room)
 
     def check_market(self, market: MarketParameters) -> None:
-        """Refuse what is not a `MarketParameters`, and a cap on the share of volume where a block has none."""
+        """Refuse what is not a `MarketParameters`, a cap on volume where there is none, and what bars cannot serve."""
         check_kind(MarketParameters, market=market)
+        check_step_symbols([name for names in self.symbols for name in names], market)
+        if self.is_whole:
+            for bars, names in zip(self.bars, self.symbols, strict=True):
+                check_account_bars(bars, names, market)
         if market.limits.volume_cap_fraction is not None and self._dry is not None:
             raise ConfigError(
                 f"limits.volume_cap_fraction needs volume, which {self._dry} lacks; give it or set the limit to None"

@@ -126,7 +126,7 @@ class Batch:
         )
         check_kind(bool, has_windows=has_windows)
         bank.check_market(market)
-        bank = bank.with_costs(market)
+        bank = bank.with_market(market)
         self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
         self.action, self.market, self.episode_bars, self.continued = action, market, episode_bars, continued
         check_range(0, 1 - 1e-6, continued=continued)

@@ -19,7 +19,7 @@ from pacesetter.envs.batch.rows import (
     step_row,
     try_row,
 )
-from pacesetter.market.bars import Bar
+from pacesetter.market.bars import PLAIN
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import Slot
@@ -40,7 +40,11 @@ REWARDS = ("../../rewards/trading.py", "../../rewards/elementwise.py")
 INLINED = ("rows.py", "account_entries.py", "starts.py", "masks.py", *REWARDS)
 AHEAD = 8  # environments between asking for a bar and reading it
 BARS, CURSOR = 2, 6  # places in the arguments of `step_row` after e
-WIDTHS = (*map(len, (Slot, Bar, Account, Position, Cursor, Column, Fill)), len(PositionEntry) + len(PortfolioEntry))
+WIDTHS = (
+    *(len(Slot), int(PLAIN)),
+    *map(len, (Account, Position, Cursor, Column, Fill)),
+    len(PositionEntry) + len(PortfolioEntry),
+)
 
 
 @jitable

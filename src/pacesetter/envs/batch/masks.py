@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Setting
-from pacesetter.market.bars import Bar, is_trading
+from pacesetter.market.bars import Bar, has_events, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import gross_value, is_beyond_limit, is_liquidating
-from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, winning_side
+from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, smallest_order, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
+from pacesetter.market.whole_lots import to_lots
 
 __all__ = ["limit_row", "mask_row"]
 
@@ -34,6 +35,9 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
             if is_free:
                 wanted = signal(order, OrderKind.DISCRETE, 0.0, winner, rules)
                 quantity = order_quantity(wanted, OrderKind.DISCRETE, held, price, equity, free_cash, rules)
+            if has_events(bar) and quantity != -held:
+                quantity = to_lots(quantity, bar[k, Bar.LOT])
+                quantity = quantity if abs(quantity) * price >= smallest_order(equity, rules) else 0.0
             # As in the kernel: on a price that is not fresh a position may be left, never entered.
             may_trade = is_trading(bar, k) or quantity * held < 0.0
             masks[e, k * DISCRETE_COUNT + order] = order == Discrete.HOLD or (quantity != 0.0 and may_trade)

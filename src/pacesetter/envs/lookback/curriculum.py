@@ -54,7 +54,8 @@ class Episodes:
 
     bars               decisions in an episode; None: until the data ends
     starts             random bars; stratified: a regime first, then one of its bars; fixed: the first usable bar;
-                       adversarial: where the lead–lag structure breaks most
+                       consecutive: where the episode dealt before ends; adversarial: where the lead–lag structure
+                       breaks most
     warmup_bars        history before any start; None: enough for the longest window
     resolutions        coarser bars ("1W") that take turns with the panel's own (""), episode by episode, or each from
     resolution_from    the episode given here on
@@ -65,7 +66,7 @@ class Episodes:
     """
 
     bars: int | None = 250
-    starts: Literal["random", "stratified", "fixed", "adversarial"] = "random"
+    starts: Literal["random", "stratified", "fixed", "consecutive", "adversarial"] = "random"
     warmup_bars: int | None = None
     resolutions: tuple[str, ...] = (OWN_RESOLUTION,)
     resolution_from: tuple[int, ...] = ()
@@ -148,6 +149,8 @@ class Dealer:
         groups = self._groups(market)
         if self.episodes.starts == "fixed":
             start = int(groups[0][0])
+        elif self.episodes.starts == "consecutive":
+            start = int(groups[0][min((self.dealt - 1) * (self.episodes.bars or 0), len(groups[0]) - 1)])
         else:
             bars = groups[int(generator.integers(len(groups)))]
             start = int(bars[generator.integers(len(bars))])

@@ -19,7 +19,7 @@ from pacesetter.evaluation.report.pictures import MOST_LINES, PALETTE, styled
 from pacesetter.evaluation.statistics.metrics import win_rate
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.lots import match_lots
-from pacesetter.market.trades import Trade, trades
+from pacesetter.market.trades import Trade, follow_splits, trades
 from pacesetter.words import for_spreadsheets
 
 __all__ = ["BRIEF", "HEADER", "Episode", "episode_folder", "trade_rows"]
@@ -110,9 +110,8 @@ class Episode:
         return frame.drop(columns=["position", "entry_bar", "exit_bar"])
 
     def _fill_rows(self) -> Array:
-        """(bar, symbol, Fill)"""
-        rows: Array = self.fills[list(FILL_COLUMNS)].to_numpy().reshape(len(self.ledger), len(self.symbols), -1)
-        return rows
+        """(bar, symbol, Fill), in shares after the last split."""
+        return follow_splits(self.fills[list(FILL_COLUMNS)].to_numpy().reshape(len(self.ledger), len(self.symbols), -1))
 
     def summary(self) -> dict[str, float]:
         """Bars, return, cost (money), cost share of the first equity, trades closed and open, lots, drawdown."""
@@ -259,7 +258,8 @@ class Episode:
         if fills["symbol"].tolist() != list(self.symbols) * len(ledger) or len(set(self.symbols)) != width:
             raise RunError(f"{path}/fills.parquet does not have the same symbols at each bar; store it again")
         before, after = ledger["equity_before"].to_numpy(), ledger["equity"].to_numpy()
-        paid = fills["commission"].sum() + fills["exit_commission"].sum() - ledger["commission"].sum()
+        paid = fills["commission"].sum() + fills["exit_commission"].sum()
+        paid -= ledger["commission"].sum() + ledger["liquidation"].sum()
         errors = after - before - ledger["equity_change"], before[1:] - after[:-1], [paid]
         # Three identities: change = after − before, each bar begins where the last ended, commissions agree with the
         # fills.

@@ -15,6 +15,7 @@ of |w| at the cap. An agent that beats two thresholds by sizing alone is thus no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -30,6 +31,7 @@ from pacesetter.evaluation.baselines.forecasting import (
     Forecasting,
     Lasso,
     Oracle,
+    Regression,
     Ridge,
     fill_returns,
     known_rows,
@@ -37,6 +39,7 @@ from pacesetter.evaluation.baselines.forecasting import (
     learned_rows,
     standardise,
 )
+from pacesetter.leadlag.estimators.learned import attention_weights
 from pacesetter.market.bars import Bar, Status
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
@@ -46,6 +49,7 @@ __all__ = [
     "Formula",
     "LassoFormula",
     "LassoSized",
+    "LearnedSized",
     "OracleFormula",
     "OracleSized",
     "RidgeFormula",
@@ -284,6 +288,20 @@ class RidgeSized(SizedForecast, Ridge):
     """The forecasts of ridge, sized."""
 
     name: ClassVar[str] = "ridge_sized"
+
+
+@BASELINES.register("learned_sized")
+@dataclass(eq=False)
+class LearnedSized(SizedForecast, Regression):
+    """Forecasts by learned attention over leaders and delays (`lag.method=learned`), sized."""
+
+    name: ClassVar[str] = "learned_sized"
+    is_default: ClassVar[bool] = False
+
+    @staticmethod
+    def path(features: Array, targets: Array) -> Iterator[Array]:
+        # One model: its number of steps is its only penalty, and its own cross-validation chooses it.
+        yield attention_weights(features, np.nan_to_num(targets))
 
 
 @BASELINES.register("lasso_formula")

@@ -21,7 +21,7 @@ from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.callbacks import Callback, Session, Validator, curriculum_figures
 from pacesetter.jobs.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.jobs.run.tracking import resources
-from pacesetter.leadlag.estimators.learned import RELATIONS
+from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -151,7 +151,7 @@ class FleetValidator(Validator[FleetTrainer]):
         self._leave_relations()
 
     def _leave_relations(self) -> None:
-        """Write whom the best agents attend to, for `lag.method=learned`; of networks that attend to symbols."""
+        """Write whom the best agents attend to, for `lag.method=policy`; of networks that attend to symbols."""
         encoder = self.learner.fleet.encoder
         if not isinstance(encoder, CrossEncoder) or self.session.panel is None:
             return

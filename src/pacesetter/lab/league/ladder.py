@@ -129,7 +129,7 @@ _MV = ("task.action=target", "task.aversion=300", "train.steps=122880", "train.v
 _AROUND = ("agent.prior=direct", "agent.prior_reach=0.25")
 YARDSTICKS = (
     *("oracle_sized", "lasso_sized", "ridge_sized", "trees_sized"),
-    *("oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula"),
+    *("learned_sized", "oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula"),
     *("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash"),
 )
 ENTRANTS: dict[str, tuple[str, ...]] = {
@@ -167,7 +167,7 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "sac_prior": ("agent=sac_small", *_MV, "agent.ent_coef=0.0005", *_AROUND),
     "prior": ("agent=ppo_small", *_MV, *_AROUND, "train.steps=1", "agent.learning_rate=1.0e-12"),
 }
-_BESIDE = ("oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula")
+_BESIDE = ("learned_sized", "oracle_planned", "oracle_formula", "lasso_formula", "ridge_formula")
 # Those behind the yardsticks take minutes a cell.
 ONLY_NAMED = (
     *_BESIDE,

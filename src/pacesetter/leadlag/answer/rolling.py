@@ -28,6 +28,7 @@ BLOCK_BYTES = 32 * 2**20  # of leadership matrices at once
 # Each run starts from an empty window: threads share no state, and the rounding of sums that slide cannot build up.
 RUN = 64  # windows that one thread slides through
 LEAP = 8  # bars between windows from which a matrix product is quicker than adding bar by bar
+ASKED_AT_ONCE = 16
 LEAPS_AT_ONCE = 16  # windows whose products are held for one loop over them
 
 
@@ -54,8 +55,9 @@ def rolling_answers(
     """
     excluded = np.zeros((len(ends), len(series.symbols)), dtype=bool) if excluded is None else excluded
     symbols = len(series.symbols)
-    size = max(BLOCK_BYTES // (8 * symbols * symbols), 1)
     slides = gauge.is_linear and preparation.is_plain
+    # Windows that are computed one by one take long: after each few of them the time left is known.
+    size = max(BLOCK_BYTES // (8 * symbols * symbols), 1) if slides else ASKED_AT_ONCE
     with counted(title, len(ends), "window") as update:
         for start in range(0, len(ends), size):
             block = np.ascontiguousarray(ends[start : start + size], dtype=np.int64)

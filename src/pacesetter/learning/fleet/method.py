@@ -153,20 +153,21 @@ class Method(Protocol):
     has_state_value   whether the fleet's critic learns; where not, it is neither optimised nor exported
     segment_bars      rows of a batch that follow one another in time; None where batches are drawn row by row
     is_recordable     whether all rounds make the same calls, so that they can be recorded; see `graphs`
+    coefficients      options that may be scheduled beside the learning rates
     """
 
     own: nn.ModuleDict
     has_state_value: ClassVar[bool]
     segment_bars: int | None
+    config: Any
     is_recordable: ClassVar[bool]
+    coefficients: ClassVar[tuple[str, ...]]
     declared: ClassVar[tuple[str, ...]]
 
     @property
     def fleet(self) -> Any: ...
     @property
     def market(self) -> Any: ...
-    @property
-    def config(self) -> Any: ...
     @property
     def round_steps(self) -> int:
         """Environment steps of each symbol in a round."""
@@ -204,6 +205,7 @@ class FleetMethod(ABC, Generic[AgentsT, MarketT]):
     declared: ClassVar[tuple[str, ...]] = ()
     segment_bars: int | None = None
     is_recordable: ClassVar[bool] = False
+    coefficients: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: Any) -> None:
         if fleet.actions != market.actions:

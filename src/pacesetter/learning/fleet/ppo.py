@@ -63,6 +63,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     config: FleetPPO
     is_recordable = True
+    coefficients: ClassVar[tuple[str, ...]] = ("ent_coef",)
     learned: ClassVar[tuple[str, ...]] = ("actions", "objectives", "log_probs", "advantages", "targets")  # of a row
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:

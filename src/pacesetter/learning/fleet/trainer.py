@@ -288,14 +288,19 @@ class FleetTrainer:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The learning rates of now."""
-        return tuple(group["lr"] for one in (self.head_optimiser, self.encoder_optimiser) for group in one.param_groups)
+        """The learning rates and coefficients of now."""
+        groups = (*self.head_optimiser.param_groups, *self.encoder_optimiser.param_groups)
+        options = vars(self.method.config)
+        return (*(group["lr"] for group in groups), *(options[name] for name in self.method.coefficients))
 
     def set(self, name: str, value: float) -> None:
-        """Change a learning rate while learning; refuses another name."""
+        """Change a learning rate or a coefficient of the method while learning; refuses another name."""
+        if name in self.method.coefficients:
+            self.method.config = dataclasses.replace(self.method.config, **{name: value})
+            return
         rates = {"learning_rate": self.head_optimiser, "encoder_learning_rate": self.encoder_optimiser}
         if name not in rates:
-            known = did_you_mean(name, rates)
+            known = did_you_mean(name, (*rates, *self.method.coefficients))
             raise ConfigError(f"train.schedules names '{name}', which a fleet does not schedule{known}")
         for group in rates[name].param_groups:
             group["lr"] = value

@@ -8,10 +8,12 @@ With u a symbol's own move in units of volatility, m the mean move, and a the st
     product   u_i · u_k of the same bar, of at most 20 symbols: above them pairs would outnumber the bars
     slow      means of u and m over 40 bars, weights halving every 3, 7 and 15
 
-and two that are not inputs of their own:
+and some that are not inputs of their own:
 
     recent     a link that was found counts by how it held in the last 80 bars, see `policy`
     intraday   all of it by moves from open to close; needs the feature `gap`
+    pooled     what all symbols answer alike is one weight and not one a symbol, see `pooling`
+    memory     older bars count less in the fit, see `memory`
 
 Above 50 symbols `large`, `state` and `slow` are left out: a fit of their inputs would take minutes.
 

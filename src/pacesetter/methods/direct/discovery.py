@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.sparse import Sparse
 
 __all__ = ["LEAST_GAIN", "Discovery", "discover", "gain"]
@@ -27,42 +28,59 @@ LEAST_CORRELATION = 0.8  # of √(2 log k / n), below which the largest of k noi
 
 @dataclass(frozen=True)
 class Discovery:
-    """Groups in use, whether by moves from open to close, their sparse weights, and what each group added.
+    """Groups in use, whether by moves from open to close and pooled, their sparse weights, and what each group added.
 
-    gains   standard errors by which a group raised the utility when it was tried last
+    gains    standard errors by which a group raised the utility when it was tried last
+    memory   bars after which a bar counts half, see `memory`
     """
 
     groups: tuple[str, ...]
     is_intraday: bool
+    is_pooled: bool
     fit: Sparse
     gains: dict[str, float]
+    memory: float = math.inf
 
 
-def discover(
-    groups: Sequence[str],
-    inputs: Callable[[str, bool], Array],
-    fit: Callable[[tuple[str, ...], bool], Sparse],
-    y: Array,
-) -> Discovery:
-    """The groups that pay; `inputs` gives those of one, `fit` the weights of several, by closes or intraday."""
-    discovery, open_groups = Discovery(("lags",), False, fit(("lags",), False), {}), set(groups) - {"lags"}
+class Fit(Protocol):
+    """Sparse weights of groups; None where there is nothing to pool."""
+
+    def __call__(self, groups: tuple[str, ...], is_intraday: bool, is_pooled: bool) -> Sparse | None: ...
+
+
+def discover(groups: Sequence[str], inputs: Callable[[str, bool], Array], fit: Fit, y: Array) -> Discovery:
+    """The groups that pay; `inputs` gives those of one."""
+    first = fit(("lags",), False, False)
+    assert first is not None
+    discovery, open_groups = Discovery(("lags",), False, False, first, {}), set(groups) - {"lags"}
     gains: dict[str, float] = {}
     while True:
         tried: dict[str, Discovery] = {}
         for group in sorted(open_groups):
-            other = group == "intraday"
-            if not other and not _correlates(inputs(group, discovery.is_intraday), y - discovery.fit.held_out):
-                gains[group] = 0.0
+            gains[group] = 0.0
+            if group in INPUTS and not _correlates(inputs(group, discovery.is_intraday), y - discovery.fit.held_out):
                 continue
-            wanted = discovery.groups if other else (*discovery.groups, group)
-            is_intraday = True if other else discovery.is_intraday
-            tried[group] = Discovery(wanted, is_intraday, fit(wanted, is_intraday), gains)
-            gains[group] = gain(discovery.fit.held_out, tried[group].fit.held_out, y)
+            wanted = _with_group(discovery, group)
+            sparse = fit(wanted.groups, wanted.is_intraday, wanted.is_pooled)
+            if sparse is not None:
+                tried[group] = replace(wanted, fit=sparse)
+                gains[group] = gain(discovery.fit.held_out, sparse.held_out, y)
         best = max(tried, key=gains.__getitem__, default=None)
         if best is None or gains[best] < LEAST_GAIN:
-            return Discovery(discovery.groups, discovery.is_intraday, discovery.fit, gains)
+            return replace(discovery, gains=gains)
         discovery = tried[best]
         open_groups.discard(best)
+
+
+def _with_group(discovery: Discovery, group: str) -> Discovery:
+    """What is to be tried: a group of inputs more, moves from open to close, or the same pooled."""
+    match group:
+        case "intraday":
+            return replace(discovery, is_intraday=True)
+        case "pooled":
+            return replace(discovery, is_pooled=True)
+        case _:
+            return replace(discovery, groups=(*discovery.groups, group))
 
 
 def gain(before: Array, after: Array, y: Array) -> float:

@@ -37,8 +37,10 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
 from pacesetter.methods.direct.ledger import Rules, settle
+from pacesetter.methods.direct.memory import age_weights, choose_memory
 from pacesetter.methods.direct.options import SLOW_BARS, Direct
-from pacesetter.methods.direct.policy import DirectPolicy, market_price
+from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
+from pacesetter.methods.direct.pooling import fit_pooled
 from pacesetter.methods.direct.series import MarketSeries, gap_column, return_column
 from pacesetter.methods.direct.sizing import ViewSizer
 from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
@@ -139,12 +141,14 @@ class DirectLearner:
             "sureness": fit.sureness,
             "inputs_used": int((fit.weights != 0).sum()),
             "intraday": float(discovery.is_intraday),
+            "pooled": float(discovery.is_pooled),
+            "memory": discovery.memory if math.isfinite(discovery.memory) else 0.0,
             **{f"gain_{name}": value for name, value in discovery.gains.items()},
         }
         if policy.is_recent:
             self._weigh_recent(discovery, returns)
         # The last bars have no outcome yet, so no weights have seen them.
-        self.signals[bars:] = policy.signal(self._moves[bars:], series.fast[bars:])
+        self.signals[bars:] = torch.cat([policy.signal(moves) for moves in self._chunks(slice(bars, None))])
         # From the moves' correlation, so that ascent starts near the mean–variance optimum.
         policy.log_price.fill_(math.log(_first_price(series.z[:bars, :, -1])))
         excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
@@ -190,7 +194,7 @@ class DirectLearner:
         return self._in_chunks(self.policy.signal, len(self.series))
 
     def _discovered(self, y: Array) -> Discovery:
-        """Groups that pay on bars left out, of returns (bar, symbol) in units of volatility."""
+        """Groups that pay on held-out bars, of returns (bar, symbol) in units of volatility."""
         tables: dict[tuple[str, bool], Array] = {}
         policy, bars = self.policy, len(y)
 
@@ -201,23 +205,40 @@ class DirectLearner:
                 tables[group, is_intraday] = (raw / policy.scale[policy.places(group)]).cpu().numpy()
             return tables[group, is_intraday]
 
-        def fit(groups: tuple[str, ...], is_intraday: bool) -> Sparse:
-            chosen = [name for name in INPUTS if name in groups]
-            x = np.concatenate([inputs(name, is_intraday) for name in chosen], 1)
+        def table(groups: tuple[str, ...], is_intraday: bool) -> Array:
+            return np.concatenate([inputs(name, is_intraday) for name in INPUTS if name in groups], 1)
+
+        def options(groups: tuple[str, ...]) -> dict[str, Any]:
             # A row reaches as far back as its inputs and its return two ahead: closer rows share a bar with it.
             reach = max(SLOW_BARS, self.config.lags) if "slow" in groups else self.config.lags
-            return fit_sparse(x, y, folds=self.config.folds, purge_bars=reach + RETURN_BARS)
+            return {"folds": self.config.folds, "purge_bars": reach + RETURN_BARS}
 
-        tried = [*policy.sizes] + ["intraday"] * (policy.gap >= 0)
-        return discover(tried, inputs, fit, y)
+        def fit(groups: tuple[str, ...], is_intraday: bool, is_pooled: bool, memory: float = math.inf) -> Sparse | None:
+            rows, more = np.sqrt(age_weights(bars, memory)), options(groups)
+            x, aim = rows * table(groups, is_intraday), rows * y
+            alone = partial(fit_sparse, x, aim, **more)
+            sparse = fit_pooled(x, aim, self.config.lags, alone, **more) if is_pooled else alone()
+            return sparse and dataclasses.replace(sparse, held_out=sparse.held_out / rows)
 
-    def _in_chunks(self, read: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], bars: int) -> torch.Tensor:
-        """(bar, …) what `read` makes of moves and recent volatility, some bars at a time to keep memory small."""
-        return torch.cat([read(*chunk) for chunk in self._chunks(slice(0, bars))])
+        is_alone = len(policy.symbols) == 1
+        others = ["intraday"] * (policy.gap >= 0) + ["pooled"] * (not is_alone)
+        discovery = discover([name for name in policy.groups if name in (*policy.sizes, *others)], inputs, fit, y)
+        if "memory" not in policy.groups:
+            return discovery
+        chosen = discovery.groups, discovery.is_intraday
+        memory, sure = choose_memory(table(*chosen), y, discovery.fit.weights, **options(discovery.groups))
+        sparse = fit(*chosen, discovery.is_pooled, memory) if memory < math.inf else None
+        gains = discovery.gains | {"memory": sure}
+        return dataclasses.replace(discovery, fit=sparse or discovery.fit, memory=memory, gains=gains)
 
-    def _chunks(self, rows: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, self.series.fast))
-        yield from zip(*parts, strict=True)
+    def _in_chunks(self, read: Callable[[Moves], torch.Tensor], bars: int) -> torch.Tensor:
+        """(bar, …) what `read` makes of moves, some bars at a time to keep memory small."""
+        return torch.cat([read(moves) for moves in self._chunks(slice(0, bars))])
+
+    def _chunks(self, rows: slice) -> Iterator[Moves]:
+        series = self.series
+        parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, series.volatility, series.fast))
+        yield from (Moves(*chunk) for chunk in zip(*parts, strict=True))
 
     def _placed(self, weights: Array, groups: tuple[str, ...]) -> Array:
         """Weights (input, symbol) of some groups among those of all, which are 0."""
@@ -257,7 +278,7 @@ class DirectLearner:
     def _recent(self, rows: slice) -> torch.Tensor:
         policy = self.policy
         return torch.cat(
-            [policy.recent(z, policy.raw_inputs(z, fast) / policy.scale) for z, fast in self._chunks(rows)]
+            [policy.recent(moves.z, policy.raw_inputs(moves) / policy.scale) for moves in self._chunks(rows)]
         )
 
     def _count(self, is_intraday: bool) -> None:
@@ -271,7 +292,7 @@ class DirectLearner:
             # Without an intercept: moves in units of volatility have a mean near 0.
             policy.beta.copy_((now * others).sum(0) / others.square().sum(0).clamp_min(1e-12))
         policy.typical.copy_(series.volatility[:bars].log().mean(0).exp())
-        level = (series.fast[:bars] / policy.typical).log().mean(1)
+        level = policy.log_level(series.fast[:bars])
         policy.level.copy_(torch.stack([level.median(), level.std().clamp_min(1e-3)]))
         for group in policy.sizes:
             spread = self._in_chunks(partial(policy.raw_inputs, groups=(group,)), bars).std(0)

@@ -11,7 +11,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
 from pacesetter.jobs.run.callbacks import Callback, Session, Validator
 from pacesetter.jobs.run.tracking import resources
-from pacesetter.leadlag.estimators.learned import RELATIONS
+from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.methods.direct.learner import DirectLearner, load_direct
 from pacesetter.policies.agent import AgentPolicy
 
@@ -71,7 +71,7 @@ class DirectValidator(Validator[DirectLearner]):
         self._leave_relations()
 
     def _leave_relations(self) -> None:
-        """Write what the best policy uses of each symbol's past, for `lag.method=learned`."""
+        """Write what the best policy uses of each symbol's past, for `lag.method=policy`."""
         policy = load_direct(Path(self.session.run.path("checkpoints/best")))
         count, symbols = policy.lags * len(policy.symbols), len(policy.symbols)
         # Rows of the weights are lag by lag, symbol by symbol; behind them stand the market's own lags and the

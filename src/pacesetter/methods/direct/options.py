@@ -10,7 +10,7 @@ from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 __all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "Direct"]
 
 # Of the dictionary; here, because that one imports torch.
-GROUPS = ("lags", "large", "state", "product", "slow", "recent", "intraday")
+GROUPS = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20

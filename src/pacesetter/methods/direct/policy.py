@@ -5,7 +5,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     σ_i(t)   volatility of the last `volatility_bars` bars, weights halving every quarter of them
     z_i(t)   return / σ_i(t−1), cut at ± `cut`; intraday the return less the gap, i.e. from open to close
     u_i(t)   z_i − β_i · mean of the other z: the symbol's own move
-    a(t)     tanh of the mean log volatility of the last bars against that of the training bars: the state
+    a(t)     tanh of the log mean volatility of the last bars against that of the training bars: the state
     x(t)     the inputs of `dictionary`: lags 1 … `lags` of all u and of the mean z, 1, and the groups beside them
     l_j(t)   Σ w_j · x, sparse (L1)
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
@@ -34,16 +34,28 @@ from pacesetter.agents.layout import Tensors
 from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 
-__all__ = ["DirectPolicy", "market_price"]
+__all__ = ["DirectPolicy", "Moves", "market_price"]
 
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
 RETURN, GAP = "return_1", "gap"
-STATE_BARS, STATE_STEEPNESS = 16, 2.0  # bars of the state's volatility, weights halving every quarter of them
+STATE_BARS = 8  # bars of the state's volatility, weights halving every quarter of them
 STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
 LEAST_SPEED = 0.05
 LINKS = 4  # a symbol, that are followed at most: the strongest
 WEIGHT = 0  # column of `position` that is the share held
+
+
+class Moves(NamedTuple):
+    """What a policy reads of windows.
+
+    z            (row, symbol, bar) moves in units of volatility, newest last
+    volatility   (row, symbol) σ, by which positions are measured        fast   (row, symbol) that of the last bars
+    """
+
+    z: torch.Tensor
+    volatility: torch.Tensor
+    fast: torch.Tensor
 
 
 class DirectPolicy(nn.Module):
@@ -100,7 +112,7 @@ class DirectPolicy(nn.Module):
         self.register_buffer("decay", _halving(volatility_bars))
         self.register_buffer("intraday", torch.tensor(0.0))  # 1 where moves are those from open to close
         self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
-        self.register_buffer("level", torch.tensor([0.0, 1.0]))  # middle and spread of the mean log volatility
+        self.register_buffer("level", torch.tensor([0.0, 1.0]))  # middle and spread of the log mean volatility
         self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
         room = LINKS * count if self.is_recent else 0
         self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
@@ -145,11 +157,8 @@ class DirectPolicy(nn.Module):
 
     # ---- what it reads --------------------------------------------------------------------------------------------
 
-    def moves(self, window: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(z (row, symbol, bar), newest last; σ and that of the state (row, symbol)) of windows (row, symbol, bar, …).
-
-        Of the last `past_bars` bars, or of as many as the windows have volatility for.
-        """
+    def moves(self, window: torch.Tensor) -> Moves:
+        """What windows (row, symbol, bar, …) show of the last `past_bars` bars, or of as many as have a volatility."""
         returns = window[..., -self.history_bars :, self.column]
         before = returns.square().unfold(-1, self.volatility_bars, 1)  # (row, symbol, past + 1, bar)
         volatility = (before @ self.decay).sqrt()
@@ -162,7 +171,7 @@ class DirectPolicy(nn.Module):
         z = torch.where(known > LEAST_VOLATILITY, z.clamp(-self.cut, self.cut), 0.0)
         bars = min(STATE_BARS, self.volatility_bars)
         fast = (returns[..., -bars:].square() @ _halving(bars).to(returns)).sqrt()
-        return z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY)
+        return Moves(z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY))
 
     def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
@@ -176,22 +185,25 @@ class DirectPolicy(nn.Module):
 
     def state(self, fast: torch.Tensor) -> torch.Tensor:
         """(row,) the state of volatility in (−1, 1), of that of the last bars (row, symbol)."""
-        level = (fast / self.typical).log().mean(1)
-        return torch.tanh(STATE_STEEPNESS * (level - self.level[0]) / self.level[1])
+        return torch.tanh((self.log_level(fast) - self.level[0]) / self.level[1])
 
-    def raw_inputs(self, z: torch.Tensor, fast: torch.Tensor, groups: Sequence[str] | None = None) -> torch.Tensor:
+    def log_level(self, fast: torch.Tensor) -> torch.Tensor:
+        """(row,) logarithm of the mean volatility of the last bars (row, symbol), each against its usual one."""
+        return (fast / self.typical).mean(1).log()
+
+    def raw_inputs(self, moves: Moves, groups: Sequence[str] | None = None) -> torch.Tensor:
         """(row, input) before scaling, of all groups or of some."""
-        moves, state = self.own_moves(z), self.state(fast)
-        chosen = [name for name in self.sizes if groups is None or name in groups]
-        return torch.cat([group_inputs(name, *moves, state, self.lags) for name in chosen], 1)
+        own, market = self.own_moves(moves.z)
+        state, chosen = self.state(moves.fast), [name for name in self.sizes if groups is None or name in groups]
+        return torch.cat([group_inputs(name, own, market, state, self.lags) for name in chosen], 1)
 
-    def signal(self, z: torch.Tensor, fast: torch.Tensor) -> torch.Tensor:
+    def signal(self, moves: Moves) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
-        x = self.raw_inputs(z, fast) / self.scale
+        x = self.raw_inputs(moves) / self.scale
         linear = x @ self.weights
         if not self.is_recent:
             return linear
-        return self.recency[0] * linear + self.recency[1] * self.recent(z, x)
+        return self.recency[0] * linear + self.recency[1] * self.recent(moves.z, x)
 
     def recent(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """(row, symbol) what the links say if each holds as it did in the last bars."""
@@ -257,11 +269,11 @@ class DirectPolicy(nn.Module):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
-        z, volatility, fast = self.moves(observation["window"])
-        signal = self.signal(z, fast)
+        moves = self.moves(observation["window"])
+        signal = self.signal(moves)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
-        return self.target(signal, volatility, observation["position"][..., WEIGHT]), confidence
+        return self.target(signal, moves.volatility, observation["position"][..., WEIGHT]), confidence
 
     @torch.no_grad()
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.market.bars import Bar, Status
 from pacesetter.methods.direct.ledger import Fills
-from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy
+from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy, Moves
 
 __all__ = ["MarketSeries", "gap_column", "return_column"]
 
@@ -64,7 +64,7 @@ class MarketSeries:
         # of a short history would be lost to all.
         bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
         z, volatility, fast = _read(bank.windows[0], policy, 0.0)
-        intraday = _read(bank.windows[0], policy, 1.0)[0] if policy.gap >= 0 else None
+        intraday = _read(bank.windows[0], policy, 1.0).z if policy.gap >= 0 else None
         to_open, to_close, trading = _fills(bars)
         depth = bars[:-1, :, Bar.CLOSE] * bars[1:, :, Bar.VOLUME] if needs_depth else None
 
@@ -100,7 +100,7 @@ class MarketSeries:
 
 
 @torch.no_grad()
-def _read(window: Array, policy: DirectPolicy, intraday: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _read(window: Array, policy: DirectPolicy, intraday: float) -> Moves:
     """Moves and volatilities of every bar with its lags behind it, as the policy itself reads them."""
     bars, chosen = policy.volatility_bars + 1, policy.intraday.clone()
     known = torch.from_numpy(np.array(window)).to(policy.decay.dtype)  # (symbol, bar, feature)
@@ -113,7 +113,7 @@ def _read(window: Array, policy: DirectPolicy, intraday: float) -> tuple[torch.T
     # As a view on the moves bar by bar: windows of their own would take a hundred times the memory.
     early = z.new_zeros(policy.past_bars - policy.lags, *z.shape[1:])
     past = torch.cat([early, z])[..., 0].unfold(0, policy.past_bars, 1)
-    return past, volatility[policy.lags - 1 :], fast[policy.lags - 1 :]
+    return Moves(past, volatility[policy.lags - 1 :], fast[policy.lags - 1 :])
 
 
 def _fills(bars: Array) -> tuple[Array, Array, Array]:

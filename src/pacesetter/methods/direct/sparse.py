@@ -21,7 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CrossProducts", "Sparse", "blocks_of", "fit_sparse", "purged_rows", "relaxed", "sparse_weights"]
+__all__ = [
+    "LEAST_SURE",
+    "CrossProducts",
+    "Sparse",
+    "blocks_of",
+    "fit_sparse",
+    "purged_rows",
+    "relaxed",
+    "sparse_weights",
+    "worth",
+]
 
 Array = NDArray[Any]
 Candidate = tuple[float, float, list[Array]]  # penalty, share, weights: of all bars, without each block
@@ -41,6 +51,10 @@ class CrossProducts(NamedTuple):
     @classmethod
     def of(cls, x: Array, y: Array) -> CrossProducts:
         return cls(x.T @ x, x.T @ y, len(x))
+
+    def beside(self, weights: Array) -> CrossProducts:
+        """The same for what is left of the returns beside weights (input, symbol)."""
+        return CrossProducts(self.inputs, self.response - self.inputs @ weights, self.bars)
 
     def __add__(self, other: Any) -> CrossProducts:
         return CrossProducts(self.inputs + other.inputs, self.response + other.response, self.bars + other.bars)
@@ -84,9 +98,11 @@ def fit_sparse(
     lowest: float = 0.4,
     shares: Sequence[float] = (0.0, 0.5, 1.0),
     purge_bars: int = 0,
+    given: Sequence[Array] | None = None,
 ) -> Sparse:
     """Weights for inputs x (bar, p) and returns y (bar, symbol), from the strongest penalty to `lowest`.
 
+    given        weights (input, symbol) of all bars and without each block, which those found come on top of
     purge_bars   on either side of a block left out that its weights do not see either: as many as inputs reach back
                  and returns reach ahead
     """
@@ -97,7 +113,7 @@ def fit_sparse(
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
-    path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)])
+    path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)], given)
     utilities: list[float] = []
     best: Candidate | None = None  # the first of equals: the sparsest; the others' weights are not kept
     # Falling, so that each solution starts from a sparser one; by factors, as supports change by factors.
@@ -117,11 +133,11 @@ def fit_sparse(
     penalty, share, weights = best
     # Blocks are in the order of time, so their signals make (bar, symbol) again.
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
-    worth, sureness = _worth(held_out, y)
+    utility, sureness = worth(held_out, y)
     # The utility was chosen as the best of many, so being above 0 is not enough.
     if sureness < LEAST_SURE:
         weights, held_out = [np.zeros_like(each) for each in weights], np.zeros_like(held_out)
-    return Sparse(weights[0], held_out, penalty, share, worth, sureness, tuple(weights[1:]))
+    return Sparse(weights[0], held_out, penalty, share, utility, sureness, tuple(weights[1:]))
 
 
 def blocks_of(bars: int, folds: int) -> list[Array]:
@@ -142,7 +158,7 @@ def _purged(x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge
     return [whole - CrossProducts.of(x[rows], y[rows]) for rows in around]
 
 
-def _worth(signal: Array, y: Array) -> tuple[float, float]:
+def worth(signal: Array, y: Array) -> tuple[float, float]:
     """Utility per bar and symbol of signals (bar, symbol), and how many standard errors it is above 0."""
     # Summed over symbols first: symbols of one bar are correlated, so the sample of the standard error is the bars.
     by_bar = (signal * y - 0.5 * signal**2).sum(1)
@@ -159,16 +175,23 @@ def _is_past(utilities: list[float], shares: int) -> bool:
 class _Path:
     """Solutions for several sets of bars along falling penalties, each begun from the one before."""
 
-    def __init__(self, products: list[CrossProducts]) -> None:
-        self.products = products
+    def __init__(self, products: list[CrossProducts], given: Sequence[Array] | None = None) -> None:
+        self.given = given
+        pairs = zip(products, given or products, strict=True)
+        self.products = [each if given is None else each.beside(np.asarray(known)) for each, known in pairs]
         self.weights = [np.zeros_like(each.response) for each in products]
 
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:
+        """The solutions at a penalty, and without it over the inputs that they use."""
         pairs = list(zip(self.products, self.weights, strict=True))
         # Warm starts: solutions of neighbouring penalties are near, and coordinate descent needs few sweeps between
         # them.
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
-        return self.weights, [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
+        free = [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
+        return self._with_given(self.weights), self._with_given(free)
+
+    def _with_given(self, weights: list[Array]) -> list[Array]:
+        return weights if self.given is None else [known + own for known, own in zip(self.given, weights, strict=True)]
 
 
 def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Array:

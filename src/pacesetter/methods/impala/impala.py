@@ -81,6 +81,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
     """IMPALA for all symbols of a market at once."""
 
     config: FleetImpala
+    coefficients: ClassVar[tuple[str, ...]] = ("ent_coef",)
     declared: ClassVar[tuple[str, ...]] = ("line",)
 
     def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetImpala) -> None:

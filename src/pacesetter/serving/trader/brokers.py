@@ -21,6 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -28,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.market.bars import Bar, MarketBars
+from pacesetter.market.account_bars import apply_market
+from pacesetter.market.bars import PLAIN, Bar, MarketBars
 from pacesetter.market.batch import Accounts
 from pacesetter.market.holdings import begin_with
 from pacesetter.market.ledger import Fill, Flag
@@ -57,7 +59,7 @@ __all__ = [
 Array = NDArray[Any]
 T = TypeVar("T")
 STOPS = Flag.STOP_LOSS | Flag.TRAILING_STOP
-EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.DELISTED)
+EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.LIQUIDATED, Flag.DELISTED)
 
 WATCH_SECONDS = 0.25  # between two calls of `meanwhile`
 MOST_SECONDS = 300.0  # that the requests of one bar or one order may take together
@@ -140,18 +142,19 @@ class KernelAccount:
     """One account of all symbols in the kernel, a bar at a time; the arrays are views of what it writes."""
 
     def __init__(self, symbols: Sequence[str], market: MarketParameters, kind: OrderKind) -> None:
-        bars = MarketBars(np.zeros((2, len(symbols), len(Bar))), tuple(symbols), has_volume=True)
-        self._accounts = Accounts(bars, market, kind=kind)
-        self._own_costs = market.costs.own_fractions(symbols)
+        bars = MarketBars(np.zeros((2, len(symbols), PLAIN)), tuple(symbols), has_volume=True)
+        # What the market asks of bars is applied to each that comes.
+        plain = replace(market, lot=None, tick=None, prices="adjusted", dividends=False, splits=False)
+        self._accounts = Accounts(bars, plain, kind=kind)
+        self._symbols, self._market = tuple(symbols), market
         self.account, self.positions = self._accounts.accounts[0], self._accounts.positions[0]
         self.fills = self._accounts.fills[0]
 
     def step(self, now: Array, bar: Array, actions: Array) -> int:
         """Decide `actions` (K,) at the close of `now` (K, Bar) and fill them in `bar`; gives the joined flags."""
         accounts = self._accounts
-        # The kernel steps over a market of two bars, whose content is exchanged.
-        accounts.bars[0], accounts.bars[1], accounts.times[0] = now, bar, 0
-        accounts.bars[..., Bar.COST] = self._own_costs
+        # The kernel steps over a market of two bars, which are exchanged.
+        accounts.bars, accounts.times[0] = apply_market(np.stack([now, bar]), self._symbols, self._market), 0
         return int(accounts.step(actions[None])[0])
 
 

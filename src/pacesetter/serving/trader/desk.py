@@ -19,7 +19,7 @@ from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.market.bars import Bar, MarketBars, is_trading
+from pacesetter.market.bars import PLAIN, Bar, MarketBars, is_trading
 from pacesetter.market.kernel import exit_level, follow_best_price, has_exits
 from pacesetter.market.ledger import Fill
 from pacesetter.market.orders import Discrete, OrderKind, smallest_order
@@ -469,17 +469,19 @@ class GuardedPolicy:
 
 def _named(rows: Array, columns: type[IntEnum]) -> list[dict[str, float]]:
     """The numbers of each row by the names of its columns, so that a stored state survives another order of them."""
-    names = [column.name.lower() for column in columns]
-    return [dict(zip(names, row, strict=True)) for row in rows[:, list(columns)].tolist()]
+    there = list(columns)[: rows.shape[1]]  # plain bars have fewer than all
+    names = [column.name.lower() for column in there]
+    return [dict(zip(names, row, strict=True)) for row in rows[:, there].tolist()]
 
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:
     """The row that `_named` stored, or that an earlier version stored by position."""
     if isinstance(stored, list):
-        return np.array(stored + [0.0] * (len(columns) - len(stored)))
+        return np.array(stored + [0.0] * ((PLAIN if columns is Bar else len(columns)) - len(stored)))
     # Bars of an earlier version have no cost of their own.
     named = {Bar.COST.name.lower(): 0.0, **stored} if columns is Bar else stored
-    return np.array([named[column.name.lower()] for column in columns])
+    names = [column.name.lower() for column in columns]
+    return np.array([named[name] for name in names if name in named or columns is not Bar])
 
 
 def last_bars(panel: Panel) -> Array:

@@ -1,0 +1,81 @@
+"""Quantities in whole lots and prices in whole ticks; targets rounded by largest remainders."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+from pacesetter.market.bars import Bar
+from pacesetter.market.jit import jitable, seldom
+from pacesetter.market.ledger import Fill
+from pacesetter.market.orders import OrderKind, smallest_order
+from pacesetter.market.state import Account, Position
+
+__all__ = ["round_orders", "to_lots", "to_tick"]
+
+SPECK = 1e-9  # of a step: rounding of what was whole
+
+
+@jitable
+def to_lots(quantity: float, lot: float) -> float:
+    """`quantity` in whole lots, towards zero; as it is where the lot is 0."""
+    if lot <= 0.0:
+        return quantity
+    count: float = floor(abs(quantity) / lot + SPECK)
+    return count * lot if quantity > 0.0 else -count * lot
+
+
+@jitable
+def to_tick(price: float, quantity: float, tick: float) -> float:
+    """`price` at a whole tick against the trader: up for a buyer, down for a seller, who gets at least one tick."""
+    if tick <= 0.0:
+        return price
+    if quantity > 0.0:
+        return -floor(-price / tick + SPECK) * tick
+    return max(floor(price / tick + SPECK), 1.0) * tick
+
+
+@seldom
+def round_orders(account: Any, positions: Any, fills: Any, now: Any, kind: int, parameters: Any) -> None:
+    """Round the orders decided at the close of t to whole lots; an order that closes a position is left whole.
+
+    Each order is cut towards zero. Where they are targets, the money that this leaves buys single lots in the order of
+    the largest remainders, as long as it lasts: together the account then comes as close to its targets as it can.
+    """
+    money = 0.0
+    for k in range(positions.shape[0]):
+        held, ordered, lot = positions[k, Position.QUANTITY], fills[k, Fill.ORDERED], now[k, Bar.LOT]
+        if lot > 0.0 and ordered != 0.0 and ordered != -held:
+            whole = to_lots(ordered, lot)
+            side = 1.0 if held + ordered > 0.0 else -1.0
+            fills[k, Fill.ORDERED] = whole
+            # The remainder in lots, above 0 where the position should be larger, and the position's side: these columns
+            # are free until the fill.
+            fills[k, Fill.PRICE] = side * (ordered - whole) / lot
+            fills[k, Fill.COMMISSION] = side
+            money += side * (ordered - whole) * now[k, Bar.CLOSE]
+    if kind == OrderKind.TARGET:
+        grant_remainders(fills, now, money)
+    smallest = smallest_order(account[Account.EQUITY], parameters)
+    for k in range(positions.shape[0]):
+        fills[k, Fill.PRICE] = 0.0
+        fills[k, Fill.COMMISSION] = 0.0
+        ordered = fills[k, Fill.ORDERED]
+        is_close = ordered == -positions[k, Position.QUANTITY]
+        if now[k, Bar.LOT] > 0.0 and not is_close and abs(ordered) * now[k, Bar.CLOSE] < smallest:
+            fills[k, Fill.ORDERED] = 0.0
+
+
+@jitable
+def grant_remainders(fills: Any, now: Any, money: float) -> None:
+    """One lot more for the largest remainders (PRICE, with their side in COMMISSION) while the money lasts."""
+    while True:
+        best, most = -1, SPECK
+        for k in range(fills.shape[0]):
+            if fills[k, Fill.PRICE] > most and now[k, Bar.LOT] * now[k, Bar.CLOSE] <= money * (1.0 + SPECK):
+                best, most = k, fills[k, Fill.PRICE]
+        if best < 0:
+            return
+        fills[best, Fill.ORDERED] += fills[best, Fill.COMMISSION] * now[best, Bar.LOT]
+        money -= now[best, Bar.LOT] * now[best, Bar.CLOSE]
+        fills[best, Fill.PRICE] = 0.0

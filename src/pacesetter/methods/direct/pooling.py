@@ -1,0 +1,74 @@
+"""One answer for all symbols: weights that are shared, so that a hundred symbols are a hundred times the data.
+
+Two kinds of inputs mean the same to every symbol: its own lags, and what everybody sees (any leader's lags, the
+market's). With c_k a weight of all symbols for their own lag k, and d_i one of all for the input i:
+
+    d   sparse weights of the mean return of the symbols over all inputs
+    c   least squares of what is left of every symbol's return over its own lags, all symbols in one sum
+
+Each symbol's own sparse weights are then fitted to what a `share` of these leaves over: deviations from the common
+answer, shrunk towards it. Symbols that are not listed at a bar take no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.methods.direct.sparse import LEAST_SURE, Sparse, blocks_of, fit_sparse, purged_rows, worth
+
+__all__ = ["SHARES", "common_weights", "fit_pooled"]
+
+Array = NDArray[Any]
+SHARES = (0.5, 1.0)  # of the common answer that deviations are fitted beside
+RIDGE = 1e-3
+
+
+def fit_pooled(x: Array, y: Array, lags: int, fit: Callable[..., Sparse], **options: Any) -> Sparse | None:
+    """The sparse weights beside the share of the common answer that is best on held-out blocks; None where it has none.
+
+    x, y   inputs (bar, p), the lags of all symbols first, and returns (bar, symbol), 0 where not listed
+    fit    sparse weights beside those `given`: of all bars, and without each block
+    """
+    common = common_weights(x, y, lags, **options)
+    blocks = blocks_of(len(x), len(common) - 1)
+    held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, common[1:], strict=True)])
+    if worth(held_out, y)[1] < LEAST_SURE:
+        return None
+    fits = [fit(given=[share * each for each in common]) for share in SHARES]
+    return max(fits, key=lambda each: each.utility)
+
+
+def common_weights(x: Array, y: Array, lags: int, *, folds: int, purge_bars: int) -> list[Array]:
+    """[(input, symbol)] the weights that all symbols share: of all bars, then without each block."""
+    count, listed = y.shape[1], y != 0
+    mean = y.sum(1, keepdims=True) / np.maximum(listed.sum(1, keepdims=True), 1)
+    spread = max(float(mean.std()), 1e-9)
+    # In units of its own deviation: penalties are those of returns of variance 1.
+    average = fit_sparse(x, mean / spread, folds=folds, purge_bars=purge_bars)
+    kept = [slice(0, 0), *(purged_rows(block, purge_bars) for block in blocks_of(len(x), folds))]
+    made = []
+    for left_out, weights in zip(kept, (average.weights, *average.without), strict=True):
+        shared = np.repeat(weights * spread, count, axis=1)
+        for lag, weight in enumerate(_own_weights(x, (y - x @ shared) * listed, listed, lags, left_out)):
+            # Lag by lag, symbol by symbol: the place of a symbol's own move.
+            shared[lag * count + np.arange(count), np.arange(count)] += weight
+        made.append(shared)
+    return made
+
+
+def _own_weights(x: Array, rest: Array, listed: Array, lags: int, left_out: slice) -> Array:
+    """(lag,) least squares of what is left of returns (bar, symbol) over each symbol's own lags; 0 where not sure."""
+    bars, count = rest.shape
+    own = x[:, : lags * count].reshape(bars, lags, count) * listed[:, None]
+    products, response = (np.einsum("tkj,t...j->tk...", own, other) for other in (own, rest))
+    products, response = (np.delete(part, left_out, axis=0) for part in (products, response))
+    system = products.sum(0) + RIDGE * np.trace(products.sum(0)) * np.eye(lags) / lags
+    weights = np.linalg.solve(system, response.sum(0))
+    # By the spread over bars, since symbols of one bar are correlated.
+    error = np.linalg.solve(system, (response - products @ weights).T)
+    deviation = np.sqrt((error**2).sum(1))
+    return np.where(np.abs(weights) > LEAST_SURE * deviation, weights, 0.0)
