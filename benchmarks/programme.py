@@ -15,7 +15,7 @@ from pathlib import Path
 from record import publish, table
 from typer.testing import CliRunner
 
-from pacesetter.build import build_fold, build_table, build_task
+from pacesetter.build import build_fold, build_table
 from pacesetter.build.configuration import read_config
 from pacesetter.cli import app
 from pacesetter.evaluation.backtest.backtest import backtest
@@ -72,7 +72,7 @@ def sharpe_ratios(place: Path) -> str:
 
 def oracle_figures(stored: StoredRun) -> dict[str, float]:
     """What one would earn who knows what was planted, on the same bars at the same costs."""
-    panel, market = stored.panel, build_task(stored.config).market
+    panel, market = stored.panel, stored.config.trading.market
     bank = market_bank(panel, build_table(stored.config, panel))
     policy = Oracle.knowing(panel.truth, bank, market)
     return metrics(

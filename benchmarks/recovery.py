@@ -26,7 +26,7 @@ from rich.console import Console
 from scipy.stats import t as student
 
 from pacesetter.agents.encoders import NETWORKS
-from pacesetter.build import build_fold, build_panel, build_parts, build_table, build_task
+from pacesetter.build import build_fold, build_panel, build_parts, build_table
 from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
@@ -142,7 +142,7 @@ def cloned(name: str, seed: int, steps: int, runs: str) -> Path:
 def classifier(name: str, seed: int, steps: int, runs: str) -> Path:
     """The folder of a direction classifier of the training bars with the agent's encoder."""
     config = compose(overrides(name, seed, steps, runs))
-    panel, task = build_panel(config), build_task(config)
+    panel, task = build_panel(config), config.trading
     model = Direction(ENCODER, NETWORKS[ENCODER].width, task.window_bars, seed=seed)  # type: ignore[arg-type]
     known = int(build_fold(config, panel).train[-1]) + 1
     fit_supervised(panel, build_table(config, panel), model, train_bars=known, cache=Path(runs) / "supervised")

@@ -35,7 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.symbol_agent import SymbolAgent
-from pacesetter.build import Config, build_panel, build_table, task_of
+from pacesetter.build import Config, build_panel, build_table
 from pacesetter.build.tasks.task import Stored
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
@@ -293,7 +293,7 @@ def agreement(name: str, seed: int) -> list[Any]:
         config = compose(["+preset=planted", *rest, *words, *quiet])
         folder = train(config, console=Console(quiet=True)).run.folder
         panel = build_panel(config)
-        made = task_of(config).export(Stored(folder, config, panel, build_table(config, panel)), DECISIONS)
+        made = config.problem.export(Stored(folder, config, panel, build_table(config, panel)), DECISIONS)
         batches, graph = list(made.real), export_onnx(made.module, made.spec)
     parity.LEAST_AGREEMENT = 0.0  # measured, not refused
     exact = Model(graph)

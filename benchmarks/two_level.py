@@ -21,7 +21,7 @@ import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_task, task_of
+from pacesetter.build import Config, build_panel
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.envs.lookback.oracle import lookback_oracle
@@ -87,14 +87,14 @@ def play(market: str, level: str, seed: int, steps: int) -> float:
         config = configured(market, level, seed, steps, runs)
         folder = train(config, console=Console(quiet=True)).run.folder
         panel = test_market(config, seed)
-        policy: Any = task_of(config).policy(Stored(folder, config, panel))
-        return float(evaluate_lookback({"agent": policy}, panel, build_task(config)).rewards.mean())
+        policy: Any = config.problem.policy(Stored(folder, config, panel))
+        return float(evaluate_lookback({"agent": policy}, panel, config.lookback).rewards.mean())
 
 
 def beside(market: str, seed: int) -> dict[str, float]:
     """The same of what needs no training, by the reward of one level."""
     config = configured(market, "one level", seed, 1, "runs")
-    panel, task = test_market(config, seed), build_task(config)
+    panel, task = test_market(config, seed), config.lookback
     policies: dict[str, Any] = {"cross-validated": CrossValidatedLookback(WindowScores(GRID))}
     policies |= {f"constant {window}": ConstantLookback(window) for window in GRID}
     played = evaluate_lookback(policies, panel, task)

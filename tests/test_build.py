@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from pacesetter.build import (
     stored_end,
     with_lookback,
 )
-from pacesetter.build.configuration import PLAIN_NETWORKS
+from pacesetter.build.configuration import PLAIN_NETWORKS, parse_config
 from pacesetter.build.sections import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
@@ -191,8 +190,8 @@ def test_the_hash_is_that_of_the_settings(small):
 def test_the_planted_preset_states_its_costs_and_suits_both_algorithms():
     for more in ([], ["agent=sac_small", "task.action=continuous"]):
         config = compose(["+preset=planted", *more])
-        costs = config.task["market"]["costs"]
-        assert [costs[name] for name in ("commission_bps", "spread_bps", "slippage_bps")] == [1.0, 1.0, 1.0]
+        costs = config.market.costs
+        assert (costs.commission_bps, costs.spread_bps, costs.slippage_bps) == (1.0, 1.0, 1.0)
 
 
 def test_in_the_planted_market_nothing_is_expected_to_rise():
@@ -253,8 +252,9 @@ def test_actions_have_the_names_of_orders_windows_or_ranges():
 def test_validation_of_several_resolutions_is_on_the_first_and_says_so():
     episodes = {"resolutions": ["", "1W"], "bars": 20}
     windows = {"longest": 24, "seen": [6, 12, 30], "grid": [10, 16, 24]}
-    config = compose(["task=lookback", "data=synthetic", "data.symbols=3", "data.bars=420"])
-    config = replace(config, task=config.task | {"episodes": config.task["episodes"] | episodes, "windows": windows})
+    plain = compose(["task=lookback", "data=synthetic", "data.symbols=3", "data.bars=420"]).to_dict()
+    task = plain["task"] | {"episodes": plain["task"]["episodes"] | episodes, "windows": windows}
+    config = parse_config(plain | {"task": task})
     parts = build_parts(config, build_panel(config))
     trained, validated = parts.train.single_observation_space, parts.validation.single_observation_space
     assert trained == validated

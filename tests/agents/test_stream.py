@@ -14,7 +14,6 @@ from pacesetter.agents.fleet import Fleet, FleetAgent
 from pacesetter.agents.initialise import verify_initialisation
 from pacesetter.agents.stream.encoder import STREAM, Stream, StreamEncoder
 from pacesetter.agents.stream.following import Following
-from pacesetter.build import build_task
 from pacesetter.errors import ConfigError
 from pacesetter.jobs import compose
 
@@ -43,7 +42,7 @@ def test_the_full_size_is_that_of_the_window_transformer_and_remembers_93_bars()
 
 def test_windows_are_as_long_as_the_memory_whatever_is_asked_for() -> None:
     def bars(*overrides: str) -> int:
-        return int(build_task(compose(["task=fleet", "agent=ppo", *overrides])).window_bars)
+        return int(compose(["task=fleet", "agent=ppo", *overrides]).trading.window_bars)
 
     assert bars("agent.network=stream") == 93
     assert bars("agent.network=stream_small", "task.window_bars=10") == 47

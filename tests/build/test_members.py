@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from pacesetter.build import stored_config
-from pacesetter.build.configuration import task_of
 from pacesetter.build.members import member_folders
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError
@@ -70,7 +69,7 @@ def test_members_are_runs_of_other_seeds_on_the_same_data(ensemble: Path) -> Non
 def test_the_policy_holds_the_mean_of_its_members(ensemble: Path) -> None:
     run = StoredRun(ensemble)
     folders = member_folders(ensemble, run.config)
-    alone = [task_of(run.config).policy(Stored(each, run.config, run.panel, run.table)) for each in folders]
+    alone = [run.config.problem.policy(Stored(each, run.config, run.panel, run.table)) for each in folders]
     together, *singles = (played(policy, run).orders for policy in (run.policy, *alone))
     assert not np.allclose(*singles)
     # At the first bar both members see what the ensemble sees.

@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from pacesetter.build import build_learner, build_panel, build_parts, stored_config, with_lookback
-from pacesetter.build.configuration import build_task, learned_window_bars
 from pacesetter.build.environments import feature_split
 from pacesetter.build.prior import fit_prior, with_prior
 from pacesetter.envs.batch.bank import Bank
@@ -111,8 +110,8 @@ def test_an_untrained_fleet_is_the_prior(agent: str) -> None:
     policy, _ = learner.fleet.evaluate(observation)
     np.testing.assert_array_equal(policy.mode().detach().numpy(), 0.0)
     assert learner.fleet.shapes["prior"] == (2,)
-    assert learner.fleet.shapes["window"][0] == learned_window_bars(config) == 2
-    assert build_task(config).window_bars == 40
+    assert learner.fleet.shapes["window"][0] == config.learned_window_bars == 2
+    assert config.trading.window_bars == 40
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +127,7 @@ def test_it_is_bundled_and_served_as_it_is_backtested(task: str, prior: str, dir
     folder = trained(tmp_path, task, str(direct) if prior == "RUN" else prior, "agent.members=2")
     _, bundle = bundle_run(folder, tmp_path / "store", observations=60)
     run = StoredRun(folder)
-    window_bars = build_task(run.config).window_bars
+    window_bars = run.config.trading.window_bars
     options = {"first": 560, "market": serving_market(bundle), "table": run.table, "window_bars": window_bars}
     lab = backtest(run.policy, run.panel, **options)
     there = backtest(BundlePolicy(bundle), run.panel, is_unseen=True, **options)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pacesetter.build import build_panel, build_task, with_utility
+from pacesetter.build import build_panel, with_utility
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.compose import compose
 
@@ -15,7 +15,7 @@ MARKET = ("+preset=planted", "data.bars=400", "data.symbols=4")
 
 def resolved(*overrides: str) -> dict[str, object]:
     config = compose([*MARKET, *overrides])
-    components = build_task(with_utility(config, build_panel(config))).reward.components
+    components = with_utility(config, build_panel(config)).trading.reward.components
     return {name: (term.weight, term.options) for name, term in components.items()}
 
 

@@ -33,8 +33,10 @@ FORECASTS = (
 
 @cache
 def market() -> Panel:
-    """Seven symbols, some of them listed late or delisted."""
-    return load("synthetic", symbols=7, bars=360, seed=6, late_share=0.3, delisted_share=0.3, strength=3.0)
+    """Seven symbols, some of them listed late or delisted, with funding."""
+    panel = load("synthetic", symbols=7, bars=360, seed=6, late_share=0.3, delisted_share=0.3, strength=3.0)
+    rates = np.random.default_rng(6).normal(0, 1e-5, panel.mask.shape)
+    return panel.with_field("funding_rate", np.where(panel.mask, rates, np.nan))
 
 
 def bank_with_odds(panel: Panel) -> Bank:

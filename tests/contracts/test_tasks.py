@@ -21,20 +21,22 @@ from pacesetter.build import (
     build_panel,
     build_parts,
     build_table,
-    build_task,
     environments,
     stored_config,
-    task_of,
 )
+from pacesetter.build.configuration import parse_config
 from pacesetter.build.tasks.task import TASKS, Stored
-from pacesetter.build.tasks.trading import Trading, TradingTask
+from pacesetter.build.tasks.trading import TradingTask
+from pacesetter.build.trading import Trading
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose, task_defaults
+from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.groups import task_defaults
 from pacesetter.jobs.run.observers import OBSERVERS
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import roll
@@ -88,7 +90,10 @@ def test_a_task_declares_itself(name: str) -> None:
     assert task.learned_as in TASKS
     assert task.observers in OBSERVERS
     assert set(task.refusals) <= ABILITIES
-    assert isinstance(build_task(Config(task=task_defaults(name))), task.config)  # its defaults are a configuration
+    # Its defaults are a configuration, and its options name it.
+    assert isinstance(parse_config({"task": task_defaults(name)}).task, task.config)
+    assert issubclass(task.config, TaskOptions)
+    assert task.config.problem == name
     for ability in ABILITIES - set(task.refusals):
         task.check(ability)  # nothing is refused that is not declared
     for ability, sentence in task.refusals.items():
@@ -174,6 +179,8 @@ def test_a_trained_run_is_exported_or_says_why_not(name: str, trained: Any) -> N
 class Patient(Trading):
     """Trading with a longer window."""
 
+    problem = "patient"
+
     window_bars: int = 6
 
 
@@ -195,15 +202,22 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_new_task_is_trained_evaluated_and_exported_like_the_others(tmp_path: Path) -> None:
     words = ["task=patient", *TINY, MARKET[0], MARKET[2], *PPO, *QUIET, f"runs={tmp_path}"]
     config = compose(words)
-    assert build_task(config).window_bars == 6
+    assert config.trading.window_bars == 6
     folder = train(config, console=Console(file=io.StringIO())).run.folder
     assert len(StoredRun(folder).play()) > 1
     run = stored(folder)
-    assert task_of(config).export(run, 4).spec.inputs["window"] == (6, 2)
+    assert config.problem.export(run, 4).spec.inputs["window"] == (6, 2)
     with pytest.raises(ConfigError, match="waits for nobody"):
-        task_of(config).check("cluster")
+        config.problem.check("cluster")
+
+
+def test_options_that_name_another_task_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TASKS._members, "patient", PatientTask())
+    monkeypatch.setattr(Patient, "problem", "trading")
+    with pytest.raises(ConfigError, match="write problem = 'patient' in Patient"):
+        parse_config({"task": {"problem": "patient"}})
 
 
 def test_an_unknown_task_is_refused_with_a_guess() -> None:
     with pytest.raises(ConfigError, match="'tradin' is unknown; did you mean 'trading'"):
-        Config(task={"problem": "tradin"})
+        parse_config({"task": {"problem": "tradin"}})

@@ -14,6 +14,7 @@ from pacesetter.build import Config
 from pacesetter.dashboard import settings
 from pacesetter.dashboard.choices import has_choices, read_choices
 from pacesetter.dashboard.live import read_live
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import RunError
 from pacesetter.evaluation.lookback.pictures import INDEX, LINK, REGIME
 from pacesetter.runs import Run
@@ -24,7 +25,7 @@ DAYS = pd.date_range("2020-01-01", periods=60, tz="UTC")
 @pytest.fixture
 def judged(tmp_path: Path) -> Path:
     """What `pacesetter evaluate` leaves of a lookback run."""
-    config = Config(name="windows", data={"source": "synthetic"}, task={"problem": "lookback"})
+    config = Config(name="windows", data={"source": "synthetic"}, task=LookbackConfig())
     run = Run.create(tmp_path, "windows", config.to_dict())
     rng, folder = np.random.default_rng(0), run.folder / "evaluation"
     folder.mkdir()

@@ -22,6 +22,7 @@ from pacesetter.dashboard.windows import (
     windows_figures,
 )
 from pacesetter.data.loading import load
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import RunError
 from pacesetter.leadlag.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.study import Study
@@ -130,7 +131,7 @@ def test_lookback_policies_best_first(runs):
 
 
 def test_the_run_of_the_agent_is_found_inside_a_main_job(tmp_path):
-    run = Run.create(tmp_path / "lookback", "lookback", Config(task={"problem": "lookback"}).to_dict())
+    run = Run.create(tmp_path / "lookback", "lookback", Config(task=LookbackConfig()).to_dict())
     assert lookback_run(tmp_path) == run.folder
 
 
@@ -139,7 +140,7 @@ def test_the_agent_is_asked_at_each_test_bar_and_told_its_last_answer(tmp_path, 
         def choose(self, panel, t, previous):
             return previous + 1
 
-    run = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
+    run = Run.create(tmp_path, "lookback", Config(task=LookbackConfig()).to_dict())
     monkeypatch.setattr(windows, "load_lookback", lambda folder, panel: Growing())
     chosen = chosen_windows(run.folder, panel)
     assert chosen.tolist() == list(range(1, 65))  # a fifth of 320 bars is left for the test

@@ -19,7 +19,6 @@ from pacesetter.build import (
     build_fold,
     build_panel,
     build_table,
-    build_task,
     fitted_until,
     load_agent,
 )
@@ -50,7 +49,7 @@ def outcome(folder: Path, *overrides: str) -> tuple[Backtest, list[Backtest]]:
     config = compose([*PLANTED, *overrides, f"runs={folder}"])
     run = train(config, console=Console(quiet=True)).run
     panel = build_panel(config)
-    first, market = int(build_fold(config, panel).test[0]) - 1, build_task(config).market
+    first, market = int(build_fold(config, panel).test[0]) - 1, config.trading.market
     options = {"first": first, "market": market}
     others = evaluate_baselines(panel, **options)
     return _played(config, run.folder, **options), list(others.values())
@@ -58,7 +57,7 @@ def outcome(folder: Path, *overrides: str) -> tuple[Backtest, list[Backtest]]:
 
 def _played(config: Config, folder: Path, **options: object) -> Backtest:
     """The run's best agent asked for every symbol of one account."""
-    panel, task = build_panel(config), build_task(config)
+    panel, task = build_panel(config), config.trading
     agent = load_agent(folder, build_environment(config, panel))
     policy = AgentPolicy(agent, "agent", task.action, fitted_until=fitted_until(config, panel))
     return backtest(policy, panel, table=build_table(config, panel), window_bars=task.window_bars, **options)

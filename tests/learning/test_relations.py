@@ -13,6 +13,7 @@ from rich.console import Console
 
 import pacesetter as ps
 from pacesetter.build import build_learner, build_panel, build_parts, build_table
+from pacesetter.build.trading import Portfolio
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
@@ -88,7 +89,7 @@ def test_what_cannot_attend_is_refused_in_a_sentence(config: Any) -> None:
     with pytest.raises(ConfigError, match="last 100 moves of the leaders do not fit into a window of 100 bars"):
         replace(config, agent=long)
     with pytest.raises(ConfigError, match="take task=fleet or task=trading"):
-        replace(config, task={"problem": "portfolio"})
+        replace(config, task=Portfolio())
 
 
 @pytest.mark.parametrize(

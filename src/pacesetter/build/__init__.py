@@ -4,7 +4,7 @@ The parts of a configuration are in `build.configuration`. torch and Stable-Base
 built or loaded, and not before.
 """
 
-from pacesetter.build.configuration import Config, build_study, build_task, parse_config, read_config, task_of
+from pacesetter.build.configuration import Config, build_study, parse_config, read_config
 from pacesetter.build.environments import (
     Parts,
     build_environment,
@@ -35,7 +35,6 @@ __all__ = [
     "build_study",
     "build_supervised",
     "build_table",
-    "build_task",
     "check_device",
     "check_unseen",
     "fitted_until",
@@ -47,7 +46,6 @@ __all__ = [
     "stage_run",
     "stored_config",
     "stored_end",
-    "task_of",
     "with_lookback",
     "with_utility",
 ]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from pacesetter.build.sections import Evaluation, Features, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS, Task
+from pacesetter.build.trading import Trading
 from pacesetter.data.loading import source_and_loading
+from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.leadlag.windows import is_span
 from pacesetter.learning.methods import METHODS, load
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -26,14 +31,14 @@ from pacesetter.runs import Run, check_schema, config_hash
 __all__ = [
     "Config",
     "build_study",
-    "build_task",
     "has_prior",
-    "learned_window_bars",
     "parse_config",
+    "plain_task",
     "read_config",
     "stored_hash",
-    "task_of",
 ]
+
+Options = TypeVar("Options", bound=TaskOptions)
 
 LEADER_TASKS = ("fleet", "trading", "master")  # whose networks may attend to leaders; of a master, its advisers'
 LEADER_LOOKBACK = 250  # increments in the window of the lead–lag matrix where none is given, as in a study
@@ -49,7 +54,7 @@ class Config:
     seed    of everything random; sources with a seed take this one unless they are given another
     data    `source` and its options
     lag     the lead–lag study: its own keys, and those of the engine and its estimator
-    task    `problem` (lookback, two_level, trading, portfolio, fleet, master) and its options
+    task    options of the problem (lookback, two_level, trading, portfolio, fleet, master) as the agent learns it
     agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
     risk    how much risk the account takes, and around which base; off by default
     """
@@ -60,7 +65,7 @@ class Config:
     data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
     features: Features = field(default_factory=Features)
     lag: dict[str, Any] = field(default_factory=dict)
-    task: dict[str, Any] = field(default_factory=lambda: {"problem": "trading"})
+    task: TaskOptions = field(default_factory=Trading)
     agent: dict[str, Any] = field(default_factory=lambda: {"algorithm": "ppo"})
     risk: RiskOptions = field(default_factory=RiskOptions)
     train: Train = field(default_factory=Train)
@@ -84,7 +89,8 @@ class Config:
             # Before the study and the task are built, which read the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
         build_study(self)
-        build_task(self)
+        # What is written is what is used: windows as long as the agent reads them, the reward it is trained by.
+        object.__setattr__(self, "task", _adapted(self))
         source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
 
     @property
@@ -94,17 +100,61 @@ class Config:
 
     @cached_property
     def problem(self) -> Task:
-        """The configured task as the agent's method learns it."""
-        task, name = TASKS[_problem(self)], str(self.agent.get("algorithm", ""))
+        """The task as the agent's method learns it: what training, evaluation and bundles do with it."""
+        task, name = TASKS[self.task.problem], str(self.agent.get("algorithm", ""))
         supports = METHODS[name].supports if name in METHODS else ()
         # A method that does not learn the task is refused where the learner is built.
         adapt = next((each.adapt for each in supports if task.learned_as in each.tasks), None)
         adapted: Task = task if adapt is None else load(adapt)(task, self.agent)
         return adapted
 
+    @property
+    def trading(self) -> Trading:
+        """Options of a task that trades, as its policy is played; refuses windows."""
+        return self.task_as(Trading)
+
+    @property
+    def learned_window_bars(self) -> int:
+        """Bars of the window that the agent itself sees, without those that only its prior reads."""
+        assert isinstance(self.task, Trading)
+        return self.task.window_bars
+
+    @property
+    def lookback(self) -> LookbackConfig:
+        """Options of a task that chooses windows; refuses one that trades."""
+        return self.task_as(LookbackConfig)
+
+    @property
+    def market(self) -> MarketParameters:
+        """Rules of the account; the usual ones of a task that has none."""
+        return self.task.market if isinstance(self.task, Trading) else MarketParameters()
+
+    def task_as(self, kind: type[Options]) -> Options:
+        """The task's options as its policy is played, known to be of a kind; refuses another.
+
+        With a prior, windows are as long as that reads them; see `learned_window_bars`.
+        """
+        if not isinstance(self.task, kind):
+            raise ConfigError(f"task={self.task.problem} has no options of task={kind.problem}; use a run of that task")
+        task: Any = self.task
+        bars = int(self.agent.get("prior_bars") or 0)
+        played: Options = dataclasses.replace(task, window_bars=max(task.window_bars, bars)) if bars else task
+        return played
+
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionary, as it is stored and hashed."""
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self) | {"task": plain_task(self.task)}
+
+    def __hash__(self) -> int:
+        return hash(config_hash(self.to_dict()))
+
+
+def plain_task(task: TaskOptions) -> dict[str, Any]:
+    """The options of a task as the group `task` holds them."""
+    options = dataclasses.asdict(task)  # type: ignore[call-overload]
+    options.get("market", {}).pop("bars_per_year", None)  # the panel's own
+    # Through JSON: tuples become lists, as YAML knows them.
+    return {"problem": task.problem} | dict(json.loads(json.dumps(options)))
 
 
 # Networks whose sizes need no check, with the bars that they remember where they decide it. Their registry knows the
@@ -135,7 +185,7 @@ def _with_leaders(config: Config, sizes: Any) -> Features:
 
     They are written into the configuration, so that evaluation, bundles and servers show what training did.
     """
-    problem = _problem(config)
+    problem = config.task.problem
     if problem not in LEADER_TASKS:
         raise ConfigError(
             f"agent.network={config.agent['network']} attends to the leaders of one symbol; take task=fleet or "
@@ -173,11 +223,26 @@ def _read_stored(run: Run) -> dict[str, Any]:
 
 
 def parse_config(stored: Mapping[str, Any], what: str = "the stored configuration") -> Config:
-    """A configuration as it was stored; `what` names it in a refusal."""
+    """A configuration from plain keys, as it is stored or composed; `what` names it in a refusal."""
     if not isinstance(stored, Mapping):
         raise RunError(f"{what} is not a mapping; it is damaged")
     check_schema(stored, what)
-    return configure(Config, deepcopy({key: value for key, value in stored.items() if key != "schema"}), "config")
+    plain = deepcopy({key: value for key, value in stored.items() if key != "schema"})
+    if "task" in plain:
+        plain["task"] = _read_task(plain["task"])
+    return configure(Config, plain, "config")
+
+
+def _read_task(plain: Mapping[str, Any]) -> TaskOptions:
+    if not isinstance(plain, Mapping):
+        raise ConfigError(f"task={plain!r} must be a mapping, e.g. {{problem: fleet}}")
+    problem = str(plain.get("problem", ""))
+    if problem not in TASKS:
+        raise ConfigError(f"task.problem='{problem}' is unknown{did_you_mean(problem, TASKS)}")
+    kind: type[TaskOptions] = TASKS[problem].config
+    if kind.problem != problem:
+        raise ConfigError(f"options of task={problem} are of another; write problem = '{problem}' in {kind.__name__}")
+    return configure(kind, {key: value for key, value in plain.items() if key != "problem"}, "task")
 
 
 def build_study(config: Config, panel: Panel | None = None) -> Study:
@@ -196,51 +261,21 @@ def build_study(config: Config, panel: Panel | None = None) -> Study:
     return configure_study(lag, config.seed)
 
 
-def _problem(config: Config) -> str:
-    problem = str(config.task.get("problem", ""))
-    if problem not in TASKS:
-        raise ConfigError(f"task.problem='{problem}' is unknown{did_you_mean(problem, TASKS)}")
-    return problem
-
-
-def task_of(config: Config) -> Task:
-    """The configured problem as the agent's method learns it; refuses an unknown one."""
-    return config.problem
-
-
 def has_prior(config: Config) -> bool:
     """Whether the agent begins at a prior."""
     return config.agent.get("prior", "none") not in ("none", None)
 
 
-def build_task(config: Config) -> Any:
-    """The options of the configured problem; refuses an unknown problem or option.
-
-    With a prior, windows are as long as that reads them; see `learned_window_bars`.
-    """
-    task = _own_task(config)
-    bars = int(config.agent.get("prior_bars") or 0)
-    return dataclasses.replace(task, window_bars=max(task.window_bars, bars)) if bars else task
-
-
-def learned_window_bars(config: Config) -> int:
-    """Bars of the window that the agent itself sees, without those that only its prior reads."""
-    return int(_own_task(config).window_bars)
-
-
-def _own_task(config: Config) -> Any:
-    options = {name: value for name, value in config.task.items() if name != "problem"}
-    task = config.problem
-    given = configure(task.config, options, "task")
+def _adapted(config: Config) -> TaskOptions:
+    """The task as the agent learns it: what it is asked for, and windows as long as it reads them."""
+    task, asked = config.problem, config.task
     # Conditions first: they may replace the reward, and windows are set on what they give.
-    asked = given if task.conditions is None else task.conditions.task(given)
+    if task.conditions is not None:
+        asked = task.conditions.task(asked)
+    if not isinstance(asked, Trading):
+        return asked
     if task.history_bars:
         return dataclasses.replace(asked, window_bars=max(asked.window_bars, task.history_bars))
-    return _with_memory(asked, config.agent)
-
-
-def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
-    """The task with windows as long as the network's answers depend on, where the network says so."""
-    sizes = _network(agent) if hasattr(task, "window_bars") else None
+    sizes = _network(config.agent)
     bars = None if sizes is None else sizes.memory_bars
-    return task if bars is None else dataclasses.replace(task, window_bars=bars)
+    return asked if bars is None else dataclasses.replace(asked, window_bars=bars)

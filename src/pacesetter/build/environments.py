@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import LEADER_LOOKBACK, Config, build_task, task_of
+from pacesetter.build.configuration import LEADER_LOOKBACK, Config
 from pacesetter.build.sections import AUTO, LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
@@ -96,8 +96,8 @@ def with_lookback(config: Config, panel: Panel) -> Config:
         return config
     bars = len(build_fold(config, panel).train)
     is_long = len(panel.symbols) > 1 and bars >= LEAST_WINDOWS * LEADER_LOOKBACK
-    is_whole = set(config.task.get("symbols") or panel.symbols) == set(panel.symbols)  # or others would be needed too
-    is_on = task_of(config).reads_table and is_long and is_whole
+    is_whole = set(config.task.symbols or panel.symbols) == set(panel.symbols)  # or others would be needed too
+    is_on = config.problem.reads_table and is_long and is_whole
     leadlag = replace(config.features.leadlag, lookback=LEADER_LOOKBACK if is_on else None)
     return replace(config, features=replace(config.features, leadlag=leadlag))
 
@@ -233,7 +233,7 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
 
     Refuses a task that learns in a market of its own, a fleet or a master.
     """
-    task: Any = task_of(config)
+    task: Any = config.problem
     if not hasattr(task, "environment"):
         raise ConfigError(f"task={task.name} has no vector environment; its markets are those of build_parts")
     return task.environment(config, panel, envs, **options)
@@ -276,7 +276,5 @@ class Stretch(NamedTuple):
 
 def build_parts(config: Config, panel: Panel) -> Parts:
     """The environments that an agent learns and is validated in; bars of the test set are in neither."""
-    market = getattr(build_task(config), "market", None)
-    if market is not None:
-        check_named_symbols(market, panel.symbols)
-    return task_of(config).parts(config, panel)
+    check_named_symbols(config.market, panel.symbols)
+    return config.problem.parts(config, panel)

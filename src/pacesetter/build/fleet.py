@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, build_task, learned_window_bars, read_config
+from pacesetter.build.configuration import Config, read_config
 from pacesetter.errors import RunError, needs
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -23,7 +23,7 @@ def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **o
     from pacesetter.build.environments import build_supervised, build_table, learned_risk
     from pacesetter.envs.batch.bank import Bank
 
-    task = build_task(config)
+    task = config.trading
     with needs("a fleet", "rl"):
         from pacesetter.learning.experience.market import FleetMarket
     # A table that is known already is passed in: features take most of the time of a start.
@@ -37,7 +37,7 @@ def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **o
     settings: dict[str, Any] = {
         "action": task.action,
         "reach": float(config.agent.get("prior_reach", 1.0)),
-        "window_bars": learned_window_bars(config),
+        "window_bars": config.learned_window_bars,
         "market": replace(task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year),
         "reward": task.reward,
         "risk": learned_risk(config),
@@ -59,7 +59,7 @@ def best_fleet(folder: str | Path) -> Fleet:
     from pacesetter.learning.fleet.storage import load_fleet
 
     config = read_config(Run.open(folder))
-    problem = config.task["problem"]
+    problem = config.task.problem
     if problem != "fleet":
         raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")
     torch.set_num_threads(config.train.threads or torch.get_num_threads())

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from pacesetter.build.configuration import Config, build_task, task_of
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts
 from pacesetter.build.members import check_members
 from pacesetter.build.prior import check_prior
+from pacesetter.build.trading import Trading
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.learner import Learner
 from pacesetter.learning.methods import Setup, TargetOptions, check_method, find_support, load, sets_targets
@@ -33,18 +35,17 @@ def check_device(device: str, key: str = "train.device") -> None:
 
 def check_agent(config: Config) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
-    options, name, task = build_task(config), str(config.agent.get("algorithm", "ppo")), task_of(config).learned_as
-    windows = getattr(options, "windows", None)  # a lookback agent chooses those instead of orders
-    if windows is not None:
-        check_method(name, task, windows.space, "task.windows.space")
-    # A task without a choice of actions is checked by its name alone.
-    elif hasattr(options, "action"):
+    options, name, task = config.task, str(config.agent.get("algorithm", "ppo")), config.problem.learned_as
+    if isinstance(options, LookbackConfig):  # its agent chooses windows instead of orders
+        check_method(name, task, options.windows.space, "task.windows.space")
+    elif isinstance(options, Trading):
         check_method(name, task, options.action)
     else:
         find_support(name, task)
     check_members(config)
     check_prior(config)
-    if getattr(options, "repetition_limit", None) is not None and not (task == "fleet" or name in MASKED):
+    is_limited = isinstance(options, Trading) and options.repetition_limit is not None
+    if is_limited and not (task == "fleet" or name in MASKED):
         raise ConfigError(f"task.repetition_limit is a mask, which agent={name} ignores; take {' or '.join(MASKED)}")
 
 
@@ -56,7 +57,7 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     # First: an unsuitable pair is refused in one sentence before torch is imported.
     check_agent(config)
     options = dict(config.agent)
-    name, task = str(options.pop("algorithm", "ppo")), task_of(config).learned_as
+    name, task = str(options.pop("algorithm", "ppo")), config.problem.learned_as
     if sets_targets(find_support(name, task), task):
         for shared in fields(TargetOptions):
             options.pop(shared.name, None)
@@ -66,7 +67,8 @@ def build_learner(config: Config, parts: Parts) -> Learner:
         # Looked up as text and imported now: a configuration can be checked without torch.
         make = load(find_support(name, task).make)
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
-    shown = {"unseen": getattr(build_task(config), "unseen", ())}  # entries of the account that the task hides
+    # Entries of the account that the task hides.
+    shown = {"unseen": config.task.unseen if isinstance(config.task, Trading) else ()}
     environments = (parts.train, parts.validation)
     learner: Learner = make(Setup(name, task, *environments, options, config.seed, config.train.device, shown))
     if config.features.normaliser != "running":

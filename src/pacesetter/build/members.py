@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, build_task, task_of
+from pacesetter.build.configuration import Config
 from pacesetter.build.stored import stored_config
 from pacesetter.build.tasks.task import Stored
+from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.runs import Run
 
@@ -30,7 +31,7 @@ def check_members(config: Config) -> None:
     asked = config.agent.get(MEMBERS, 1)
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
         raise ConfigError(f"agent.members={asked} must be a whole number from 1 on, e.g. 5 for an ensemble of five")
-    action = getattr(build_task(config), "action", None)
+    action = config.task.action if isinstance(config.task, Trading) else None
     if asked > 1 and action not in ("target", "continuous"):
         raise ConfigError(
             f"agent.members={asked} averages positions, and task.action={action} has no mean; take task.action=target"
@@ -62,7 +63,7 @@ def _stored_members(stored: Stored) -> list[Stored]:
 
 def load_policy(stored: Stored) -> Any:
     """The best policy of a run, by all of its members."""
-    policies = [task_of(each.config).policy(each) for each in _stored_members(stored)]
+    policies = [each.config.problem.policy(each) for each in _stored_members(stored)]
     if len(policies) == 1:
         return policies[0]
     from pacesetter.policies.ensemble import average_policies
@@ -72,7 +73,7 @@ def load_policy(stored: Stored) -> Any:
 
 def export_policy(stored: Stored, count: int) -> Exported:
     """What a bundle holds of a run: one graph of all of its members."""
-    exports = [task_of(each.config).export(each, count) for each in _stored_members(stored)]
+    exports = [each.config.problem.export(each, count) for each in _stored_members(stored)]
     if len(exports) == 1:
         return exports[0]
     from pacesetter.policies.ensemble import average_exports

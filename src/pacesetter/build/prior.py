@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task, has_prior, learned_window_bars
+from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import FeatureSplit
 from pacesetter.build.stored import check_unseen, stored_config
 from pacesetter.build.tasks.task import Stored, best_checkpoint
@@ -47,7 +47,7 @@ def check_prior(config: Config) -> None:
     asked = str(config.agent.get("prior", "none"))
     if not has_prior(config):
         return
-    problem, task = str(config.task["problem"]), build_task(config)
+    problem, task = str(config.task.problem), config.trading
     if problem not in PRIOR_TASKS:
         raise ConfigError(f"agent.prior={asked} is for task={' and task='.join(PRIOR_TASKS)}, not task={problem}")
     if task.action != "target":
@@ -105,7 +105,7 @@ def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
     """
     from pacesetter.methods.prior.prior import fit_direct, fit_expected, wanted
 
-    task, asked = build_task(config), str(config.agent["prior"])
+    task, asked = config.trading, str(config.agent["prior"])
     market = replace(task.market, bars_per_year=split.known.bars_per_year)
 
     def bank(panel: Panel) -> Bank:
@@ -154,7 +154,7 @@ def _stored_prior(folder: Path, config: Config) -> Prior:
 
     if not (folder / PRIOR_FOLDER).is_dir():
         raise RunError(f"{folder} has no prior, which its agent was trained with; the run is damaged, train it again")
-    return load_prior(folder / PRIOR_FOLDER, build_task(config).market)
+    return load_prior(folder / PRIOR_FOLDER, config.trading.market)
 
 
 def beside_prior(stored: Stored) -> BesidePrior:
@@ -163,7 +163,7 @@ def beside_prior(stored: Stored) -> BesidePrior:
 
     config = stored.config
     prior = _stored_prior(stored.folder, config)
-    return BesidePrior(prior, learned_window_bars(config), float(config.agent.get("prior_reach", 1.0)))
+    return BesidePrior(prior, config.learned_window_bars, float(config.agent.get("prior_reach", 1.0)))
 
 
 def refuse_folds(config: Config) -> None:

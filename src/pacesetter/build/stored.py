@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pacesetter.build.configuration import Config, build_task, read_config, task_of
+from pacesetter.build.configuration import Config, read_config
 from pacesetter.errors import DataError, RunError, needs
 from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback, roll
 from pacesetter.market.risk import RiskOptions
@@ -84,8 +84,8 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
     config = stored_config(folder)
-    task_of(config).check("lookback", folder)
-    task = build_task(config)
+    config.problem.check("lookback", folder)
+    task = config.lookback
     env = LookbackVectorEnv(panel, 1, task)
     agent = load_agent(folder, env)
     # An agent with a memory must be asked bar by bar; others decide a block of bars at once.

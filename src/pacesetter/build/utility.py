@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, build_task, task_of
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import build_fold
-from pacesetter.build.tasks.trading import Trading
+from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError
 from pacesetter.market.orders import target_range
 from pacesetter.panel import Panel
+from pacesetter.rewards.reward import Term
 from pacesetter.rewards.trading import TRADING
 
 __all__ = ["with_utility"]
@@ -38,21 +37,19 @@ def with_utility(config: Config, panel: Panel) -> Config:
     utility = _chosen(config, task)
     if utility == "reward":
         return config
-    reward = dict(config.task.get("reward") or {})
-    components = dict(reward.get("components") or {"pnl": 1.0})
-    growth = components.pop("pnl")
-    term: dict[str, Any] = dict(growth) if isinstance(growth, Mapping) else {"weight": growth}
+    components = dict(task.reward.components)
+    term: Term = components.pop("pnl")
     if utility == "differential_sharpe":
         # In the proportion of the starting weights.
-        term["weight"] = _plain_weight(term) * TRADING["differential_sharpe"] / TRADING["pnl"]
+        term = replace(term, weight=_plain_weight(term) * TRADING["differential_sharpe"] / TRADING["pnl"])
     else:
-        term["options"] = {"aversion": _aversion(config, task, panel)}
-    reward["components"] = {utility: term} | components
-    return replace(config, task=config.task | {"reward": reward, "utility": "reward", "aversion": None})
+        term = replace(term, options={"aversion": _aversion(config, task, panel)})
+    reward = replace(task.reward, components={utility: term} | components)
+    return replace(config, task=replace(task, reward=reward, utility="reward", aversion=None))
 
 
-def _plain_weight(term: Mapping[str, Any]) -> float:
-    weight = term.get("weight", 1.0)
+def _plain_weight(term: Term) -> float:
+    weight = term.weight
     if not isinstance(weight, int | float):
         raise ConfigError(
             f"task.utility=differential_sharpe needs a number as the weight of pnl, not {weight}; give one, or name "
@@ -63,10 +60,9 @@ def _plain_weight(term: Mapping[str, Any]) -> float:
 
 def _trading_task(config: Config) -> Trading | None:
     """The task where its agents are rewarded bar by bar; None for windows, and for direct, which has an objective."""
-    if not task_of(config).is_rewarded:
+    if not config.problem.is_rewarded:
         return None
-    task = build_task(config)
-    return task if isinstance(task, Trading) else None
+    return config.task if isinstance(config.task, Trading) else None
 
 
 def _chosen(config: Config, task: Trading) -> str:

@@ -38,7 +38,7 @@ def data_list() -> None:
     from rich.table import Table
 
     from pacesetter.data import SOURCES
-    from pacesetter.jobs.hydra.compose import source_defaults
+    from pacesetter.jobs.hydra.groups import source_defaults
 
     table = Table("source", "what it is", "options")
     for name in SOURCES:

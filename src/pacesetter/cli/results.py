@@ -337,14 +337,14 @@ def baseline(
 
     `sl transformer_small` trains that network in its own width, so that an agent of it can take the whole encoder.
     """
-    from pacesetter.build import build_fold, build_panel, build_table, build_task, task_of
+    from pacesetter.build import build_fold, build_panel, build_table
     from pacesetter.jobs import compose
 
     names = [word for word in words or () if "=" not in word]
     config = compose([word for word in words or () if "=" in word])
-    task_of(config).check("baseline")
+    config.problem.check("baseline")
     panel = build_panel(config)
-    market = panel, build_table(config, panel), build_fold(config, panel), build_task(config)
+    market = panel, build_table(config, panel), build_fold(config, panel), config.trading
     if names[:1] == ["sl"]:
         _train_classifiers(*market, Path(config.runs) / "supervised", names[1:])
     else:

@@ -253,7 +253,7 @@ def lookback_run(folder: Path) -> Path | None:
     inside = sorted(path.parent for path in (folder / "lookback").glob("*/manifest.json"))
     if inside:
         return inside[0]
-    is_own = (folder / "checkpoints").is_dir() and stored_config(folder).task.get("problem") == "lookback"
+    is_own = (folder / "checkpoints").is_dir() and stored_config(folder).task.problem == "lookback"
     return folder if is_own else None
 
 

@@ -16,9 +16,7 @@ from pacesetter.build import (
     build_panel,
     build_supervised,
     build_table,
-    build_task,
     stored_config,
-    task_of,
 )
 from pacesetter.build.members import load_policy
 from pacesetter.build.stored import stored_risk
@@ -114,11 +112,11 @@ class StoredRun:
     @cached_property
     def task(self) -> Any:
         """Its options; refuses a task that declares that it cannot be evaluated."""
-        task = task_of(self.config)
+        task = self.config.problem
         task.check("evaluate", self.folder)
         if task.judged_as != "account":
             raise ConfigError(f"{self.folder} chooses windows and does not trade; give a run that trades")
-        return build_task(self.config)
+        return self.config.trading
 
     @cached_property
     def whole(self) -> Panel:
@@ -291,7 +289,7 @@ class StoredRun:
     @property
     def trial(self) -> Trial:
         """This run as its ledger enters it."""
-        return Trial(self.whole.fingerprint, str(self.config.task["problem"]), self.folder.name, self.config.seed)
+        return Trial(self.whole.fingerprint, str(self.config.task.problem), self.folder.name, self.config.seed)
 
     def trial_sharpes(self) -> dict[str, float]:
         """The Sharpe ratio per bar of each trial on this data and task by the name of its run, NaN where not known."""
@@ -331,7 +329,7 @@ class StoredRun:
 
     def _fitting(self, scenario: Scenario) -> Scenario:
         symbols = self.panel.symbols, scenario.label, scenario.panel.symbols
-        task_of(self.config).check_symbols(self.folder, *symbols)
+        self.config.problem.check_symbols(self.folder, *symbols)
         return scenario
 
 

@@ -102,4 +102,4 @@ def test_a_limit_that_no_mask_could_keep_is_refused(bank):
     with pytest.raises(ConfigError, match="needs 1 or more, and"):
         compose(["data=synthetic", "task=fleet", "task.action=continuous", "agent=sac", "task.repetition_limit=20"])
     discrete = ["data=synthetic", "task=fleet", "task.action=discrete"]
-    assert compose([*discrete, "task.repetition_limit=20"]).task["repetition_limit"] == 20
+    assert compose([*discrete, "task.repetition_limit=20"]).trading.repetition_limit == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios
 from pacesetter.evaluation.backtest.stress import (
     STRESSES,
@@ -19,7 +21,8 @@ from pacesetter.evaluation.backtest.stress import (
     VolatilityShock,
     stress_scenarios,
 )
-from pacesetter.market import MarketParameters
+from pacesetter.market import Column, Flag, Limits, MarketParameters
+from pacesetter.market.parameters import Margin
 from pacesetter.panel import Panel
 
 START = 150
@@ -34,7 +37,7 @@ def log_returns(panel: Panel) -> Any:
     return np.diff(np.log(panel.close), axis=0, prepend=np.nan)
 
 
-@pytest.mark.parametrize("name", [name for name in STRESSES if name != "liquidity_drought"])
+@pytest.mark.parametrize("name", [name for name in STRESSES if name not in ("liquidity_drought", "funding")])
 def test_bars_outside_the_stretch_keep_their_returns_and_bars_stay_sound(name: str) -> None:
     stress = STRESSES[name]()
     panel = stress.apply(market(), START)
@@ -94,7 +97,8 @@ def test_a_drought_halts_trading_thins_volume_and_makes_it_dear() -> None:
 def test_every_stress_is_played_beside_the_market_as_it_was() -> None:
     table = evaluate_scenarios(["hold"], stress_scenarios(market(), 250))
     totals = table["total_return"].droplevel("policy")
-    assert list(totals.index) == ["as it was", *STRESSES]
+    perpetuals = ("funding", "liquidation_gap")
+    assert list(totals.index) == ["as it was", *(name for name in STRESSES if name not in perpetuals)]
     assert totals["crash"] < totals["gap"] < totals["as it was"] < totals["rally"]
     assert table["volatility"].droplevel("policy")["volatility_shock"] > 1.2 * table["volatility"].iloc[0]
     assert table["cost"].droplevel("policy")["liquidity_drought"] > table["cost"].iloc[0]
@@ -109,3 +113,33 @@ def test_what_cannot_be_stressed_is_refused() -> None:
         Move(size=-1.0)
     with pytest.raises(ConfigError, match="bars=0"):
         Sideways(bars=0)
+
+
+def test_perpetuals_have_stresses_of_their_own() -> None:
+    panel = market().with_field("funding_rate", np.full(market().mask.shape, 0.0002))
+    limits = Limits(position_cap_fraction=2.0, gross_leverage=4.0, shorting=True)
+    rules = MarketParameters(limits=limits, margin=Margin("cross"))
+    scenarios = stress_scenarios(panel, 250, market=rules)
+    assert [each.label for each in scenarios[-2:]] == ["funding", "liquidation_gap"]
+    stressed = scenarios[-2].panel["funding_rate"][:, 0]
+    assert stressed[-1] == pytest.approx(0.0006)
+    assert stressed[250] == pytest.approx(0.0002)
+    flat = replace(rules, funding=0.1)
+    assert STRESSES["funding"]().rules(flat, panel).funding == pytest.approx(0.3)
+
+    class Levered:
+        name, action = "levered", "target"
+
+        def decide(self, snapshot: Any) -> Any:
+            return np.full(3, 1.2 if snapshot.t == 250 else np.nan)
+
+    by_name = {each.label: each for each in scenarios}
+    played = {
+        name: backtest(Levered(), by_name[name].panel, first=250, market=rules)
+        for name in ("as it was", "funding", "liquidation_gap")
+    }
+    paid = {name: result.ledger[:, Column.FUNDING].sum() for name, result in played.items()}
+    assert paid["funding"] < paid["as it was"] < 0.0
+    liquidated = played["liquidation_gap"].ledger
+    assert (liquidated[:, Column.FLAGS].astype(int) & Flag.LIQUIDATED).any()
+    assert liquidated[-1, Column.EQUITY] >= 0.0

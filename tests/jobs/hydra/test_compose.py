@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from pacesetter.agents.encoders import NETWORKS, network
-from pacesetter.build import Config
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
 from pacesetter.jobs import compose
-from pacesetter.jobs.hydra.compose import source_defaults
+from pacesetter.jobs.hydra.groups import source_defaults
 from pacesetter.jobs.launch.preset import write_preset
 from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import config_hash
@@ -64,14 +63,14 @@ def test_presets_compose(preset):
 )
 def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action):
     config = compose([f"+preset={preset}"])
-    assert (config.task["problem"], config.task["action"], config.task["window_bars"]) == ("fleet", action, 24)
-    assert config.task["symbols"] == ["SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM"]
+    assert (config.task.problem, config.trading.action, config.trading.window_bars) == ("fleet", action, 24)
+    assert config.task.symbols == ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
     assert (config.agent["algorithm"], config.agent["network"]) == (algorithm, "transformer")
     assert (config.agent["gamma"], config.train.envs, config.train.shares) == (0.99, 8, (0.7, 0.15))
     assert (config.train.best_by, config.train.gates.min_states) == ("sharpe", 0.8)
     rate = config.train.schedules["learning_rate"]
     assert (rate.kind, rate.at(0), rate.at(config.train.steps)) == ("cosine", 3e-4, 1e-5)
-    weights = config.task["reward"]["components"]
+    weights = {name: term.weight for name, term in config.trading.reward.components.items()}
     if preset == "original_professional":
         assert {"size_multiplier", "staged_exit", "pyramiding", "context_hold", "repetition"} <= set(weights)
     else:
@@ -92,7 +91,7 @@ def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(pre
     config = compose([f"+preset={preset}"])
     assert config.data["calendar"] == "24/7"
     assert config.lag["lookback"] * hours >= 24 * 30
-    assert config.task["market"]["limits"]["portfolio_loss_limit_fraction"] == 0.3
+    assert config.market.limits.portfolio_loss_limit_fraction == 0.3
 
 
 @pytest.mark.parametrize(
@@ -172,8 +171,9 @@ def test_every_registered_source_is_a_group():
 
 
 def test_equal_settings_hash_equal():
-    assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(Config(**compose(["seed=3"]).__dict__).to_dict())
+    assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(dataclasses.replace(compose(["seed=3"])).to_dict())
     assert config_hash(compose(["seed=3"]).to_dict()) != config_hash(compose(["seed=4"]).to_dict())
+    assert len({compose(["seed=3"]), compose(["seed=3"]), compose(["seed=4"])}) == 2  # a configuration is hashable
 
 
 def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
@@ -228,13 +228,13 @@ def test_risk_is_a_section_that_is_off_unless_asked_for():
 
 
 def test_the_market_has_short_keys_and_costs_are_one_number():
-    market = compose(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).task["market"]
-    assert (market["limits"]["gross_leverage"], market["limits"]["shorting"]) == (2, True)
-    assert market["limits"]["position_cap_fraction"] == 0.5
-    costs = market["costs"]
-    assert (costs["commission_bps"], costs["spread_bps"], costs["slippage_bps"]) == (2, 0, 0)
+    market = compose(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).market
+    assert (market.limits.gross_leverage, market.limits.shorting) == (2, True)
+    assert market.limits.position_cap_fraction == 0.5
+    costs = market.costs
+    assert (costs.commission_bps, costs.spread_bps, costs.slippage_bps) == (2, 0, 0)
     assert compose(["task.market.costs=3"]).task == compose(["market.costs=3"]).task
-    assert compose(["market.band=0.1"]).task["market"]["band"] == 0.1
+    assert compose(["market.band=0.1"]).market.band == 0.1
     for wrong, sentence in {
         "market.levrage=2": "unknown key 'market.levrage'; did you mean 'market.leverage'?",
         "costs=-1": "market.costs=-1 must be 0 or more",

@@ -1,4 +1,4 @@
-"""What is taken out of overrides before Hydra sees them."""
+"""What overrides say beside keys of the configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.overrides import choices, find_presets, name_source, split_varied, take_options
+from pacesetter.jobs.hydra.overrides import choices, name_source, split_varied, take_options
 from pacesetter.jobs.launch.workers import Launcher
 
 
@@ -25,20 +25,6 @@ def test_several_values_are_told_from_one() -> None:
     fixed, varied = split_varied(["heads=[1,2]", "name='a,b'", "agent=ppo,a2c", "+x=range(0,2)"])
     assert fixed == ["heads=[1,2]", "name='a,b'"]
     assert [choices(override) for override in varied] == [["agent=ppo", "agent=a2c"], ["+x=0", "+x=1"]]
-
-
-def test_a_preset_in_a_file_is_named_and_found(tmp_path: Path) -> None:
-    path = tmp_path / "conf" / "preset" / "mine.yaml"
-    path.parent.mkdir(parents=True)
-    path.touch()
-    assert find_presets(["seed=1", f"+preset={path}", "+preset=sandbox"]) == [
-        "seed=1",
-        "+preset=mine",
-        f"hydra.searchpath=['file://{tmp_path / 'conf'}']",
-        "+preset=sandbox",
-    ]
-    with pytest.raises(ConfigError, match="no such file"):
-        find_presets(["+preset=conf/preset/gone.yaml"])
 
 
 def test_a_path_alone_names_its_source(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pacesetter.jobs.launch.folds import (
     run_walk_forward,
     walk_forward_section,
 )
+from pacesetter.methods.master.options import MasterTrading
 
 SHORT = ["train.steps=64", "features.names=[return_1]"]
 
@@ -134,4 +135,4 @@ def test_keys_of_a_run_are_changed_by_name(run):
     with pytest.raises(ConfigError, match="folds=0 must be 1 or more"):
         run_walk_forward(run.config, run.panel, 0)
     with pytest.raises(ConfigError, match="only with its fleet"):
-        run_combinatorial(replace(run.config, task={"problem": "master"}), run.panel, 3)
+        run_combinatorial(replace(run.config, task=MasterTrading()), run.panel, 3)

@@ -46,7 +46,7 @@ def test_a_run_goes_on_with_continuous_orders(small, console, kind):
     assert checks["encoder as it was, share of tensors"]["value"] == 1.0
     assert checks["largest order"]["passed"]
     assert checks["validation score after fine-tuning"]["limit"] <= migration.before
-    assert stored_config(migration.folder).task["action"] == "continuous"
+    assert stored_config(migration.folder).trading.action == "continuous"
 
 
 def test_what_cannot_be_migrated_is_refused(small, trained_run):

@@ -32,8 +32,7 @@ BEST = {"pnl": 1.6, "cost": 0.1}
 
 
 def weights_of(config: Config) -> dict[str, float]:
-    parts = config.task["reward"]["components"]
-    return {name: part["weight"] if isinstance(part, dict) else part for name, part in parts.items()}
+    return {name: term.weight for name, term in config.trading.reward.components.items()}
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ SMALL = [
 def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path):
     config = compose(SMALL)
     made = fleet_config(config, tmp_path, "elsewhere")
-    assert made.task["market"]["costs"]["commission_bps"] == 7
-    assert (made.task["problem"], made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
+    assert made.market.costs.commission_bps == 7
+    assert (made.task.problem, made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
     assert made.agent == {"algorithm": "direct"}
     asked = compose([*SMALL, "features.leadlag.lookback=40"])
     assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
@@ -50,19 +50,19 @@ def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
 def test_a_job_takes_a_stated_risk_that_train_presets_and_other_methods_do_not():
     config = compose(job_overrides(["data=sandbox"]))
     assert config.risk == RiskOptions(0.1, "inverse_volatility", 0.04)
-    assert config.task["market"]["limits"]["position_cap_fraction"] == 0.5
-    assert config.task["market"]["orders"]["minimum_trade"] == 0  # the band and the policy's zone are in its place
+    assert config.market.limits.position_cap_fraction == 0.5
+    assert config.market.orders.minimum_trade == 0  # the band and the policy's zone are in its place
     for words in (["+preset=planted"], ["agent=ppo"], ["task=fleet", "agent.heads=[8]"]):
         other = compose(job_overrides(words))
         assert not other.risk.is_on
-        assert other.task["market"]["limits"]["position_cap_fraction"] == 0.15
+        assert other.market.limits.position_cap_fraction == 0.15
     smaller = compose(job_overrides(["data=sandbox", "risk.target_volatility=0.02"]))
     assert (smaller.risk.target_volatility, smaller.risk.tracking_error) == (0.02, 0.008)
     own = compose(
         job_overrides(["data=sandbox", "risk.base=cash", "risk.target_volatility=null", "market.position_cap=1"])
     )
     assert not own.risk.is_on
-    assert own.task["market"]["limits"]["position_cap_fraction"] == 1
+    assert own.market.limits.position_cap_fraction == 1
 
 
 class AskedError(Exception):

@@ -38,8 +38,8 @@ def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(jo
     run = only_run(folder)
     made, there = stored_config(run), stored_config(fleet)
     assert (made.data, made.features, made.train.shares) == (there.data, there.features, there.train.shares)
-    assert made.task["market"] == there.task["market"]
-    assert (made.task["reward"]["clip"], made.train.steps) == (3, 1024)
+    assert made.market == there.market
+    assert (made.trading.reward.clip, made.train.steps) == (3, 1024)
     ratios = read_allocations(run)["sharpe"]
     better = "master" if ratios["master"] > ratios["fleet"] else "fleet"
     assert found.line.endswith(f"the {better} is evaluated")

@@ -11,6 +11,7 @@ import torch
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.methods.direct.ledger import Fills, Rules, settle
 from pacesetter.methods.direct.policy import DirectPolicy
@@ -57,7 +58,9 @@ def rolled(panel: Panel, targets: Any, market: MarketParameters, first: int) -> 
     """Net returns of the hard ledger for targets (bar, symbol) from bar `first` on."""
     bank: Bank = whole_bank(panel)
     series = MarketSeries.of(
-        bank, DirectPolicy(panel.symbols).double(), needs_depth=market.limits.volume_cap_fraction is not None
+        bank.with_market(market),
+        DirectPolicy(panel.symbols).double(),
+        needs_depth=market.limits.volume_cap_fraction is not None,
     )
     rules, held = Rules.of(market), torch.zeros(len(panel.symbols), dtype=torch.float64)
     wealth, returns = torch.tensor(1.0, dtype=torch.float64), []
@@ -79,6 +82,22 @@ def test_the_hard_ledger_repeats_the_kernel(name: str) -> None:
     market = replace(market, bars_per_year=panel.bars_per_year)
     played = backtest(Scripted(targets), panel, first=first, market=market, window_bars=2)
     assert np.abs(played.returns).max() > 1e-3
+    np.testing.assert_allclose(rolled(panel, targets, market, first), played.returns, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("funding", ["auto", "none", 5.0])
+def test_funding_is_part_of_the_return(funding: Any) -> None:
+    panel, first = market_panel(0.4, bars=160), 60
+    generator = np.random.default_rng(2)
+    panel = panel.with_field("funding_rate", generator.normal(0.001, 0.002, panel.mask.shape))
+    limits = Limits(position_cap_fraction=0.4, shorting=True)
+    market = MarketParameters(
+        limits=limits, orders=Orders(minimum_trade=0.0), funding=funding, bars_per_year=panel.bars_per_year
+    )
+    targets = generator.uniform(-0.4, 0.4, (len(panel), len(panel.symbols)))
+    played = backtest(Scripted(targets), panel, first=first, market=market, window_bars=2)
+    paid = played.ledger[:, Column.FUNDING]
+    assert paid.any() == (funding != "none")
     np.testing.assert_allclose(rolled(panel, targets, market, first), played.returns, rtol=0, atol=1e-9)
 
 

@@ -13,7 +13,6 @@ import torch
 from rich.console import Console
 
 import pacesetter as ps
-from pacesetter.build import build_task
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.scenarios import Scenario
@@ -46,8 +45,8 @@ def test_a_fleet_and_a_portfolio_are_the_same_account(tmp_path: Path) -> None:
 
 
 def test_windows_are_as_long_as_the_policy_reads_them() -> None:
-    assert build_task(compose([*SMALL, "task=fleet"])).window_bars == 125
-    assert build_task(compose([*SMALL, "task=fleet", "task.window_bars=160"])).window_bars == 160
+    assert compose([*SMALL, "task=fleet"]).trading.window_bars == 125
+    assert compose([*SMALL, "task=fleet", "task.window_bars=160"]).trading.window_bars == 160
 
 
 def test_many_symbols_in_accounts_of_their_own_are_refused(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from pacesetter.jobs.run.verify import verify
 from pacesetter.learning.state import tensors_hash
 from pacesetter.methods.master import observers
 from pacesetter.methods.master.build import best_master
+from pacesetter.methods.master.options import MasterTrading
 from pacesetter.methods.master.page import read_allocations
 from pacesetter.runs import Run
 
@@ -99,8 +100,8 @@ def test_a_run_leaves_shares_gates_an_episode_and_the_table_of_allocations(train
 def test_bars_features_market_and_split_are_the_fleets(small, fleet):
     config = small("seed=7")
     assert (config.seed, config.data["seed"], config.data["symbols"]) == (7, 0, 3)
-    assert (config.features.names, config.task["window_bars"]) == (("return_1",), 4)
-    assert config.task["market"]["costs"]["commission_bps"] == 7
+    assert (config.features.names, config.trading.window_bars) == (("return_1",), 4)
+    assert config.market.costs.commission_bps == 7
     parts = build_parts(config, build_panel(config))
     assert parts.validation.first == 144
     learned = build_panel(config).rows(0, 144)
@@ -266,7 +267,7 @@ def test_while_it_learns_each_half_is_advised_on_by_a_fleet_of_the_other_half(sm
 def test_a_main_job_gives_the_fleet_inside(small, fleet, tmp_path):
     job = Run.create(tmp_path, "job", {}).folder
     inside = shutil.copytree(fleet, job / "agents" / fleet.name)
-    assert small(f"task.fleet={job}").task["fleet"] == str(inside)
+    assert small(f"task.fleet={job}").task_as(MasterTrading).fleet == str(inside)
 
 
 def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small, trained, fleet, console):

@@ -14,7 +14,6 @@ import pytest
 from bundles import QUIET, Made, make
 from served import NO_LIMITS, Served
 
-from pacesetter.build.configuration import task_of
 from pacesetter.build.environments import build_table
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import RunError
@@ -93,7 +92,7 @@ def test_a_backtest_plays_the_chosen_point_of_the_front(weighing: Made) -> None:
     returns = []
     for place in (1, 3):
         choose_point(folder, place)
-        policy = task_of(weighing.config).policy(Stored(folder, weighing.config, weighing.panel))
+        policy = weighing.config.problem.policy(Stored(folder, weighing.config, weighing.panel))
         returns.append(backtest(policy, weighing.panel, first=first, bank=bank, window_bars=2).returns)
     assert not np.array_equal(*returns)
     section = front_section(folder)

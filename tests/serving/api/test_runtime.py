@@ -14,7 +14,7 @@ from bundles import TRAINING, make
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacesetter.build import build_table, build_task
+from pacesetter.build import build_table
 from pacesetter.build.sections import LeadLagFeatures
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
@@ -74,7 +74,7 @@ KINDS = ("plain", "gru_ppo", "supervised", pytest.param("recurrent_ppo", marks=p
 def test_it_sees_and_decides_what_a_backtest_does(served):
     panel, bundle, run = served.panel, served.bundle, StoredRun(served.run.folder)
     first = len(panel) - BARS - 1
-    spy, options = Spy(BundlePolicy(bundle)), {"first": first, "market": build_task(served.config).market}
+    spy, options = Spy(BundlePolicy(bundle)), {"first": first, "market": served.config.trading.market}
     options |= {"bank": run.bank(panel), "window_bars": bundle.features.window_bars}
     result = backtest(spy, panel, **options)
     np.testing.assert_array_equal(result.orders, backtest(run.policy, panel, **options).orders)

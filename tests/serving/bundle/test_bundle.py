@@ -28,6 +28,7 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config, build_table
 from pacesetter.cli.serve import register
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, PacesetterError, RunError
 from pacesetter.locks import hold
 from pacesetter.policies.modules import serve_agent
@@ -130,7 +131,7 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
     (cut.folder / "checkpoints").mkdir()
     with pytest.raises(RunError, match=r"not a finished training run; run pacesetter train --resume"):
         bundle_run(cut.folder, tmp_path / "bundles")
-    lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
+    lookback = Run.create(tmp_path, "lookback", Config(task=LookbackConfig()).to_dict())
     with pytest.raises(RunError, match="holds no agent to bundle"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 

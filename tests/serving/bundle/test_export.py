@@ -44,7 +44,7 @@ def built(config: Any) -> tuple[Any, Any, Any, PolicySpec]:
     parts = build_parts(config, build_panel(config))
     algorithm = build_learner(config, parts).algorithm
     bank = parts.validation.batch.bank
-    return algorithm, parts.train, *as_module(algorithm, bank.names, config.task["action"], bank.symbols[0])
+    return algorithm, parts.train, *as_module(algorithm, bank.names, config.trading.action, bank.symbols[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

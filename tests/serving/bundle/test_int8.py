@@ -56,6 +56,6 @@ def test_a_bundle_in_int8_says_how_often_its_orders_are_the_same(made, tmp_path,
 
 
 def test_an_agent_that_chooses_windows_is_not_quantised(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(packaging, "WINDOWS", packaging.task_of(made.config).judged_as)
+    monkeypatch.setattr(packaging, "WINDOWS", made.config.problem.judged_as)
     with pytest.raises(ConfigError, match="--int8 is for policies that trade"):
         bundle_run(made.run.folder, tmp_path / "bundles", observations=200, is_int8=True)

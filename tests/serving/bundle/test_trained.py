@@ -13,6 +13,7 @@ from pacesetter.build import build_table
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.methods.master.build import best_master
+from pacesetter.methods.master.options import MasterTrading
 from pacesetter.methods.master.policy import Advice, MasterPolicy
 from pacesetter.policies.fleet import FleetTargets
 from pacesetter.policies.policy import Policy
@@ -82,7 +83,7 @@ def test_a_served_master_sends_orders_of_all_symbols_through_the_guard(master: A
 
 
 def test_a_bundle_names_the_run_of_its_fleet_and_no_path(master: Any) -> None:
-    assert master.bundle.config.task["fleet"] == Path(master.config.task["fleet"]).name
+    assert master.bundle.config.task_as(MasterTrading).fleet == Path(master.config.task_as(MasterTrading).fleet).name
 
 
 @pytest.mark.proof

@@ -61,7 +61,7 @@ def test_what_a_bundle_cannot_hold_is_refused(fleet, tmp_path):
     files = {name: data for name, data in fleet.bundle.files.items() if name != "lookback.onnx"}
     with pytest.raises(RunError, match=r"lacks lookback\.onnx"):
         History.of(Bundle.write(tmp_path / "cut", files), fleet.panel.symbols)
-    task = {**fleet.config.task, "symbols": ["S0", "S1"]}
+    task = replace(fleet.config.trading, symbols=("S0", "S1"))
     fleet.run.write_yaml("config.yaml", replace(fleet.config, task=task).to_dict())
     try:
         with pytest.raises(ConfigError, match="the lead–lag features use others too"):

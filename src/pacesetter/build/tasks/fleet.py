@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task, has_prior
+from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until, split_panel
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, shown
 from pacesetter.build.tasks.task import TASKS, Stored, Task
-from pacesetter.build.tasks.trading import MarketCopies, Trading, market_copies
+from pacesetter.build.tasks.trading import MarketCopies, market_copies
+from pacesetter.build.trading import FleetTrading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import PRIOR, Bank
-from pacesetter.errors import ConfigError, DataError, check_range
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 
@@ -28,41 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FleetTask",
-    "FleetTrading",
     "episode_options",
     "known_table",
 ]
 
 Array = NDArray[Any]
 FEW_BARS = 1000  # in which an episode mostly has room
-
-
-@dataclass(frozen=True)
-class FleetTrading(Trading):
-    """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
-
-    bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
-    retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
-    trades          how all agents trade one account: by targets, their proposals as shares of the position cap, or by
-                    their own orders, each of which spends a share of the cash that is left
-    """
-
-    bar_sharpe: float = 0.2
-    retrain_share: float = 0.5
-    trades: Literal["targets", "orders"] = "targets"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.action == "hybrid":
-            raise ConfigError(f"task.action={self.action} is not for a fleet; take target, discrete or continuous")
-        # A target says what to hold, not what to trade: there is no order to send.
-        if self.action == "target" and self.trades == "orders":
-            raise ConfigError("task.action=target gives no orders; take task.trades=targets")
-        if self.starts == "stratified" or (self.starts == "fixed" and self.curriculum != "none"):
-            raise ConfigError(
-                "a fleet starts its episodes random or fixed, with a curriculum random: task.starts=random"
-            )
-        check_range(0, owner="task", retrain_share=self.retrain_share)
 
 
 class FleetTask(Task):
@@ -78,7 +50,7 @@ class FleetTask(Task):
         """Refuses bars without room for an episode behind the longest window."""
         for some in (min(FEW_BARS, bars), bars):  # a few will do unless a symbol comes late
             try:
-                build_market(config, panel.rows(0, some), 1, episode_bars=build_task(config).episode_bars)
+                build_market(config, panel.rows(0, some), 1, episode_bars=config.trading.episode_bars)
                 return
             except DataError:
                 if some == bars:
@@ -89,7 +61,7 @@ class FleetTask(Task):
         if has_prior(config):
             prior, ends = fit_prior(config, split)
             split = replace(split, prior=ends)
-        episodes = episode_options(config) | {"continued": build_task(config).continued}
+        episodes = episode_options(config) | {"continued": config.trading.continued}
         validation = build_market(
             config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
         )
@@ -98,7 +70,7 @@ class FleetTask(Task):
         learned, features = copies.beside(split.learned, split.features(split.learned))
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         # Before the entries of conditions are added around it: a course steers the market itself.
-        _follow(train, build_task(config).curriculum)
+        _follow(train, config.trading.curriculum)
         train, validation = self.with_entries(train, validation)
         return Parts(train, validation, prior)
 
@@ -120,7 +92,7 @@ class FleetTask(Task):
 
     def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
         # Episodes of one length: an evaluation weights them equally.
-        bars = build_task(config).episode_bars if episode_bars is None else episode_bars
+        bars = config.trading.episode_bars if episode_bars is None else episode_bars
         if bars is None:
             raise ConfigError("task.episode_bars=null has no end; give --bars")
         split = feature_split(config, panel)
@@ -129,7 +101,7 @@ class FleetTask(Task):
     def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
         from pacesetter.methods.offline.manifest import content_hash
 
-        task, batch = build_task(config), market.batch
+        task, batch = config.trading, market.batch
         return {
             # Of the training bars alone: new bars in the test set do not make a dataset stale.
             "data": split_panel(config, panel).learned.fingerprint,
@@ -161,7 +133,7 @@ class FleetTask(Task):
     def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> Policy:
         from pacesetter.policies.fleet import fleet_policy
 
-        return fleet_policy(fleet, build_task(config), until)
+        return fleet_policy(fleet, config.task_as(FleetTrading), until)
 
     def served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
         """The fleet as a module with its spec."""
@@ -183,7 +155,7 @@ class FleetTask(Task):
         from pacesetter.policies.modules import Exported
         from pacesetter.policies.spec import EXPECTED
 
-        task, table = build_task(stored.config), known_table(stored)
+        task, table = stored.config.task_as(FleetTrading), known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
         targets_in = task.market if task.action == "target" else None
         names = self.entry_names(bank.names)
@@ -197,7 +169,7 @@ class FleetTask(Task):
             served_prior = serve_prior(inner, spec, beside_prior(stored), names, task.trades)
             return Exported(*served_prior, fleet.symbols, market_rows(bank, task, count))
         module, spec = self.served(fleet, names, targets_in, task.trades)
-        options = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
+        options: dict[str, Any] = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
         (market,) = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
         market = self.shown_in(market, fleet)
 
@@ -247,6 +219,6 @@ def _follow(market: Any, curriculum: str) -> None:
 
 def episode_options(config: Config) -> dict[str, Any]:
     """Options of the market that a fleet's episodes are played in."""
-    task = build_task(config)
+    task = config.trading
     limit = {} if task.repetition_limit is None else {"repetition_limit": task.repetition_limit}
     return {"episode_bars": task.episode_bars, "starts": task.starts} | limit

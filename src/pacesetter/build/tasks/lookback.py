@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, split_panel
 from pacesetter.build.stored import load_agent, stored_config
 from pacesetter.build.tasks.task import TASKS, Stored, Task
@@ -53,12 +53,12 @@ class LookbackTask(Task):
         """A vector environment on all of the panel."""
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-        return LookbackVectorEnv(panel, envs, build_task(config))
+        return LookbackVectorEnv(panel, envs, config.lookback)
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-        task, split = build_task(config), split_panel(config, learned_universe(config, panel))
+        task, split = config.lookback, split_panel(config, learned_universe(config, panel))
         # Validation is all later bars, real ones, without curriculum and synthetic markets: scores of different steps
         # then compare. They are played in stretches side by side, since one after another takes ten times as long.
         stretches = max(-(-(len(split.known) - split.start - 1 - task.view.horizon_bars) // STRETCH_BARS), 1)
@@ -86,7 +86,7 @@ class LookbackTask(Task):
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
         from pacesetter.learning.experience.window_market import WindowMarket
 
-        task: LookbackConfig = build_task(config)
+        task: LookbackConfig = config.lookback
         bars = task.episodes.bars if episode_bars is None else episode_bars
         if bars is None:
             raise ConfigError("task.episodes.bars=null has no end; give --bars")
@@ -96,7 +96,7 @@ class LookbackTask(Task):
     def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
         from pacesetter.methods.offline.manifest import content_hash
 
-        task: LookbackConfig = build_task(config)
+        task: LookbackConfig = config.lookback
         return {
             "data": split_panel(config, learned_universe(config, panel)).learned.fingerprint,
             "symbols": list(market.symbols),
@@ -131,7 +131,7 @@ class LookbackTask(Task):
         return Exported(module, spec, stored.panel.symbols, _shown(stored, spec, count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
-        most = build_task(stored_config(str(run))).view.max_assets
+        most = stored_config(str(run)).lookback.view.max_assets
         if len(there) > (most or len(own)) or (most is None and len(there) != len(own)):
             raise ConfigError(
                 f"{run} chooses windows for {most or len(own)} symbols, but {label} has {len(there)}; train it with "
@@ -141,7 +141,7 @@ class LookbackTask(Task):
 
 def learned_universe(config: Config, panel: Panel) -> Panel:
     """The symbols that the agent learns from, `task.symbols`; all of them where none are named."""
-    symbols = build_task(config).symbols
+    symbols = config.lookback.symbols
     return panel.select(list(symbols)) if symbols else panel
 
 
@@ -149,7 +149,7 @@ def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, 
     """What the environment shows at random bars with random windows in force, every action allowed."""
     from pacesetter.policies.windows import unmasked
 
-    task: LookbackConfig = build_task(stored.config)
+    task: LookbackConfig = stored.config.lookback
     generator, batch = np.random.default_rng(0), task.make_batch(stored.panel, ROWS)
     market = batch.markets[0]
     for _ in range(0, wanted, ROWS):
@@ -164,7 +164,7 @@ def _as_policy(agent: Any, config: Config, is_stochastic: bool = False) -> Lookb
 
     act = _drawn(agent, config.seed) if is_stochastic else agent.act
     memory = agent if agent.has_memory else None
-    return AgentLookback(act, build_task(config), block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
+    return AgentLookback(act, config.lookback, block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
 
 
 def _drawn(agent: Any, seed: int) -> Any:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from pacesetter.build.tasks.task import TASKS
-from pacesetter.build.tasks.trading import SingleAgentTask, Trading
-from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
+from pacesetter.build.tasks.trading import SingleAgentTask
+from pacesetter.build.trading import Portfolio
 from pacesetter.errors import ConfigError
 
-__all__ = ["Portfolio", "PortfolioTask"]
-
-
-@dataclass(frozen=True)
-class Portfolio(Trading):
-    """Trade all symbols in one account, all entries of which are seen: what they do to it was not measured here."""
-
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
-    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
+__all__ = ["PortfolioTask"]
 
 
 class PortfolioTask(SingleAgentTask):

@@ -114,10 +114,9 @@ class Task(ABC):
         """A policy that is asked for what the agent of the `run` is by default."""
         if self.conditions is None:
             return policy
-        from pacesetter.build.configuration import build_task
         from pacesetter.policies.conditions import ConditionedPolicy
 
-        return ConditionedPolicy(policy, self.conditions.asked(run), build_task(config).episode_bars)
+        return ConditionedPolicy(policy, self.conditions.asked(run), config.trading.episode_bars)
 
     def entry_names(self, names: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """Names of an observation's numbers, by entry, with those of what is asked for."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task, has_prior, learned_window_bars
+from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import (
     FeatureSplit,
     Parts,
@@ -22,15 +22,13 @@ from pacesetter.build.environments import (
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
 from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.trading import Trading
 from pacesetter.data.splits import Fold
-from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Start, Starts
-from pacesetter.envs.programme import check_noise, copies_of
-from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
-from pacesetter.market.parameters import MarketParameters
+from pacesetter.envs.programme import copies_of
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
-from pacesetter.rewards.reward import RewardConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,80 +38,9 @@ if TYPE_CHECKING:
     from pacesetter.policies.policy import Policy
     from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["MarketCopies", "SingleAgentTask", "Trading", "TradingTask", "market_copies", "starts_within"]
+__all__ = ["MarketCopies", "SingleAgentTask", "TradingTask", "market_copies", "starts_within"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Trading:
-    """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
-
-    curriculum   of the training episodes: five_stages, or adaptive, which also goes back, both on the bars as they
-                 are; programme and programme_adaptive, on copies of the training bars with other volatility and noise
-    noise        of the copies, in deviations of the bars' returns, five numbers; none: the programme's
-    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
-                 default those without a memory: what a position has earned and how long it is held locks it in
-    own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
-                 false shows it the joint account
-    continued    probability that a training episode continues for another `episode_bars` when it would end, repeatedly,
-                 so that positions are held as long in training as later; 0 is never
-    repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
-                 another; null means no limit. Validation, backtests and serving play without it
-    switch       whether the switch of action=hybrid counts for one action, or in training the first for the episode
-    utility      what takes the place of the component pnl in `reward`: mean_variance, r − aversion / 2 · r²;
-                 differential_sharpe; reward: nothing, as it is growth. auto: mean_variance where
-                 risk.target_volatility is given, else reward
-    aversion     to variance of mean_variance; null: 2 / risk.target_volatility, with which an account of Sharpe ratio 2
-                 has that volatility. What is so large that agents would stay in cash is cut, see `with_utility`
-    """
-
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
-    window_bars: int = 24
-    episode_bars: int | None = 250
-    starts: Literal["random", "stratified", "fixed"] = "random"
-    symbols: tuple[str, ...] = ()
-    curriculum: Literal["none", "five_stages", "adaptive", "programme", "programme_adaptive"] = "none"
-    noise: tuple[float, ...] = ()
-    account: tuple[str, ...] = ("weight", "room", "is_trading")
-    own_account: bool = True
-    continued: float = 0.0
-    repetition_limit: int | None = None
-    switch: Literal["action", "episode"] = "action"
-    utility: Literal["auto", "reward", "mean_variance", "differential_sharpe"] = "auto"
-    aversion: float | None = None
-    market: MarketParameters = field(default_factory=MarketParameters)
-    reward: RewardConfig = field(default_factory=RewardConfig)
-
-    def __post_init__(self) -> None:
-        self._check_utility()
-        for name in self.account:
-            if name not in ACCOUNT_ENTRIES:
-                raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
-        if not 0 <= self.continued < 1:
-            raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
-        check_noise(self.noise, self.curriculum)
-        if self.switch == "episode" and self.action != "hybrid":
-            raise ConfigError(f"task.switch=episode is for task.action=hybrid, not {self.action}")
-        limit = self.repetition_limit
-        if limit is not None and (limit < 1 or self.action != "discrete"):
-            raise ConfigError(f"task.repetition_limit={limit} needs 1 or more, and task.action=discrete; or null")
-
-    def _check_utility(self) -> None:
-        if self.aversion is not None:
-            check_range(0, owner="task", aversion=self.aversion)
-            if self.utility in ("reward", "differential_sharpe"):
-                raise ConfigError(f"task.aversion is for task.utility=mean_variance, not {self.utility}; leave one out")
-        if self.utility in ("mean_variance", "differential_sharpe") and "pnl" not in self.reward.components:
-            raise ConfigError(
-                f"task.utility={self.utility} takes the place of the component pnl, which task.reward.components lacks "
-                f"({', '.join(self.reward.components)}); add it, or give task.utility=reward"
-            )
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Where the account entries that are not shown stand in an observation, as a network's `unseen` names them."""
-        return tuple(place for name, place in ACCOUNT_ENTRIES.items() if name not in self.account)
 
 
 class SingleAgentTask(Task):
@@ -131,12 +58,12 @@ class SingleAgentTask(Task):
         from pacesetter.envs.residual import ResidualVectorEnv
         from pacesetter.envs.trading import TradingVectorEnv
 
-        task, kind = build_task(config), PortfolioVectorEnv if self.is_whole else TradingVectorEnv
+        task, kind = config.trading, PortfolioVectorEnv if self.is_whole else TradingVectorEnv
         if "table" not in options:
             options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
         own = {
             "action": task.action,
-            "window_bars": learned_window_bars(config),
+            "window_bars": config.learned_window_bars,
             "market": replace(
                 task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year
             ),
@@ -159,7 +86,7 @@ class SingleAgentTask(Task):
         return self._parts(config, replace(split, prior=ends))._replace(prior=prior)
 
     def _parts(self, config: Config, split: FeatureSplit) -> Parts:
-        task, learned, visible = build_task(config), split.learned, split.known
+        task, learned, visible = config.trading, split.learned, split.known
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=visible.bars_per_year)}
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
@@ -176,7 +103,7 @@ class SingleAgentTask(Task):
         train = self._following(task, self.environment(config, learned_too, config.train.envs, **first, **episodes))
         blocks = 1 if self.is_whole else len(task.symbols or visible.symbols)
         validation = self.environment(config, seen_too, blocks, **second, starts="fixed", **common)
-        window_bars = learned_window_bars(config)
+        window_bars = config.learned_window_bars
         validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, window_bars, blocks))
         return Parts(train, validation)
 
@@ -198,7 +125,7 @@ class SingleAgentTask(Task):
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         refuse_folds(config)
-        task, known = build_task(config), panel.rows(0, int(fold.train[-1]) + 1)
+        task, known = config.trading, panel.rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs, episode_bars=task.episode_bars, starts=task.starts)
         # Starts alone are not enough: an episode must also end before a gap in the training bars.
         env.batch.use_starts(starts_within(env.batch.starts, fold.train))
@@ -223,7 +150,7 @@ class SingleAgentTask(Task):
     def _policy(self, agent: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
-        name, task = str(config.agent["algorithm"]), build_task(config)
+        name, task = str(config.agent["algorithm"]), config.trading
         return AgentPolicy(agent, name, task.action, self.is_whole, until, own_account=task.own_account)
 
     def export(self, stored: Stored, count: int) -> Exported:
@@ -239,13 +166,13 @@ class SingleAgentTask(Task):
         load_weights(algorithm, read_state(stored.checkpoint))
         bank = parts.validation.batch.bank
         names = self.entry_names(bank.names)
-        module, spec = serve_algorithm(algorithm, names, build_task(config).action, bank.symbols[0])
+        module, spec = serve_algorithm(algorithm, names, config.trading.action, bank.symbols[0])
         if has_prior(config):
             from pacesetter.methods.prior.policy import serve_prior
 
             served = serve_prior(module, spec, beside_prior(stored), names, "orders")
-            whole = Bank.from_panels(stored.panel, stored.table, symbols=build_task(config).symbols or None)
-            return Exported(*served, served[1].symbols, market_rows(whole, build_task(config), count))
+            whole = Bank.from_panels(stored.panel, stored.table, symbols=config.trading.symbols or None)
+            return Exported(*served, served[1].symbols, market_rows(whole, config.trading, count))
         spec = self.with_defaults(spec, stored.folder)
         symbols = tuple(name for block in bank.symbols for name in block)
         return Exported(module, spec, symbols, _shown(algorithm, parts.train, spec, count))
@@ -280,7 +207,7 @@ def market_copies(config: Config, split: FeatureSplit) -> MarketCopies:
     """The copies that `task.curriculum` asks for; refuses them beside a classifier that knows nothing of such bars."""
     from pacesetter.envs.difficulty import altered
 
-    task = build_task(config)
+    task = config.trading
     copies = copies_of(task.curriculum, task.noise)
     if copies and split.supervised is not None:
         raise ConfigError(f"task.curriculum={task.curriculum} does not go with features.supervised; leave one out")

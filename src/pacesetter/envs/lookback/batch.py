@@ -18,6 +18,7 @@ from pacesetter.envs.lookback.actions import Bounds, Clamp, Windows, cut
 from pacesetter.envs.lookback.curriculum import Dealer, Episodes
 from pacesetter.envs.lookback.liquidity import LiquidityFilter
 from pacesetter.envs.lookback.market import LookbackMarket, View
+from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.prediction import Measure, leader_information, measure_windows
 from pacesetter.leadlag.strategy import follower_weights
@@ -36,7 +37,7 @@ UNBEGUN = -1  # last bar of an environment that was never reset
 
 
 @dataclass(frozen=True)
-class LookbackConfig:
+class LookbackConfig(TaskOptions):
     """All that makes a lookback environment beside its panel.
 
     quantile       share of the assets that are leaders, and that are followers, in the follow-through strategy
@@ -44,6 +45,8 @@ class LookbackConfig:
     trouble_limit  decisions in a row without a measurable reward after which the environment stops
     symbols        the training universe; () is every symbol of the data, others are left for testing
     """
+
+    problem: ClassVar[str] = "lookback"
 
     windows: Windows = field(default_factory=Windows)
     view: View = field(default_factory=View)

@@ -115,6 +115,8 @@ class Controller:
 class TwoLevelConfig(LookbackConfig):
     """A lookback environment under a controller; without options it is the environment of `task=lookback`."""
 
+    problem = "two_level"
+
     controller: Controller = field(default_factory=Controller)
 
     def __post_init__(self) -> None:

@@ -46,6 +46,10 @@ class Stress(ABC):
         """The market's rules under stress, for all bars."""
         return market
 
+    def concerns(self, market: MarketParameters, panel: Panel) -> bool:
+        """Whether the stress can do anything to this market."""
+        return True
+
 
 STRESSES: Registry[Callable[..., Stress]] = Registry("stress")
 
@@ -139,6 +143,42 @@ class LiquidityDrought(Stress):
         return replace(higher_costs, limits=replace(market.limits, volume_cap_fraction=cap))
 
 
+@STRESSES.register("funding")
+@dataclass(frozen=True)
+class FundingStress(Stress):
+    """For thirty days of hours perpetuals pay `factor` times as much funding; a flat rate does so throughout."""
+
+    bars: int = 720
+    factor: float = 3.0
+
+    def apply(self, panel: Panel, start: int) -> Panel:
+        if "funding_rate" not in panel.fields:
+            return panel
+        rates = panel["funding_rate"].copy()
+        rates[start : start + self.bars] *= self.factor
+        return panel.with_field("funding_rate", rates)
+
+    def rules(self, market: MarketParameters, panel: Panel) -> MarketParameters:
+        return market if isinstance(market.funding, str) else replace(market, funding=market.funding * self.factor)
+
+    def concerns(self, market: MarketParameters, panel: Panel) -> bool:
+        if isinstance(market.funding, str):
+            return market.funding == "auto" and "funding_rate" in panel.fields
+        return market.funding != 0.0
+
+
+@STRESSES.register("liquidation_gap")
+@dataclass(frozen=True)
+class LiquidationGap(Move):
+    """Between two bars every symbol falls by so much that a levered long has lost its margin before it can act."""
+
+    bars: int = 1
+    size: float = -0.4
+
+    def concerns(self, market: MarketParameters, panel: Panel) -> bool:
+        return market.margin.mode != "none"
+
+
 def stress_scenarios(
     panel: Panel,
     first: int,
@@ -147,7 +187,7 @@ def stress_scenarios(
     start: int | None = None,
     market: MarketParameters | None = None,
 ) -> list[Scenario]:
-    """The market as it was, then under each stress named (all of them when None) from bar `start` on.
+    """The market as it was, then under each stress named (all that concern it when None) from bar `start` on.
 
     `start` is a third of the way from `first` to the end when it is not given.
     """
@@ -157,6 +197,8 @@ def stress_scenarios(
         raise ConfigError(f"start={start} must be after first={first} and within the {len(panel)} bars")
     market = market or MarketParameters()
     chosen = {name: STRESSES[name]() for name in names or STRESSES}
+    if not names:
+        chosen = {name: stress for name, stress in chosen.items() if stress.concerns(market, panel)}
     stressed = [
         Scenario(name, stress.apply(panel, start), first, market=stress.rules(market, panel))
         for name, stress in chosen.items()

@@ -12,7 +12,8 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest, risk_tables
 from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
-from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
+from pacesetter.evaluation.baselines import carry as carry  # and so does this,
+from pacesetter.evaluation.baselines import forecasting as forecasting  # and this,
 from pacesetter.evaluation.baselines import rules as rules  # and this,
 from pacesetter.evaluation.baselines import sized as sized  # and this,
 from pacesetter.evaluation.baselines import teachers as teachers  # and this

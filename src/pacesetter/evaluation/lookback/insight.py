@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from pacesetter.build import load_agent, task_of
+from pacesetter.build import load_agent
 from pacesetter.evaluation.explain.attribution import integrated_gradients
 from pacesetter.evaluation.explain.behaviour import anomaly_overlay, attention_map
 from pacesetter.evaluation.explain.reward_audit import audit
@@ -54,7 +54,7 @@ def _attributions(run: LookbackRun, judgement: LookbackJudgement) -> list[Sectio
     """Integrated gradients by entry and asset of decisions that are evenly spread, and attention where there is any."""
     from pacesetter.learning.sb3.readout import readout
 
-    task: Any = task_of(run.config)
+    task: Any = run.config.problem
     agent = load_agent(run.folder, task.environment(run.config, run.panel))
     rows = np.unique(np.linspace(0, len(judgement.times) - 1, EXPLAINED).astype(int))
     batch = run.task.make_batch(run.panel, len(rows))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from pacesetter.build import Config, build_fold, build_panel, build_task, stored_config, task_of
+from pacesetter.build import Config, build_fold, build_panel, stored_config
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -68,8 +68,8 @@ class LookbackRun:
 
     @cached_property
     def task(self) -> LookbackConfig:
-        task_of(self.config).check("evaluate", self.folder)
-        task: LookbackConfig = build_task(self.config)
+        self.config.problem.check("evaluate", self.folder)
+        task: LookbackConfig = self.config.lookback
         return task
 
     @cached_property
@@ -90,7 +90,7 @@ class LookbackRun:
 
     def agent(self, panel: Panel, is_stochastic: bool = False) -> LookbackPolicy:
         """The best policy of the run for a panel, drawn by the run's seed where it is stochastic."""
-        task: Any = task_of(self.config)
+        task: Any = self.config.problem
         policy: LookbackPolicy = task.windows_policy(Stored(self.folder, self.config, panel), is_stochastic)
         return policy
 
@@ -195,7 +195,7 @@ class LookbackRun:
 
     def _fitting(self, scenario: Scenario) -> LookbackConfig:
         """The options for a market; refuses one of more or fewer symbols where the agent has no universe mask."""
-        task_of(self.config).check_symbols(self.folder, self.panel.symbols, scenario.label, scenario.panel.symbols)
+        self.config.problem.check_symbols(self.folder, self.panel.symbols, scenario.label, scenario.panel.symbols)
         return replace(self.task, trouble_limit=len(scenario.panel))  # a stressed market may halt for long
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pacesetter.build import Config
+from pacesetter.build.trading import Trading
 
 __all__ = ["SUBJECTS", "has_subject"]
 
@@ -26,7 +27,7 @@ SUBJECTS: dict[str, Callable[[Config], bool]] = {
     "asynchronous": _algorithm("impala"),
     "evolution": _algorithm("es", "hybrid"),
     "auxiliary": _extra("auxiliary"),
-    "curriculum": lambda config: config.task.get("curriculum", "none") != "none",
+    "curriculum": lambda config: isinstance(config.task, Trading) and config.task.curriculum != "none",
 }
 
 

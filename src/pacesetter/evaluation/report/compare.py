@@ -143,7 +143,7 @@ def _runs_of(folder: Path) -> list[Path]:
 
 def _matches(run: Path, wanted: RunFilter) -> bool:
     config, started = stored_config(run), Run.open(run).manifest.get("started", "")
-    return wanted.passes(config.task["problem"], config.name, read_tags(run), str(started)[:10])
+    return wanted.passes(config.task.problem, config.name, read_tags(run), str(started)[:10])
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:

@@ -136,7 +136,7 @@ def _about(texts: Mapping[str, str], name: str) -> str:
 
 def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:
     """The dataclasses whose fields are the keys of a group, or of the whole configuration."""
-    problem, method = str(config.task["problem"]), str(config.agent.get("algorithm", "ppo"))
+    problem, method = str(config.task.problem), str(config.agent.get("algorithm", "ppo"))
     groups: dict[str | None, list[type[Any]]] = {
         None: [Config],
         "data": [Loading, SOURCES[str(config.data["source"])]],

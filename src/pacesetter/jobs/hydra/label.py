@@ -40,7 +40,7 @@ def label_of(config: Config) -> str:
 def _differences(config: Config) -> Iterator[str]:
     source = data_defaults(str(config.data.get("source", "")))
     yield from _changed(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
-    choices = [f"task={config.task.get('problem')}"]
+    choices = [f"task={config.task.problem}"]
     if "algorithm" in config.agent:
         choices.append(f"agent={config.agent['algorithm']}")
     try:

@@ -1,4 +1,4 @@
-"""Overrides that Hydra is not given as they are: several values, a command's own options, presets in files."""
+"""Overrides in Hydra's grammar: one or several values, a command's own options, short keys, paths to bars."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 
 from pacesetter.data.loading import source_of
 from pacesetter.errors import ConfigError, RunError
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "choices",
     "expand_market_keys",
-    "find_presets",
     "name_source",
     "parse_override",
     "split_varied",
@@ -34,7 +31,6 @@ __all__ = [
 Options = TypeVar("Options")
 BAR_FILES = (".csv", ".parquet", ".pq")  # what may be given by its path alone
 MARKET_KEY = re.compile(rf"market\.(?P<name>.+)|task\.market\.(?P<short>{'|'.join(SHORT_KEYS)}|costs)|(?P<costs>costs)")
-PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
 
 
 def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tuple[Options, list[str]]:
@@ -106,23 +102,6 @@ def _is_file_of_bars(text: str) -> bool:
     return "=" not in text and Path(text).suffix.lower() in BAR_FILES
 
 
-def find_presets(overrides: Sequence[str]) -> list[str]:
-    """The overrides with `+preset=FILE.yaml` as Hydra knows it: by name, its folder on the search path."""
-    presets = []
-    for text in overrides:
-        match = PRESET_FILE.match(text)
-        presets += _named(Path(match["path"])) if match else [text]
-    return presets
-
-
-def _named(path: Path) -> list[str]:
-    if not path.is_file() or path.parent.name != "preset":
-        raise ConfigError(
-            f"+preset={path}: no such file in a folder named 'preset'; give a name or …/conf/preset/<name>.yaml"
-        )
-    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{path.resolve().parents[1]}']"]
-
-
 def stored_overrides(folder: str | Path) -> list[str]:
     """What an earlier search or sweep was asked for; refuses the folder of another kind of run."""
     path = Run.open(folder).folder / "config.yaml"
@@ -139,10 +118,18 @@ def _parsed(overrides: Iterable[str]) -> list[Override]:
 
 def parse_override(text: str) -> Override:
     """One override in Hydra's grammar; refuses what is none."""
+    # Here: Hydra takes longer to import than most commands need for their configuration.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
     try:
         override = OverridesParser.create().parse_override(text)
-        if not override.key_or_group:
-            raise HydraException("no key")
-        return override
     except HydraException as problem:
-        raise ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50") from problem
+        raise _not_an_override(text) from problem
+    if not override.key_or_group:
+        raise _not_an_override(text)
+    return override
+
+
+def _not_an_override(text: str) -> ConfigError:
+    return ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50")

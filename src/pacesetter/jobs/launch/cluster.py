@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_parts, task_of
+from pacesetter.build import Config, build_panel, build_parts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, number, write_report
 from pacesetter.jobs.hydra.compose import compose
@@ -64,9 +64,9 @@ class ClusterPlan:
     @classmethod
     def from_config(cls, config: Config, groups: int, seeds: Sequence[int] = (0,), folds: int = 1) -> ClusterPlan:
         """The plan over the symbols of the task, or where it names none, of the panel; refuses one without groups."""
-        task_of(config).check("cluster")
+        config.problem.check("cluster")
         panel = build_panel(config)
-        plan = cls.of(config.task.get("symbols") or panel.symbols, groups, seeds, folds)
+        plan = cls.of(config.task.symbols or panel.symbols, groups, seeds, folds)
         if folds > 1:  # the first is the shortest: refuses too few bars before any run is made
             build_parts(replace(config, train=replace(config.train, folds=folds, fold=0)), panel)
         return plan

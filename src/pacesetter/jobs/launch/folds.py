@@ -17,9 +17,8 @@ from pacesetter.build import (
     build_learner,
     build_supervised,
     build_table,
-    build_task,
-    task_of,
 )
+from pacesetter.build.configuration import parse_config
 from pacesetter.build.members import members_of
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, check_range
@@ -30,7 +29,6 @@ from pacesetter.panel import Panel
 from pacesetter.policies.ensemble import average_policies
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
-from pacesetter.registry import configure
 
 __all__ = [
     "BRIEF",
@@ -73,7 +71,7 @@ def changed(config: Config, overrides: Sequence[str]) -> Config:
         if not is_set or not isinstance(node, dict):
             raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
         node[name] = yaml.safe_load(value)
-    return configure(Config, plain, "config")
+    return parse_config(plain)
 
 
 class FoldReport(NamedTuple):
@@ -99,9 +97,9 @@ def fold_report(
 
     `each` runs the fits, e.g. `WorkerPool.run`.
     """
-    task_of(config).check("folds")
+    config.problem.check("folds")
     reports = {"account": _account_report, "windows": _windows_report}
-    report = reports[task_of(config).judged_as]
+    report = reports[config.problem.judged_as]
     return report(config, panel, folds, expanding, refit_every, is_combinatorial, tell, each)
 
 
@@ -189,8 +187,8 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
     """Rules, features and window of every test; refuses a task that declares that folds cannot test it."""
-    task_of(config).check("folds")
-    task = build_task(config)
+    config.problem.check("folds")
+    task = config.trading
     bank = market_bank(panel, build_table(config, panel), build_supervised(config, panel))
     return {"market": task.market, "bank": bank, "window_bars": task.window_bars}
 
@@ -212,7 +210,7 @@ class Refit:
         return policies[0] if len(policies) == 1 else average_policies(policies)
 
     def _fit_one(self, config: Config, fold: Fold) -> Policy:
-        task = task_of(config)
+        task = config.problem
         learner: Any = build_learner(config, task.fold_parts(config, self.panel, fold))
         # To the last step, without validation: choosing the best step on test bars would be in-sample.
         learner.learn(config.train.steps, _Silent())

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build import Config, build_learner, build_task, task_of
+from pacesetter.build import Config, build_learner
 from pacesetter.data.splits import Fold, combinatorial_purged, walk_forward
 from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
 from pacesetter.errors import ConfigError, check_range
@@ -53,7 +53,7 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
     A decision is paid by the bars of its outcome, which are purged; behind a test as many bars are embargoed as a
     window reaches back, so that no agent learns from an observation of a test.
     """
-    windows = build_task(config).windows
+    windows = config.lookback.windows
     reach, block = max(windows.longest, windows.seen[-1]), len(panel) // max(folds, 1)
     if reach + _purge(config) >= block - 1:
         raise ConfigError(
@@ -78,12 +78,12 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
 def _purge(config: Config) -> int:
     """Bars whose outcome a decision may still wait for."""
     # A decision is filled in the next bar, and its outcome takes `horizon_bars` from there.
-    return max(int(build_task(config).view.horizon_bars) + 1, config.train.purge_bars)
+    return max(int(config.lookback.view.horizon_bars) + 1, config.train.purge_bars)
 
 
 def _fit(config: Config, panel: Panel, fold: Fold) -> LookbackPolicy:
     """An agent with fresh weights, trained on the fold's training bars and taken as it is at the end."""
-    task = task_of(config)
+    task = config.problem
     learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
     learner.learn(config.train.steps, Between())
     policy: LookbackPolicy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
@@ -94,7 +94,7 @@ def _played(
     agent: LookbackPolicy, config: Config, panel: Panel, fold: Fold, first: int, last: int
 ) -> LookbackEvaluation:
     """The agent beside constants and cross-validation on a block of bars; the training bars choose a constant."""
-    task = build_task(config)
+    task = config.lookback
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
     # The constant is chosen on training bars alone, like the agent.
     known = scores.table(panel)[fold.train]

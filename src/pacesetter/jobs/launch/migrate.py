@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_learner, build_panel, build_parts, stored_config
+from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.collapse import gate_table
@@ -81,13 +82,13 @@ def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Cons
 
 def continuous_config(config: Config, folder: Path, overrides: Sequence[str] = ()) -> Config:
     """The configuration of the continuous agent; refuses a run without discrete orders, and options beside train's."""
-    task, agent = dict(config.task), dict(config.agent)
-    if task.get("action", "discrete") != "discrete" or task["problem"] not in ("trading", "fleet"):
+    task, agent = config.task, dict(config.agent)
+    if not isinstance(task, Trading) or task.action != "discrete" or task.problem not in ("trading", "fleet"):
         raise ConfigError(f"{folder} has no discrete orders of single symbols; migrate a run of task.action=discrete")
     if agent.get("algorithm") not in ("ppo", "maskable_ppo"):
         raise ConfigError(f"agent={agent.get('algorithm')} cannot go on with continuous orders; migrate a PPO run")
     # The limit counts equal discrete orders; continuous ones are hardly ever equal.
-    task |= {"action": "continuous", "repetition_limit": None}
+    task = replace(task, action="continuous", repetition_limit=None)
     agent["algorithm"] = "ppo"
     steps = max(int(SHARE * config.train.steps), 1)
     tuned = replace(config.train, steps=steps, init_from=str(folder), validate_every=max(steps // 2, 1))
@@ -114,7 +115,7 @@ def _taken(config: Config) -> float:
     best = Path(config.train.init_from) / "checkpoints" / "best"
     learner.take_weights(best)
     new = _encoder(learner)
-    discrete = replace(config, task=dict(config.task) | {"action": "discrete"})
+    discrete = replace(config, task=replace(config.task_as(Trading), action="discrete"))
     old_learner = build_learner(discrete, build_parts(discrete, build_panel(discrete)))
     old_learner.take_weights(best)
     old = _encoder(old_learner)
@@ -140,7 +141,7 @@ def _largest_order(config: Config, folder: Path) -> float:
     from pacesetter.jobs.run.recovery import agent_act, fleet_act
 
     validation = build_parts(config, build_panel(config)).validation
-    if config.task["problem"] == "fleet":
+    if config.task.problem == "fleet":
         trace = play_trace(validation.batch, fleet_act(best_fleet(folder), validation))
     else:
         trace = play_trace(validation.batch, agent_act(_single(folder, validation), is_deterministic=True))

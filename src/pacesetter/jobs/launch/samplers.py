@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import styled
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.compose import compose_tree
 from pacesetter.learning.cross_entropy import CrossEntropy, Proposal
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def reward_weights(fixed: Sequence[str]) -> tuple[list[str], list[str]]:
 
     A reward of `pnl` alone gets companions; any other one of one component is refused, since a factor changes nothing.
     """
-    terms = dict(compose(fixed).task["reward"]["components"])
+    terms = compose_tree(fixed)["task"]["reward"]["components"]
     own = {name: _weight(name, term) for name, term in terms.items()}
     more = []
     if list(own) == ["pnl"]:

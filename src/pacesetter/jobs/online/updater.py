@@ -125,8 +125,8 @@ class OnlineUpdater:
 
     @staticmethod
     def _checked(config: Config) -> Config:
-        if config.task.get("problem") != "fleet":
-            raise ConfigError(f"task={config.task.get('problem')} is not updated online; use a run of task=fleet")
+        if config.task.problem != "fleet":
+            raise ConfigError(f"task={config.task.problem} is not updated online; use a run of task=fleet")
         if config.agent.get("algorithm") not in ("ppo", "sac"):
             raise ConfigError(
                 f"agent={config.agent.get('algorithm')} does not learn from new bars; use a run of agent=ppo or sac"
@@ -293,11 +293,11 @@ class OnlineUpdater:
 
     def _length(self) -> int:
         """Bars of an episode: the task's, at most a third of the recent ones."""
-        asked = self.run_config.task.get("episode_bars") or self.config.recent_bars
+        asked = self.run_config.trading.episode_bars or self.config.recent_bars
         return max(min(int(asked), self.config.recent_bars // 3), 2)
 
     def _window(self) -> int:
-        return int(self.run_config.task["window_bars"])
+        return self.run_config.learned_window_bars
 
     def _shown(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> np.ndarray[Any, Any]:
         """(bar,) mean size of the features in deviations of the bars before the first update."""

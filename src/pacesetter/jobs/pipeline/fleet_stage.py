@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pacesetter.build import Config, build_fold, task_of
+from pacesetter.build import Config, build_fold
 from pacesetter.build.learner import check_agent, check_device
+from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
@@ -60,17 +61,16 @@ def _stated_risk(overrides: Sequence[str]) -> tuple[str, ...]:
 def traded_config(config: Config) -> Config:
     """The configuration with what the job trains: a fleet, and by default a direct policy of all its symbols."""
     task = config.task
-    if task["problem"] == "fleet":
+    if isinstance(task, FleetTrading):
         return config
-    task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
-    return replace(config, task=task, agent=AGENT)
+    kept = {name: getattr(task, name) for name in KEPT} if isinstance(task, Trading) else {"symbols": task.symbols}
+    return replace(config, task=FleetTrading(**kept), agent=AGENT)
 
 
 def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
     config = traded_config(config)
-    task, agent = config.task, config.agent
-    direct = agent["algorithm"] == DIRECT
+    direct = config.agent["algorithm"] == DIRECT
     steps = config.job.direct_steps if direct else config.job.fleet_steps
     between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
     leadlag = config.features.leadlag
@@ -81,8 +81,6 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
         features=replace(
             config.features, leadlag=replace(leadlag, lookback=leadlag.lookback if leadlag.is_on else lookback)
         ),
-        task=task,
-        agent=agent,
         # No checkpoints: a stage that was stopped is made again as a whole.
         train=replace(config.train, steps=steps, envs=ENVS, validate_every=between, checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
@@ -92,11 +90,11 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
 def check_episodes(job: Job) -> None:
     """Refuse a device that is not there, a task or agent that no fleet has, and training bars too few for it."""
     check_device(job.config.train.device)
-    task_of(job.config).check("job")
+    job.config.problem.check("job")
     config = fleet_config(job.config, Path(), longest_window(job.config))
     check_agent(config)
     learned = int(build_fold(config, job.panel).train[-1]) + 1
-    task_of(config).check_bars(config, job.panel, learned)
+    config.problem.check_bars(config, job.panel, learned)
     check_history(config.risk, job.panel, learned)
 
 
@@ -109,7 +107,7 @@ def train_fleet(job: Job, folder: Path) -> StageResult:
 
         learned = LearnedRelations.of(run, job.panel)
         return StageResult(learned.sentence, (learned.section(),), {TITLE: ()})
-    if task_of(config).allocates:
+    if config.problem.allocates:
         return StageResult(f"{config.agent['algorithm']} trades all symbols in one account")
     return StageResult(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
 
@@ -121,6 +119,6 @@ def _lookback(job: Job) -> str | int:
     an agent would take longer than the rest of the judgement.
     """
     given = lookback_run(job)
-    if given is None and task_of(fleet_config(job.config, Path(), "")).allocates:
+    if given is None and fleet_config(job.config, Path(), "").problem.allocates:
         return longest_window(job.config)
     return str(given or only_run(job.folder("lookback")))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from pacesetter.build import Config, build_fold, stored_config, task_of
+from pacesetter.build import Config, build_fold, stored_config
 from pacesetter.errors import DataError
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
@@ -54,7 +54,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     would be left.
     """
     config, panel = stored_config(agents), job.panel
-    if not task_of(config).allocates:
+    if not config.problem.allocates:
         return ()
     first = int(build_fold(config, panel).test[0])
     starts = [first - fold * (len(panel) - first) for fold in range(job.config.job.folds - 1, 0, -1)]
@@ -71,7 +71,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
 
 def _has_room(config: Config, panel: Panel, bars: int) -> bool:
     try:
-        task_of(config).check_bars(config, panel, bars)
+        config.problem.check_bars(config, panel, bars)
     except DataError:
         return False
     return True

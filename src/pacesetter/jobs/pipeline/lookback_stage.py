@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.build import Config, build_fold, build_task, check_unseen, load_lookback, stored_config, task_of
+from pacesetter.build import Config, build_fold, check_unseen, load_lookback, stored_config
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
 from pacesetter.errors import DataError
 from pacesetter.evaluation.report import pictures
@@ -17,6 +18,7 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
 from pacesetter.panel import Panel
+from pacesetter.registry import configure
 
 __all__ = [
     "AGENT",
@@ -32,7 +34,6 @@ AGENT = "agent"
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
 SHOWN = (AGENT, "volatility", "cross-validated")
 TASK = {
-    "problem": "lookback",
     "view": {
         "options": {"variant": "difference"},
         "encoder": "signature_summary",
@@ -66,7 +67,7 @@ def lookback_config(config: Config, folder: Path) -> Config:
         config,
         name="lookback",
         runs=str(folder),
-        task=TASK,
+        task=configure(LookbackConfig, TASK, "task"),
         agent=LEARNER,
         train=replace(learned, validate_every=max(steps // 4, 1), checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
@@ -75,7 +76,7 @@ def lookback_config(config: Config, folder: Path) -> Config:
 
 def longest_window(config: Config) -> int:
     """The most bars that the lookback agent of a job could choose."""
-    longest: int = build_task(lookback_config(config, Path())).windows.longest
+    longest: int = lookback_config(config, Path()).lookback.windows.longest
     return longest
 
 
@@ -98,7 +99,7 @@ def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Sect
 
 def _judged(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
     """A trained agent beside fixed windows and heuristics, from bar `start` on."""
-    agent, task = load_lookback(run, panel), build_task(stored_config(run))
+    agent, task = load_lookback(run, panel), stored_config(run).lookback
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
     policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
     evaluation = evaluate_lookback(policies, panel, task, start=start)
@@ -111,7 +112,7 @@ def lookback_run(job: Job) -> Path | None:
     if job.config.job.lookback is None:
         return None
     run = Path(job.config.job.lookback)
-    task_of(stored_config(run)).check("lookback", run)
+    stored_config(run).problem.check("lookback", run)
     return run
 
 
@@ -120,7 +121,7 @@ def check_bars(job: Job) -> None:
     if lookback_run(job) is not None:
         return
     config, panel = lookback_config(job.config, Path()), job.panel
-    task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
+    task, learned = config.lookback, int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2
     if learned < least:
         raise DataError(

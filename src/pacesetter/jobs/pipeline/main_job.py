@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
+from pacesetter.build.trading import Trading
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
@@ -28,10 +29,8 @@ from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.leadlag.strategy import COST_BPS
-from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import describe_risk
 from pacesetter.panel import Panel
-from pacesetter.registry import configure
 from pacesetter.runs import Run, data_name
 from pacesetter.words import cell, counted
 
@@ -124,7 +123,7 @@ def write_page(job: Job, folder: Path) -> StageResult:
         "commit": manifest["commit"] or "none",
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
     }
-    rules = configure(MarketParameters, dict(job.config.task.get("market") or {}), "task.market")
+    rules = job.config.market
     source, seed = data_name(job.config.data), job.config.seed
     header = page_header(source, job.panel.index, job.panel.symbols, seed, rules if "judge" in job.findings else None)
     write_report(job.run.path("report.html"), str(manifest["label"]), sections, job.panel.notes, facts, header)
@@ -199,17 +198,14 @@ def run_job(
 
 def _with_costs(config: Config) -> Config:
     """The job with one set of costs: lead–lag strategies pay what the account pays, unless `lag.cost_bps` is given."""
-    market = config.task.get("market")
-    if market is None or config.lag.get("cost_bps", COST_BPS) != COST_BPS:
+    if not isinstance(config.task, Trading) or config.lag.get("cost_bps", COST_BPS) != COST_BPS:
         return config
-    rules = configure(MarketParameters, dict(market), "task.market")
-    return replace(config, lag=config.lag | {"cost_bps": rules.costs.side_bps})
+    return replace(config, lag=config.lag | {"cost_bps": config.market.costs.side_bps})
 
 
 def describe_plan(config: Config) -> str:
     """How much risk the account of a job takes, within which limits and at which costs, in one sentence."""
-    rules = configure(MarketParameters, dict(config.task.get("market") or {}), "task.market")
-    limits, costs = rules.limits, rules.costs
+    limits, costs = config.market.limits, config.market.costs
     held = [f"at most {limits.position_cap_fraction:.0%} of equity in a symbol"]
     held.append(f"leverage {limits.gross_leverage:g}, {'short positions allowed' if limits.shorting else 'long only'}")
     held.append(f"costs {costs.side_bps:g} bps a side")

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacesetter.build import Config, stored_config
-from pacesetter.build.configuration import task_of
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 
@@ -25,17 +24,18 @@ HIDDEN = ("growth", "positions", "from", "to")
 def master_config(config: Config, folder: Path, fleet: Path) -> Config:
     """The run of the master inside the main job, over the agents of the `fleet`'s run."""
     steps, there = config.job.master_steps, stored_config(fleet)
-    task = {name: there.task[name] for name in ("episode_bars", "reward") if name in there.task}
+    from pacesetter.methods.master.build import with_fleet
+    from pacesetter.methods.master.options import MasterTrading
+
+    own = there.trading
     made = replace(
         there,
         name="master",
         runs=str(folder),
-        task=task | {"problem": "master", "fleet": str(fleet)},
+        task=MasterTrading(fleet=str(fleet), episode_bars=own.episode_bars, reward=own.reward),
         agent=AGENT,
         train=replace(there.train, steps=steps, envs=ENVS, validate_every=max(steps // VALIDATIONS, 1)),
     )
-    from pacesetter.methods.master.build import with_fleet
-
     return with_fleet(made)
 
 
@@ -54,7 +54,7 @@ def train_master(job: Job, folder: Path) -> StageResult:
 
 def needs_no_master(job: Job) -> str:
     """Why there is nothing to allocate: a direct policy divides one account among all symbols itself; else empty."""
-    if not task_of(fleet_config(job.config, Path(), "")).allocates:
+    if not fleet_config(job.config, Path(), "").problem.allocates:
         return ""
     return "a direct policy allocates one account itself; agent=ppo trains a fleet with a master over it"
 

@@ -23,6 +23,7 @@ from rich.console import Console
 
 from pacesetter.build import Config, Parts
 from pacesetter.build.actions import action_names
+from pacesetter.build.configuration import plain_task
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.gates import Gate
@@ -194,7 +195,7 @@ class Meter(Callback[Any]):
         self.state = {"recent": [], **self._nothing()}
         is_box = isinstance(self.space, spaces.Box)
         bounds = (float(self.space.low.min()), float(self.space.high.max())) if is_box else None
-        self.action_names = action_names(session.config.task, len(self.state["mix"]), bounds)
+        self.action_names = action_names(plain_task(session.config.task), len(self.state["mix"]), bounds)
 
     def _nothing(self) -> dict[str, Any]:
         size = BINS if isinstance(self.space, spaces.Box) else int(action_sizes(self.space).max())

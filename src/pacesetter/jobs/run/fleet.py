@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from pacesetter.agents.cross import CrossEncoder
-from pacesetter.build import build_task
-from pacesetter.build.tasks.fleet import FleetTrading
+from pacesetter.build.trading import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
 from pacesetter.evaluation.fleet.ensemble import returns_frame
@@ -92,7 +91,10 @@ class FleetValidator(Validator[FleetTrainer]):
     def __init__(self, session: Session[FleetTrainer]) -> None:
         super().__init__(session)
         self.learner = session.learner
-        self.task: FleetTrading = build_task(session.config)
+
+    @property
+    def task(self) -> FleetTrading:
+        return self.session.config.task_as(FleetTrading)
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         save_fleet(self.learner.fleet, folder)

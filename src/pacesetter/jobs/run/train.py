@@ -21,7 +21,6 @@ from pacesetter.build import (
     check_unseen,
     fitted_until,
     stored_config,
-    task_of,
     with_lookback,
     with_utility,
 )
@@ -200,7 +199,7 @@ def _count(session: Session[Any], sharpe: float | None = None) -> None:
     config, folder = session.config, session.run.folder
     # Trials are deflated per bar, whatever their bars are.
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
-    trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
+    trial = Trial(session.header["data"], str(config.task.problem), folder.name, config.seed, per_bar)
     Trials.beside(folder.parent).add(trial)
 
 
@@ -227,7 +226,7 @@ def _learn(session: Session[Any]) -> TrainingResult:
     from pacesetter.learning.learner import Stop
 
     guard = FailSafeGuard(session)
-    meter, validator = OBSERVERS[task_of(session.config).observers](session)
+    meter, validator = OBSERVERS[session.config.problem.observers](session)
     others = [Schedules(session), guard, meter, validator]
     if session.config.train.log_episodes:
         from pacesetter.methods.offline.episode_log import EpisodeLog
@@ -264,7 +263,7 @@ def _store_scale(folder: Path, config: Config) -> None:
     not sized alone; what they come to is measured where it is played.
     """
     risk = config.risk
-    if not risk.is_on or risk.scale is not None or task_of(config).judged_as != "account" or members_of(config) > 1:
+    if not risk.is_on or risk.scale is not None or config.problem.judged_as != "account" or members_of(config) > 1:
         return
     from pacesetter.evaluation.stored_run import StoredRun
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Config, build_fold, build_panel, build_table, build_task
+from pacesetter.build import Config, build_fold, build_panel, build_table
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.baselines.forecasting import Expected, Oracle, ReturnsOracle
@@ -120,7 +120,7 @@ def cell_key(cell: Cell, config: Config, panel: Panel) -> str:
 
 
 def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
-    task = build_task(config)
+    task = config.trading
     if cell.entrant != Expected.name:  # the others read no lead–lag feature, and those take most of the time
         none = replace(config.features.leadlag, lookback=None)
         config = replace(config, features=replace(config.features, leadlag=none))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import build_fold, build_panel, build_task, task_of
+from pacesetter.build import build_fold, build_panel
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
@@ -44,7 +44,7 @@ class WindowCell(Cell):
     @property
     def task(self) -> LookbackConfig:
         """Windows and reward that the cell is judged by."""
-        task: LookbackConfig = build_task(compose([*self.market_overrides, *self.judged, f"seed={self.seed}"]))
+        task: LookbackConfig = compose([*self.market_overrides, *self.judged, f"seed={self.seed}"]).lookback
         return task
 
 
@@ -103,7 +103,7 @@ def _played(cell: WindowCell, panel: Panel, first: int) -> tuple[float, float, f
 def _trained(cell: WindowCell, panel: Panel) -> LookbackPolicy:
     config = replace(cell.config, runs=str(Path(cell.folder) / "runs"))
     run = train(config, console=Console(quiet=True)).run.folder
-    policy: LookbackPolicy = task_of(config).policy(Stored(run, config, panel))
+    policy: LookbackPolicy = config.problem.policy(Stored(run, config, panel))
     return policy
 
 
@@ -120,7 +120,7 @@ def _figures(policy: LookbackPolicy, panel: Panel, task: LookbackConfig, first: 
 def _limits(market: tuple[str, ...], judged: tuple[str, ...], seed: int, first: int) -> tuple[float, float]:
     """Mean rewards of the best constant in hindsight and of the optimum; cells of one market follow each other."""
     config = compose([*market, *judged, f"seed={seed}"])
-    panel, task = build_panel(config), build_task(config)
+    panel, task = build_panel(config), config.lookback
     policies = _rules(panel, task, first)
     kept = {name: policy for name, policy in policies.items() if name.startswith("constant ") or name == OPTIMUM}
     evaluation = evaluate_lookback(kept, panel, task, start=first)

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_fold, build_readiness, build_table, build_task
-from pacesetter.build.configuration import task_of
+from pacesetter.build import Config, build_fold, build_readiness, build_table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -78,7 +77,7 @@ def check_data(job: Job, folder: Path) -> StageResult:
 
 def check_phases(job: Job) -> None:
     """Refuse a method without agents of its own, and bars that are too few for an episode."""
-    if task_of(_traded(job)).allocates:
+    if _traded(job).problem.allocates:
         method = _traded(job).agent["algorithm"]
         raise ConfigError(
             f"the programme trains an agent for each symbol, and agent={method} has one for all; take task=fleet "
@@ -90,7 +89,7 @@ def check_phases(job: Job) -> None:
 def run_baselines(job: Job, folder: Path) -> StageResult:
     """Baselines on the test set, the best supervised one beside the targets of the programme."""
     config, panel = _traded(job), job.panel
-    task, fold, table = build_task(config), build_fold(config, panel), build_table(config, panel)
+    task, fold, table = config.trading, build_fold(config, panel), build_table(config, panel)
     bank = market_bank(panel, table)
     results, same = distinct(evaluate_baselines(panel, int(fold.test[0]), market=task.market, bank=bank))
     figures = {name: metrics(each) for name, each in results.items()}
@@ -240,7 +239,7 @@ def _walk_forward(job: Job, run: Path) -> None:
         return
     stored = StoredRun(run)
     config = stored.config
-    if config.task["problem"] == "master":
+    if config.task.problem == "master":
         config = StoredRun(only_run(job.folder("fleet"))).config
     name, _, table = fold_report(config, stored.panel, folds, tell=job.tell)
     (run / EVALUATION).mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from rich.console import Console
 from scipy.stats import binomtest
 
 from pacesetter.build import Config, build_panel
+from pacesetter.build.trading import Trading
 from pacesetter.errors import check_range
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.metrics import sharpe
@@ -226,11 +227,11 @@ def _claims(panel: Panel, config: Config, settings: Selftest, folder: Path) -> b
     folder.mkdir(parents=True)
     path = panel.save(folder / "bars.parquet")
     learned = compose(["task=fleet", "agent=direct", *QUIET, f"data.path='{path}'", f"train.steps={settings.steps}"])
-    shares, market = config.train.shares, config.task.get("market")
+    shares = config.train.shares
     # The user's split and costs: the question is what would be found under them.
     own = replace(learned, runs=str(folder), seed=config.seed, train=replace(learned.train, shares=shares))
-    if market is not None:
-        own = replace(own, task=own.task | {"market": market})
+    if isinstance(config.task, Trading):
+        own = replace(own, task=replace(own.trading, market=config.market))
     result = train(own, console=Console(quiet=True))
     played = StoredRun(result.run.folder).play()
     return bool(float(sharpe(played.returns, 1.0)) * np.sqrt(len(played)) > CRITICAL)  # its t statistic

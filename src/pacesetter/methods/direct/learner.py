@@ -95,7 +95,10 @@ class DirectLearner:
         ).double()
         # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
-        self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
+        # Adjusted prices already have dividends and splits in their returns.
+        plain = dataclasses.replace(market, prices="adjusted", dividends=False, splits=False, lot=None, tick=None)
+        funded = bank.with_market(plain)
+        self.series = MarketSeries.of(funded, self.policy, needs_depth).to(self.device)
         self.policy.to(self.device)
         self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
         self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll

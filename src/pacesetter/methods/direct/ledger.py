@@ -9,7 +9,8 @@ One bar, with h the shares held at the close of t and w the shares that are want
     mark     equity and h at the close of t+1
 
 With `softness` 0 it repeats the kernel to rounding (a test). Above 0, |x| becomes √(x² + softness²) − softness, so that
-a cost has a gradient where nothing is traded. The kernel's smallest trade and its resting exits are left out.
+a cost has a gradient where nothing is traded. The kernel's smallest trade, its resting exits, whole lots and
+liquidations are left out; funding is in.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ class Fills(NamedTuple):
     to_close   close of t+1 / close of t
     trading    1 where an order fills in t+1, 0 where the symbol is halted, not listed or gone
     depth      money value of the volume of t+1 at the close of t; only where impact or a volume cap need it
+    funding    fraction of what is held that longs pay at the open of t+1; only where something is paid
     """
 
     to_open: torch.Tensor
     to_close: torch.Tensor
     trading: torch.Tensor
     depth: torch.Tensor | None = None
+    funding: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ class Rules:
             commission=costs.commission_bps * BPS,
             impact=costs.impact_bps * BPS,
             interest=costs.interest_bps_per_year * per_bar,
-            loan=costs.loan_bps_per_year * per_bar,
-            borrow=costs.borrow_bps_per_year * per_bar,
+            # With a margin nothing is borrowed.
+            loan=costs.loan_bps_per_year * per_bar if market.margin.mode == "none" else 0.0,
+            borrow=costs.borrow_bps_per_year * per_bar if market.margin.mode == "none" else 0.0,
             lowest=-limits.position_cap_fraction if limits.shorting else 0.0,
             cap=limits.position_cap_fraction,
             budget=limits.gross_leverage - limits.reserve_cash_fraction,
@@ -129,6 +133,8 @@ def settle(
     reduced, opened = (torch.where(chosen, traded, 0.0) for chosen in (is_smaller, ~is_smaller))
     # Equity at the close of t is 1; all amounts of the bar are in that unit.
     cash = 1.0 - held.sum(-1) + _carry(held, rules)
+    if fills.funding is not None:
+        cash = cash - (held * fills.to_open * fills.funding).sum(-1)
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
     # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.

@@ -43,7 +43,9 @@ class MarketSeries:
     intraday     the same of moves from open to close; None where gaps are unknown
     volatility, fast   (bar, symbol) as positions are measured by, and of the last bars
     to_open, to_close, trading, depth   (bar, symbol) `Fills` of an order decided at this bar; the last has none
-    earned       (bar, symbol) return from the fill of an order decided here to that of the next; the last two have none
+    earned       (bar, symbol) return from the fill of an order decided here to that of the next, less the funding
+                 that is due there; the last two have none
+    funding      (bar, symbol) of the bar after this one; None where there is none
     """
 
     first: int
@@ -56,6 +58,7 @@ class MarketSeries:
     trading: torch.Tensor
     depth: torch.Tensor | None
     earned: torch.Tensor
+    funding: torch.Tensor | None = None
 
     @classmethod
     def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
@@ -82,6 +85,7 @@ class MarketSeries:
             cut(trading),
             None if depth is None else cut(depth),
             cut(_earned(bars)),
+            cut(bars[1:, :, Bar.FUNDING]) if _has_funding(bars) else None,
         )
 
     def __len__(self) -> int:
@@ -96,7 +100,8 @@ class MarketSeries:
     def fills(self, bars: torch.Tensor) -> Fills:
         """What orders decided at these bars (…,) are paid."""
         depth = None if self.depth is None else self.depth[bars]
-        return Fills(self.to_open[bars], self.to_close[bars], self.trading[bars], depth)
+        funding = None if self.funding is None else self.funding[bars]
+        return Fills(self.to_open[bars], self.to_close[bars], self.trading[bars], depth, funding)
 
 
 @torch.no_grad()
@@ -126,8 +131,16 @@ def _fills(bars: Array) -> tuple[Array, Array, Array]:
     return to_open, to_close, trading.astype(float)
 
 
+def _has_funding(bars: Array) -> bool:
+    return bars.shape[-1] > Bar.FUNDING and bool(bars[..., Bar.FUNDING].any())
+
+
 def _earned(bars: Array) -> Array:
     """Open of t+1 → open of t+2, closes likewise on closes-only data; 0 where no order fills."""
     paid, left = bars[1:-1, :, Bar.OPEN], bars[2:, :, Bar.OPEN]
     is_filled = (paid > 0) & (bars[1:-1, :, Bar.STATUS] == Status.TRADING)
-    return np.divide(left, paid, out=np.ones_like(paid), where=is_filled) - 1.0
+    growth = np.divide(left, paid, out=np.ones_like(paid), where=is_filled)
+    if _has_funding(bars):
+        # Due at the next fill, at its price.
+        growth = growth * (1.0 - np.where(is_filled, bars[2:, :, Bar.FUNDING], 0.0))
+    return growth - 1.0

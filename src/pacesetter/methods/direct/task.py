@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, Stretch, build_supervised, build_table, feature_split, fitted_until
 from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
@@ -67,7 +67,7 @@ class DirectTask(Task):
         self.direct.check_bars(bars)
 
     def parts(self, config: Config, panel: Panel) -> Parts:
-        split, task = feature_split(config, panel), build_task(config)
+        split, task = feature_split(config, panel), config.trading
         known = self._market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
         traded = split.known.select(task.symbols) if task.symbols else split.known
@@ -90,7 +90,7 @@ class DirectTask(Task):
 
     def _market(self, config: Config, panel: Panel, **known: Any) -> WholeMarket:
         """All bars of the panel as one market; refuses a task that has an account for each of several symbols."""
-        task = build_task(config)
+        task = config.trading
         symbols = task.symbols or panel.symbols
         if self.name == "trading" and len(symbols) > 1:
             raise ConfigError(
@@ -124,7 +124,7 @@ class DirectTask(Task):
         from pacesetter.methods.direct.learner import load_direct
         from pacesetter.policies.modules import Exported, serve_direct
 
-        task, policy = build_task(stored.config), load_direct(stored.checkpoint)
+        task, policy = stored.config.trading, load_direct(stored.checkpoint)
         table = build_table(stored.config, stored.panel) if stored.table is None else stored.table
         # In the policy's order of symbols, which its weights are written in.
         bank = Bank.from_panels(stored.panel, table, symbols=policy.symbols, is_whole=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, build_task, has_prior, learned_window_bars
+from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import FeatureSplit, Parts, Stretch
 from pacesetter.build.fleet import best_fleet
 from pacesetter.build.prior import fit_prior
@@ -17,13 +17,14 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.methods.master.halves import Halves, half_fleets
+from pacesetter.methods.master.options import MasterTrading
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
     from pacesetter.methods.master.agent import Master
     from pacesetter.methods.master.market import MasterMarket
-    from pacesetter.methods.master.task import MasterTrading
+    from pacesetter.methods.master.options import MasterTrading
 
 __all__ = ["best_master", "build_master_parts", "with_fleet"]
 
@@ -35,30 +36,31 @@ def with_fleet(config: Config) -> Config:
 
     A main job's fleet is found inside its folder. Refuses a run that is not a fleet, or has none yet.
     """
-    named, shares = build_task(config).fleet, build_task(config).shares
+    own = config.task_as(MasterTrading)
+    named, shares = own.fleet, own.shares
     if not named:
         raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
     # A main job keeps its fleet inside; its own folder is not a fleet's run.
     folder = stage_run(named, "agents")
     there = stored_config(folder)
-    problem = there.task["problem"]
+    problem = there.task.problem
     if problem != "fleet":
         raise RunError(f"task.fleet={folder} is a run of task={problem}, not a fleet; give one of task=fleet")
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
-    task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
+    task = replace(own, fleet=str(folder), **{name: getattr(there.task, name) for name in TASK})
     # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
     split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
     # Windows as long as the prior of its agents reads them, where they have one.
     agent = config.agent | {"prior_bars": int(there.agent.get("prior_bars") or 0)}
     # Bars and features as the fleet was trained with: on others its advice would be out of distribution.
-    return replace(config, data=there.data, features=there.features, task=config.task | task, train=train, agent=agent)
+    return replace(config, data=there.data, features=there.features, task=task, train=train, agent=agent)
 
 
 def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
     """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
-    task: MasterTrading = build_task(config)
+    task = config.task_as(MasterTrading)
     there, prior = stored_config(task.fleet), None
     if has_prior(there):
         if task.joint_steps:
@@ -75,7 +77,7 @@ def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
 
     # The first decision needs a whole window before it.
     first = max(split.start, task.window_bars - 1)
-    validation = Stretch(split.known, bank(split.known), first, task.market, learned_window_bars(config), config.risk)
+    validation = Stretch(split.known, bank(split.known), first, task.market, config.learned_window_bars, config.risk)
     # After the last bar that the fleet has seen its own advice is out-of-sample.
     halves = half_fleets(task.fleet, split) if task.cross_fit and task.shares is None else None
     return Parts(_market(config, task, split.learned, bank(split.learned), halves), validation, prior)
@@ -86,7 +88,7 @@ def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank, halve
 
     options: dict[str, Any] = {
         "seed": config.seed,
-        "window_bars": learned_window_bars(config),
+        "window_bars": config.learned_window_bars,
         "episode_bars": task.episode_bars,
         "starts": task.starts,
         "market": replace(task.market, bars_per_year=panel.bars_per_year),

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pacesetter.build.configuration import Config, build_task, task_of
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import FeatureSplit, Parts
 from pacesetter.build.fleet import build_market
 from pacesetter.build.stored import stored_config
@@ -40,7 +40,7 @@ def half_fleets(folder: str | Path, split: FeatureSplit) -> Halves:
     """
     config, boundary = stored_config(folder), len(split.learned) // 2
     # Windows of the later half's first bars would hold bars of the earlier one.
-    spans = ((0, boundary), (boundary + build_task(config).window_bars, len(split.learned)))
+    spans = ((0, boundary), (boundary + config.trading.window_bars, len(split.learned)))
     try:
         earlier, later = (_half(config, split, Path(folder), span) for span in spans)
     except DataError as problem:
@@ -70,7 +70,7 @@ def _trained(config: Config, split: FeatureSplit, span: tuple[int, int]) -> Flee
     known = split.learned.rows(0, last)
     options = split.features(known) | episode_options(config)
     market = build_market(config, known, config.train.envs, first_bar=first, **options)
-    (market,) = task_of(config).with_entries(market)
+    (market,) = config.problem.with_entries(market)
     learner = build_learner(config, Parts(market, market))
     learner.learn(config.train.steps)
     fleet: Fleet = learner.fleet  # type: ignore[attr-defined]

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from pacesetter.build import build_task
 from pacesetter.build.environments import Stretch
 from pacesetter.build.fleet import build_market
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -20,10 +19,10 @@ from pacesetter.jobs.run.fleet import FleetMeter
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.learner import Stop
 from pacesetter.methods.master.learner import MasterTrainer, load_master, train_jointly
+from pacesetter.methods.master.options import MasterTrading
 from pacesetter.methods.master.page import allocation_sentence
 from pacesetter.methods.master.policy import Advice, MasterPolicy
 from pacesetter.methods.master.proposals import compare_allocations
-from pacesetter.methods.master.task import MasterTrading
 from pacesetter.policies.fleet import fleet_action
 from pacesetter.runs import ALLOCATIONS
 from pacesetter.words import for_spreadsheets
@@ -52,7 +51,7 @@ class MasterValidator(Validator[MasterTrainer]):
     def __init__(self, session: Session[MasterTrainer]) -> None:
         super().__init__(session)
         self.learner = session.learner
-        self.task: MasterTrading = build_task(session.config)
+        self.task = session.config.task_as(MasterTrading)
         self.stretch: Stretch = session.parts.validation
 
     @property

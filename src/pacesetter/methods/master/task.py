@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, feature_split, fitted_until
 from pacesetter.build.prior import beside_prior, shown
-from pacesetter.build.sections import check_shares
 from pacesetter.build.tasks.fleet import known_table
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
-from pacesetter.build.tasks.trading import Trading
-from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.bank import PRIOR, Bank
-from pacesetter.errors import ConfigError, check_range
 from pacesetter.methods.master.build import best_master, build_master_parts, with_fleet
+from pacesetter.methods.master.options import MasterTrading
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -25,39 +21,9 @@ if TYPE_CHECKING:
     from pacesetter.policies.fleet import FleetAdvice
     from pacesetter.policies.modules import Exported
 
-__all__ = ["MasterTask", "MasterTrading"]
+__all__ = ["MasterTask"]
 
 PORTFOLIOS = 8  # side by side, to be observed for an export
-
-
-@dataclass(frozen=True)
-class MasterTrading(Trading):
-    """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios.
-
-    fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
-    shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
-                   then takes the ones after the last that the fleet has seen, where its advice is out-of-sample
-    cross_fit      while the master learns, bars of each half of the training set are advised on by a fleet that learned
-                   from the other half; false lets it learn from in-sample advice. Not needed with `shares`
-    joint_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
-    largest_fall   of an agent's own annualised Sharpe ratio on the validation set before tuning is undone
-    """
-
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
-    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
-    fleet: str = ""
-    shares: tuple[float, float] | None = None
-    cross_fit: bool = True
-    joint_steps: int = 0
-    largest_fall: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.action != "target" or self.curriculum != "none":
-            raise ConfigError("a master sets targets, all episodes alike: task.action=target task.curriculum=none")
-        check_range(0, owner="task", joint_steps=self.joint_steps)
-        if self.shares is not None:
-            check_shares("task", self.shares)
 
 
 class MasterTask(Task):
@@ -98,13 +64,13 @@ class MasterTask(Task):
         from pacesetter.methods.master.market import MasterMarket
         from pacesetter.policies.modules import Exported, serve_master
 
-        task, table = build_task(stored.config), known_table(stored)
+        task, table = stored.config.task_as(MasterTrading), known_table(stored)
         symbols = task.symbols or stored.panel.symbols
         bank = Bank.from_panels(stored.panel, table, symbols=symbols, is_whole=True)
         master, fleet = load_master(stored.checkpoint)
         names = {**bank.names, PRIOR: ("lowest", "highest")}
         module, spec = serve_master(master, fleet, symbols, names)
-        options = {"window_bars": task.window_bars, "market": task.market}
+        options: dict[str, Any] = {"window_bars": task.window_bars, "market": task.market}
         # Joint: observations stay places, so that the exported graph computes the advice itself.
         market = MasterMarket(bank, PORTFOLIOS, module.advisers, is_joint=True, **options)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import FeatureSplit, build_table
 from pacesetter.build.tasks.fleet import FleetTask
 from pacesetter.build.tasks.task import Task
 from pacesetter.build.tasks.trading import MarketCopies
+from pacesetter.build.trading import FleetTrading
 from pacesetter.errors import ConfigError
 from pacesetter.learning.methods import read_options
 
@@ -43,7 +44,7 @@ class MetaFleetTask(FleetTask):
         family = str(config.agent["family"])
         if family == OWN_REGIMES:
             return super().copies(config, split)
-        if split.supervised is not None or build_task(config).curriculum != "none":
+        if split.supervised is not None or config.trading.curriculum != "none":
             raise ConfigError(
                 f"agent.family={family} makes other markets, which features.supervised and task.curriculum know "
                 "nothing of; leave them out"
@@ -55,7 +56,7 @@ class MetaFleetTask(FleetTask):
         from pacesetter.methods.master.policy import ContextAdvice
         from pacesetter.policies.fleet import FleetTargets
 
-        task = build_task(config)
+        task = config.task_as(FleetTrading)
         if not fleet.memory or task.trades != "targets":
             return super()._policy(fleet, config, until)
         advice: Any = ContextAdvice(fleet)

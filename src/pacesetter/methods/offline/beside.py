@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pacesetter.build import Config, build_task
+from pacesetter.build import Config
 from pacesetter.build.environments import split_panel
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
@@ -23,7 +23,7 @@ def beside(config: Config, panel: Panel) -> dict[str, float]:
 
     Regressions learn from the bars before it. The oracle knows what a synthetic market planted; others have none.
     """
-    task, split = build_task(config), split_panel(config, panel)
+    task, split = config.trading, split_panel(config, panel)
     bank = market_bank(split.known)
     policies: dict[str, Any] = {name: make_baseline(name, bank, task.market) for name in NAMES}
     if panel.truth is not None:

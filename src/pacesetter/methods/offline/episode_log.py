@@ -20,7 +20,7 @@ class EpisodeLog(Callback[Any]):
 
     def __init__(self, session: Session[Any]) -> None:
         super().__init__(session)
-        if not hasattr(session.learner, "replay_log") or session.config.task.get("problem") != "fleet":
+        if not hasattr(session.learner, "replay_log") or session.config.task.problem != "fleet":
             raise ConfigError("train.log_episodes keeps the episodes of task=fleet agent=ppo or sac; leave it out")
         self.learner, self.config = session.learner, session.config
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_panel, parse_config, stored_config, task_of, with_lookback, with_utility
+from pacesetter.build import Config, build_panel, parse_config, stored_config, with_lookback, with_utility
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
@@ -157,7 +157,7 @@ def _with_task(overrides: Sequence[str]) -> list[str]:
 def _teacher(source: str, config: Config, panel: Panel, market: Any) -> tuple[Teach | None, str]:
     if source == "random":
         return None, ""
-    teachers = TEACHERS[task_of(config).judged_as]
+    teachers = TEACHERS[config.problem.judged_as]
     if source in SOURCES_OF_EPISODES:
         return teachers[source](config, panel, market), ""
     return teachers["run"](source, config, market)  # type: ignore[no-any-return]

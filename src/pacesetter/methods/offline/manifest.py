@@ -34,7 +34,7 @@ def build_recording_market(config: Config, panel: Panel, envs: int, episode_bars
 
     Refuses a task whose episodes are not stored, and episodes without an end.
     """
-    return TASKS[str(config.task["problem"])].recording_market(config, panel, envs, episode_bars)
+    return TASKS[str(config.task.problem)].recording_market(config, panel, envs, episode_bars)
 
 
 def dataset_manifest(
@@ -59,12 +59,12 @@ def dataset_manifest(
 
 def _facts(config: Config, panel: Panel, market: Any) -> dict[str, Any]:
     """What the task says of the market."""
-    return TASKS[str(config.task["problem"])].recorded_facts(config, panel, market)
+    return TASKS[str(config.task.problem)].recorded_facts(config, panel, market)
 
 
 def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> list[str]:
     """What of a dataset is no longer that of the configuration and its data, in words; none where it is fresh."""
-    own, asked = manifest.get("config", {}).get("task", {}).get("problem"), config.task["problem"]
+    own, asked = manifest.get("config", {}).get("task", {}).get("problem"), config.task.problem
     if own is not None and own != asked:
         return [f"it is of task={own}, not of task={asked}"]  # all else differs too, and says no more
     market = build_recording_market(config, panel, 1, manifest["episode_bars"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, feature_split
 from pacesetter.build.fleet import build_market
 from pacesetter.build.tasks.fleet import FleetTask
@@ -60,8 +60,6 @@ class JudgedMarkets:
 
 def stored_rows(config: Config, panel: Panel) -> StoredRows:
     """The dataset that an agent learns from; refuses none, one of another market, and a choice by market results."""
-    # Refuses a wrong option of the task before a dataset is opened.
-    build_task(config)
     name, path = config.agent["algorithm"], config.agent.get("dataset")
     if not path:
         raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter export")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pacesetter.build import Config, best_fleet, build_task
+from pacesetter.build import Config, best_fleet
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.forecasting import choose_thresholds, fill_returns
@@ -37,7 +37,7 @@ def run_teacher(folder: str | Path, config: Config, market: FleetMarket) -> tupl
 
 def expert_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
     """The rule expert on the features of the window; refuses a window without the indicators that it needs."""
-    rule, action = RuleExpert(market.batch.bank.names), build_task(config).action
+    rule, action = RuleExpert(market.batch.bank.names), config.trading.action
 
     def wanted(observation: Rows) -> torch.Tensor:
         chosen = torch.as_tensor(rule.act(market.tables(observation) | observation)).long()
@@ -60,7 +60,7 @@ def oracle_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
     """
     if panel.truth is None:
         raise DataError("an oracle needs a market with a known truth; give data=synthetic")
-    task, bars = build_task(config), market.tables.windows.shape[2]
+    task, bars = config.trading, market.tables.windows.shape[2]
     costs = task.market.costs
     side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
     # Row t is the response of bar t + 1, which an order decided at t is in time for.

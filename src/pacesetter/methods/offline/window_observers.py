@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from pacesetter.build import build_task
 from pacesetter.build.environments import split_panel
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -65,7 +64,7 @@ class OfflineWindowsValidator(OfflineValidator):
 def played_beside(agent: Any, markets: Any) -> dict[str, float]:
     """Mean reward on the validation set: the agent's, and those of simple rules and limits."""
     judged: JudgedWindows = markets
-    task: LookbackConfig = build_task(judged.config)
+    task: LookbackConfig = judged.config.lookback
     split = split_panel(judged.config, learned_universe(judged.config, judged.panel))
     first = max(split.start, task.windows.longest, task.windows.seen[-1])
     own = {AGENT: AgentLookback(agent.act, task)}

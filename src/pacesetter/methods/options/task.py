@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, fitted_until
 from pacesetter.build.tasks.fleet import FleetTask, known_table
 from pacesetter.build.tasks.task import Stored, Task
-from pacesetter.build.tasks.trading import Trading
+from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
@@ -60,8 +60,10 @@ class OptionFleetTask(FleetTask):
     def _policy(self, fleet: Any, config: Config, until: Any) -> OptionPolicy:
         from pacesetter.methods.options.policy import OptionPolicy
 
-        task = build_task(config)
-        return OptionPolicy(fleet, task.market, getattr(task, "trades", "orders"), until, task.own_account)
+        task = config.trading
+        return OptionPolicy(
+            fleet, task.market, task.trades if isinstance(task, FleetTrading) else "orders", until, task.own_account
+        )
 
     def export(self, stored: Stored, count: int) -> Exported:
         from pacesetter.learning.experience.market import FleetMarket
@@ -69,10 +71,10 @@ class OptionFleetTask(FleetTask):
         from pacesetter.methods.options.policy import serve_options
         from pacesetter.policies.modules import Exported
 
-        task, table = build_task(stored.config), known_table(stored)
+        task, table = stored.config.trading, known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
         fleet: Any = load_fleet(stored.checkpoint)
-        module, spec = serve_options(fleet, bank.names, getattr(task, "trades", "orders"))
+        module, spec = serve_options(fleet, bank.names, task.trades if isinstance(task, FleetTrading) else "orders")
         market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
         return Exported(module, spec, market.symbols, _shown(module, market, count))
 
@@ -85,7 +87,7 @@ class OptionTradingTask(OptionFleetTask):
     config = Trading
 
     def parts(self, config: Config, panel: Panel) -> Parts:
-        task = build_task(config)
+        task = config.trading
         if task.curriculum != "none" or task.starts == "stratified":
             raise ConfigError(
                 f"agent=options with task=trading learns without a curriculum from random or fixed starts, not with "

@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.build import build_task
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_own_masks
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.bars import Bar, MarketBars
@@ -84,7 +83,7 @@ class BundlePolicy:
         self.model = bundle.model
         self.trades_targets = self.model.spec.trades == "targets"
         self.name, self.action = bundle.name, "target" if self.trades_targets else self.model.spec.action
-        task = build_task(bundle.config)
+        task = bundle.config.trading
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value, self.entries = np.empty(0), None, None
@@ -473,5 +472,5 @@ def _side(quantity: float) -> str:
 
 def serving_market(bundle: Bundle) -> MarketParameters:
     """The rules the policy was trained under, with annual rates per bar of its data."""
-    market: MarketParameters = build_task(bundle.config).market
+    market: MarketParameters = bundle.config.trading.market
     return replace(market, bars_per_year=bundle.features.bars_per_year)

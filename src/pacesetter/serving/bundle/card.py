@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacesetter.build import Config, build_task
+from pacesetter.build import Config
+from pacesetter.build.trading import Trading
 from pacesetter.serving.bundle.bundle import FeatureSpec
 
 __all__ = ["model_card", "readme"]
@@ -74,10 +75,10 @@ def model_card(
     training = manifest["training"]
     return CARD.format(
         name=config.name,
-        network=config.agent.get("network", config.task["problem"]),
+        network=config.agent.get("network", config.task.problem),
         algorithm=config.agent.get("algorithm", "ppo"),
-        problem=config.task["problem"],
-        action=getattr(build_task(config), "action", "window"),
+        problem=config.task.problem,
+        action=config.task.action if isinstance(config.task, Trading) else "window",
         run=manifest["run"],
         source=config.data["source"],
         symbols=len(features.symbols),
@@ -103,7 +104,7 @@ def _precision(int8: Mapping[str, int] | None) -> str:
 
 def readme(config: Config, features: FeatureSpec) -> str:
     """How to run inference, with this bundle's own names."""
-    route = "/v1/decide" if hasattr(build_task(config), "action") else "/v1/lookback"
+    route = "/v1/decide" if isinstance(config.task, Trading) else "/v1/lookback"
     fields = ", ".join(f'"{name}": {EXAMPLE.get(name, MIDDLE)}' for name in features.fields)
     entries = (f"- `{entry}`: {', '.join(names)}" for entry, names in features.entries.items())
     return README.format(

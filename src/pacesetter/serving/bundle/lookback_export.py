@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build import Config, load_lookback, stored_config, task_of
+from pacesetter.build import Config, load_lookback, stored_config
+from pacesetter.build.configuration import plain_task
 from pacesetter.build.tasks.task import Stored
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.panel import Panel
@@ -46,7 +47,7 @@ def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[
 
 def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int) -> LookbackGraph:
     """The best agent of a run as a graph, with the windows that were in force over the bars of the panel."""
-    exported = task_of(config).export(Stored(folder, config, panel), observations // 2)
+    exported = config.problem.export(Stored(folder, config, panel), observations // 2)
     graph = export_onnx(exported.module, exported.spec)
     batches = chain(random_observations(exported.spec, observations // 2), exported.real)
     parity = check_parity(exported.module, Model(graph), batches)
@@ -56,7 +57,7 @@ def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int
 
 def lookback_spec(folder: Path, config: Config, panel: Panel) -> LookbackSpec:
     """What a bundle tells of an agent: its options, and the windows in force over the bars of a panel."""
-    options = {name: value for name, value in config.task.items() if name != "problem"}
+    options = {name: value for name, value in plain_task(config.task).items() if name != "problem"}
     # The schedule is stored where it changes: thousands of bars come to a few lines.
     policy = load_lookback(folder, panel)
     changes = _changes(roll(policy, panel), panel)

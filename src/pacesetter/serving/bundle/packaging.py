@@ -21,10 +21,8 @@ from pacesetter.build import (
     build_fold,
     build_panel,
     build_table,
-    build_task,
     fitted_until,
     stored_config,
-    task_of,
 )
 from pacesetter.build.members import export_policy
 from pacesetter.build.stored import stored_risk
@@ -101,7 +99,7 @@ def bundle_run(
     # Before any work: exporting and comparing take long.
     Store(store).next_folder(config.name)
     panel = build_panel(config)
-    if task_of(config).judged_as == WINDOWS:
+    if config.problem.judged_as == WINDOWS:
         if is_int8:
             raise ConfigError("--int8 is for policies that trade; bundle an agent that chooses windows without it")
         return _bundle_windows(run, config, learned_universe(config, panel), store, judged, key, observations)
@@ -135,7 +133,7 @@ def _bundle_windows(
     made = lookback_graph(run.folder, config, panel, count)
     features = FeatureSpec(
         names=(),
-        memory={"window": lookback_memory(build_task(config))},
+        memory={"window": lookback_memory(config.lookback)},
         fields=panel.fields,
         symbols=panel.symbols,
         entries=dict(made.spec.names),
@@ -192,7 +190,7 @@ def bundle_policy(
         fields=panel.fields,
         symbols=panel.symbols,
         entries=dict(spec.names),
-        window_bars=build_task(config).window_bars,
+        window_bars=config.trading.window_bars,
         bars_per_year=panel.bars_per_year,
     )
     until = _fitted_until(training, config, panel)
@@ -201,7 +199,7 @@ def bundle_policy(
         decisions = real or list(random_observations(spec, observations // 2))
         manifest["int8"] = asdict(check_agreement(Model(graph), Model(quantised), decisions))
     risk, daily_bars = config.risk, bars_per_day(panel.index)
-    planned = GuardLimits.of(build_task(config).market, risk.target_volatility, len(panel.symbols), daily_bars)
+    planned = GuardLimits.of(config.trading.market, risk.target_volatility, len(panel.symbols), daily_bars)
     if risk.is_on:
         tracker = MarketTracker(panel.symbols, risk.half_life_days, daily_bars, panel.bars_per_year)
         tracker.append(panel.rows(0, int(panel.index.searchsorted(until, side="right"))))
@@ -226,7 +224,7 @@ def _lookback(
     folder, memory = config.features.leadlag.agent, dict(table.memory)
     if folder is None:
         return memory, {}
-    needed = lookback_memory(build_task(stored_config(folder)))
+    needed = lookback_memory(stored_config(folder).lookback)
     # The agent that chooses the windows looks back as well, and its view must be fixed too.
     learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith(("leadlag_", "leaders_"))}
     return memory | learned, lookback_files(folder, panel, observations)
@@ -265,7 +263,7 @@ def _json(content: Any) -> str:
 
 def _check_finished(run: Run, config: Config) -> None:
     """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
-    task_of(config).check("bundle", run.folder)
+    config.problem.check("bundle", run.folder)
     manifest = run.manifest
     if not (run.folder / "checkpoints").is_dir():
         raise RunError(f"{run.folder} holds no agent to bundle; give the run of a pacesetter train or pacesetter run")
@@ -275,7 +273,7 @@ def _check_finished(run: Run, config: Config) -> None:
 
 def _check_universe(config: Config, panel: Panel) -> None:
     """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
-    traded = build_task(config).symbols or panel.symbols
+    traded = config.trading.symbols or panel.symbols
     if config.features.leadlag.is_on and set(traded) != set(panel.symbols):
         raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
 
