@@ -244,7 +244,7 @@ def learned_risk(config: Config) -> RiskOptions | None:
 
     Of the other orders `risk.target_volatility` sets the reward alone.
     """
-    is_sized = build_task(config).action == "target" and config.risk.is_on
+    is_sized = config.trading.action == "target" and config.risk.is_on
     return config.risk if is_sized else None
 
 
