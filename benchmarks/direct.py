@@ -17,7 +17,7 @@ from rich.console import Console
 
 from pacesetter.build import Config, build_panel, build_parts
 from pacesetter.build.learner import build_learner
-from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
+from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
@@ -107,7 +107,7 @@ def _finds_something(config: Config) -> bool:
 def _verdict(config: Config) -> Verdict:
     run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
     options: dict[str, Any] = {"market": run.task.market, "bank": run.bank(run.panel)}
-    simple, _ = distinct(evaluate_baselines(run.panel, run.first, window_bars=run.task.window_bars, **options))
+    simple, _ = drop_equal(evaluate_baselines(run.panel, run.first, window_bars=run.task.window_bars, **options))
     return judge(run.play(), list(simple.values()), draws=500)
 
 

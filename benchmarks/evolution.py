@@ -71,7 +71,7 @@ def batch_and_loop(options: argparse.Namespace, symbols: int, name: str, envs: i
     market = make_market(symbols, envs, options.device, "target")
     fleet = make_fleet(market, name)
     trainer = FleetTrainer(
-        ES(fleet, market.crowd(options.population), FleetES(population=options.population, n_steps=options.steps))
+        ES(fleet, market.for_members(options.population), FleetES(population=options.population, n_steps=options.steps))
     )
     method: Any = trainer.method
 
@@ -126,7 +126,7 @@ def rates(options: argparse.Namespace, symbols: int) -> list[list[Any]]:
     size = options.population
     for compiled in (False, True) if device == "cuda" else (False,):
         config = FleetES(population=size, n_steps=options.steps, compile=compiled)
-        trainer = FleetTrainer(ES(make_fleet(market, name), market.crowd(size), config))
+        trainer = FleetTrainer(ES(make_fleet(market, name), market.for_members(size), config))
         add("es", f"{size} members × {envs} envs{', compiled' if compiled else ''}", round_rate(trainer))
     for wide in options.wide:
         many = make_market(symbols, wide, device, "target")

@@ -75,7 +75,7 @@ def main() -> None:
         results |= evaluate_baselines(run.panel, names=BASELINES, **options)
     rows = [figures(name, result.returns, per_year) for name, result in results.items()]
     together = Ensemble(alone, per_year)
-    rows.insert(1, figures("agents alone, equal parts", together.together().to_numpy(), per_year))
+    rows.insert(1, figures("agents alone, equal parts", together.combine().to_numpy(), per_year))
     proof = evidence_section(evidence(alone, per_year), f"{alone.index[0]:%Y-%m-%d} to {alone.index[-1]:%Y-%m-%d}")
     body = f"Survivors of 2021. {len(agents)} agents, {steps:,} steps each. Validation: {fleet_sentence(agents)}.\n\n"
     body += table(["policy, 2015–2016", "Sharpe ratio (95 %)", "a year", "drawdown"], rows)

@@ -85,7 +85,7 @@ def encoding_row() -> list[Any]:
     bars = np.repeat(np.arange(300, 340), 10)
     lookbacks = np.tile([10, 20, 60, 120, 250], 80)
     again = spent(lambda: market.encode(market.matrices(bars, lookbacks), lookbacks))
-    once = spent(lambda: market.encoded(bars, lookbacks))
+    once = spent(lambda: market.encode_windows(bars, lookbacks))
     return ["400 windows of 60 symbols, each asked twice", again, once, again / once]
 
 

@@ -56,7 +56,7 @@ def on_planted(method: str, kind: str) -> str:
     for seed in range(MARKETS):
         window, gauge = planted(kind, seed), StrengthMeasure(method)
         answer = answer_window(window, tuple(map(str, range(SYMBOLS))), gauge)
-        links = find_links(window, gauge, answer, draws=DRAWS, level=LEVEL, seed=seed).linked(LEVEL)
+        links = find_links(window, gauge, answer, draws=DRAWS, level=LEVEL, seed=seed).mask_linked(LEVEL)
         direction += int((answer.leadership[tuple(PAIRS.T)] > 0).sum())
         hits = int(links[tuple(PAIRS.T)].sum())
         found, false = found + hits, false + int(links.sum()) - hits
@@ -77,7 +77,7 @@ def on_us_japan(method: str, path: str) -> str:
     answer = answer_window(window, panel.symbols, gauge)
     is_us = np.array([not symbol.endswith(".T") for symbol in panel.symbols])
     ahead = answer.leadership[np.ix_(is_us, ~is_us)] > 0
-    links = find_links(window, gauge, answer, draws=DRAWS, level=LEVEL).linked(LEVEL)
+    links = find_links(window, gauge, answer, draws=DRAWS, level=LEVEL).mask_linked(LEVEL)
     there, back = links[np.ix_(is_us, ~is_us)].sum(), links[np.ix_(~is_us, is_us)].sum()
     return f"{ahead.mean():.2f}, {there} / {back}"
 

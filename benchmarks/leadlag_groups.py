@@ -79,11 +79,11 @@ def power_rows(pooled_markets: int = 200, pair_markets: int = 40) -> list[list[A
     gauge, rows = StrengthMeasure("ccf_peak"), []
     for bars in POOLED_BARS:
         means = (planted(seed, bars).reshape(bars, 2, SIZE).mean(axis=2) for seed in range(pooled_markets))
-        finding = [find_links(x, gauge, test="either").linked(LEVEL)[0, 1] for x in means]
+        finding = [find_links(x, gauge, test="either").mask_linked(LEVEL)[0, 1] for x in means]
         rows.append(["pooled", f"{bars:,}", f"{np.mean(finding):.0%} of {pooled_markets}"])
     for bars in PAIR_BARS:
         finding = [
-            find_links(planted(seed, bars), gauge, draws=100).linked(LEVEL)[:SIZE, SIZE:].any()
+            find_links(planted(seed, bars), gauge, draws=100).mask_linked(LEVEL)[:SIZE, SIZE:].any()
             for seed in range(pair_markets)
         ]
         rows.append(["any of the 400 true pairs", f"{bars:,}", f"{np.mean(finding):.0%} of {pair_markets}"])

@@ -53,7 +53,7 @@ def measure(method: str, symbols: int, chain: int, strength: float) -> tuple[str
         start = time.process_time()
         answer = answer_window(x, tuple(map(str, range(symbols))), gauge)
         spent += time.process_time() - start
-        named = find_links(x, gauge, answer, draws=200, level=LEVEL, seed=seed).linked(LEVEL)
+        named = find_links(x, gauge, answer, draws=200, level=LEVEL, seed=seed).mask_linked(LEVEL)
         for (i, j), delay in pairs.items():
             known = answer.forward[i, j] > 0
             best = known and answer.forward[:, j].argmax() == i

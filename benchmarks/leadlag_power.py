@@ -55,7 +55,7 @@ def counts(method: str, options: dict[str, Any], seed: int) -> Any:
     panel = ps.load("synthetic", **options | {"bars": bars}, seed=seed)
     window, gauge = np.diff(np.log(panel.close), axis=0), StrengthMeasure(method)
     answer = answer_window(window, panel.symbols, gauge)
-    found = find_links(window, gauge, answer, level=LEVEL, seed=seed).linked(LEVEL)
+    found = find_links(window, gauge, answer, level=LEVEL, seed=seed).mask_linked(LEVEL)
     truth, planted = panel.truth, direct_links(panel.truth)
     exact = (answer.delays == truth.delays) & (answer.signs == truth.signs)
     return np.array(

@@ -24,7 +24,7 @@ from serving import run_server
 
 from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
-from pacesetter.serving.api.server import _listen
+from pacesetter.serving.api.server import _serve_until_stopped
 
 SECONDS, REPEATS = 4.0, 3
 CLIENTS = (8, 32, 64)
@@ -81,7 +81,7 @@ def run_gate(port: int, keys: str) -> None:
 
     settings = ApiSettings(port=port, rate=1e9, burst=10**9)
     metrics: Any = SimpleNamespace(request=lambda *facts: None)
-    _listen(Admission(app, Keys(keys), settings, {"/v1/decide": Access(("trade",))}, metrics), settings)
+    _serve_until_stopped(Admission(app, Keys(keys), settings, {"/v1/decide": Access(("trade",))}, metrics), settings)
 
 
 def busy() -> None:

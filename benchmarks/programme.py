@@ -74,7 +74,7 @@ def oracle_figures(stored: StoredRun) -> dict[str, float]:
     """What one would earn who knows what was planted, on the same bars at the same costs."""
     panel, market = stored.panel, stored.config.trading.market
     bank = market_bank(panel, build_table(stored.config, panel))
-    policy = Oracle.knowing(panel.truth, bank, market)
+    policy = Oracle.from_truth(panel.truth, bank, market)
     return metrics(
         backtest(policy, panel, first=int(build_fold(stored.config, panel).test[0]), market=market, bank=bank)
     )

@@ -49,7 +49,7 @@ from pacesetter.serving.api.admission import ApiSettings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
-from pacesetter.serving.api.server import _listen, rehearse
+from pacesetter.serving.api.server import _serve_until_stopped, rehearse
 from pacesetter.serving.bundle import model as model_module
 from pacesetter.serving.bundle import parity
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
@@ -57,7 +57,7 @@ from pacesetter.serving.bundle.export import export_onnx, quantise
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.packaging import bundle_files
 from pacesetter.serving.bundle.parity import random_observations
-from pacesetter.serving.bundle.shortcuts import shortened
+from pacesetter.serving.bundle.shortcuts import shorten_module
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import GuardLimits
 
@@ -162,7 +162,7 @@ def run_server(name: str, symbols: int, threads: int, port: int, keys: str) -> N
     switch, books = KillSwitch(Path(keys).with_name("HALT")), Path(keys).with_name(f"books-{port}")
     runtime = runtime_of(name, market(symbols), threads)
     rehearse(Runtime(runtime.bundle))
-    _listen(make_app(runtime, switch, Keys(keys), settings, books), settings)
+    _serve_until_stopped(make_app(runtime, switch, Keys(keys), settings, books), settings)
 
 
 def over_http(name: str, symbols: int, threads: int) -> tuple[list[float], list[float]]:
@@ -272,7 +272,7 @@ def floor(name: str) -> list[Any]:
     module, spec = policy(name, Bank.from_panels(panel, feature_table(panel)).names)
     (batch,) = random_observations(spec, 143)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        shortened(module)({entry: torch.as_tensor(values) for entry, values in batch.items()})
+        shorten_module(module)({entry: torch.as_tensor(values) for entry, values in batch.items()})
     left, right = torch.randn(1152, 256), torch.randn(256, 1024)
     times: list[float] = []
     for _ in range(50):

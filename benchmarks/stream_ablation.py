@@ -31,14 +31,14 @@ Patch = tuple[Any, str, Any]  # owner, attribute, value while an intervention is
 
 def bars_scaled(gain: float) -> Patch:
     """The encoding of bars times a number before the account joins."""
-    fused = StreamEncoder._fused
-    return StreamEncoder, "_fused", lambda self, encoded, context: fused(self, gain * encoded, context)
+    fused = StreamEncoder._fuse_context
+    return StreamEncoder, "_fuse_context", lambda self, encoded, context: fused(self, gain * encoded, context)
 
 
 def account_scaled(gain: float) -> Patch:
     """The account's entries times a number instead."""
-    fused = StreamEncoder._fused
-    return StreamEncoder, "_fused", lambda self, encoded, context: fused(self, encoded, gain * context)
+    fused = StreamEncoder._fuse_context
+    return StreamEncoder, "_fuse_context", lambda self, encoded, context: fused(self, encoded, gain * context)
 
 
 def begun_with(change: Callable[[StreamEncoder], None]) -> Patch:
@@ -99,7 +99,7 @@ def deep_fusion() -> tuple[Patch, Patch]:
         build(self, bars, features)
         self.fusion = nn.Sequential(*(Fed(self.width, self.config.expansion * self.width) for _ in range(2)))
 
-    fused = (StreamEncoder, "_fused", lambda self, encoded, context: self.fusion(encoded + context))
+    fused = (StreamEncoder, "_fuse_context", lambda self, encoded, context: self.fusion(encoded + context))
     return (StreamEncoder, "_build_window", changed), fused
 
 

@@ -168,7 +168,7 @@ def test_a_run_is_trained_evaluated_and_backtested(tmp_path: Path) -> None:
     stored = ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=0))
     judged = ps.evaluate(folder, draws=20)
     assert np.array_equal(stored.backtest.returns, judged.result.returns)
-    ledger = Trials.beside(tmp_path)
+    ledger = Trials.for_runs(tmp_path)
     ledger.add(Trial(next(iter(ledger._read())).data, "trading", "another-run", 3, 0.02))
     verdict = stored.verdict(draws=20)
     assert verdict.trials == 2

@@ -181,7 +181,7 @@ def test_a_finding_is_one_sentence() -> None:
 
 def test_bars_side_by_side_keep_their_rows_and_calendar() -> None:
     one, two = read_frame(CLOSES[["AAA"]], origin="a"), read_frame(CLOSES[["BBB"]].iloc[1:], origin="b")
-    whole = Bars.beside([one, two])
+    whole = Bars.join_symbols([one, two])
     assert (whole.symbols, whole.origins) == (("AAA", "BBB"), ("a", "b"))
     assert whole.rows.tolist() == [[0, -1], [1, 0]]
     assert (whole.where(0, 1), whole.where(1, 1)) == ("b", "b row 0")

@@ -18,7 +18,7 @@ def known(raw: Any, **options: Any) -> tuple[list[str], Problems]:
     """Moments (NaT where none) and what was reported, as (rule, rows)."""
     problems: Problems = []
     reader = StampReader(lambda rule, what, rows, remedy="": problems.append((rule, rows.tolist())), **options)
-    moments = reader.known(pd.Series(raw))
+    moments = reader.known_times(pd.Series(raw))
     assert (str(moments.tz), moments.unit) == ("UTC", "ns")
     return [f"{moment:%Y-%m-%d %H:%M:%S}" if moment == moment else "NaT" for moment in moments], [
         p for p in problems if p[1]

@@ -131,7 +131,7 @@ def test_where_others_have_the_cores_nothing_is_tried():
 def test_cores_are_taken_by_the_load_of_others(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for load, own, is_taken in ((1.0, 1, False), (2.0, 2, False), (2.5, 1, False), (3.0, 1, True), (4.0, 2, True)):
-        monkeypatch.setattr(threads, "_running", lambda load=load: load)
+        monkeypatch.setattr(threads, "_count_running", lambda load=load: load)
         assert cores_are_taken(own) is is_taken
     assert AGAIN_AFTER > 10 * TRIALS
 
@@ -140,11 +140,11 @@ def test_load_is_of_the_last_minute_or_of_now(tmp_path, monkeypatch):
     path = tmp_path / "loadavg"
     for text, load in (("2.50 1.00 0.50 1/80 11206", 2.5), ("0.20 0.18 0.12 3/80 11206", 3.0)):
         path.write_text(text)
-        assert threads._running(path) == load
+        assert threads._count_running(path) == load
     monkeypatch.setattr(os, "getloadavg", lambda: (1.5, 0.0, 0.0), raising=False)
-    assert threads._running(tmp_path / "none") == 1.5
+    assert threads._count_running(tmp_path / "none") == 1.5
     monkeypatch.delattr(os, "getloadavg")
-    assert threads._running(tmp_path / "none") == 0.0
+    assert threads._count_running(tmp_path / "none") == 0.0
 
 
 def test_a_worker_never_takes_more_threads_than_its_share():

@@ -13,19 +13,19 @@ from rich.table import Table
 import pacesetter
 from pacesetter.errors import DataError
 from pacesetter.frames import MOST_COLUMNS, read_frame
-from pacesetter.words import cell, counted, for_spreadsheets, from_spreadsheets, printable
+from pacesetter.words import cell, count_noun, escape_controls, for_spreadsheets, from_spreadsheets
 
 
 @pytest.mark.parametrize("name", ["\x1b]0;title\x07", "\x9b31m", "A\u202eB", "A\u200bB", "A\u2028B", "\ud800", "\x7f"])
 def test_letters_that_steer_a_terminal_are_spelled_out(name: str) -> None:
-    said = printable(name)
+    said = escape_controls(name)
     assert said.isprintable()
     assert "\\" in said
 
 
 @pytest.mark.parametrize("name", ["BRK.B", "Zürich", "東証", "a\tb\n", "[/red]", "🎈"])
 def test_other_letters_stay(name: str) -> None:
-    assert printable(name) == name
+    assert escape_controls(name) == name
 
 
 def test_a_cell_is_shown_letter_by_letter() -> None:
@@ -84,7 +84,7 @@ def test_bars_that_would_fill_the_memory_are_refused_in_a_sentence() -> None:
 
 
 def test_one_thing_is_not_several():
-    assert [counted(count, "warning") for count in (0, 1, 2, 1000)] == [
+    assert [count_noun(count, "warning") for count in (0, 1, 2, 1000)] == [
         "0 warnings",
         "1 warning",
         "2 warnings",

@@ -221,10 +221,10 @@ def backtest(
     options: dict[str, Any] = {"first": start, "market": rules, "bank": bank, "risk": _risk_options(risk)}
     result = Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options, kind=kind)
     _check_scale(result)
-    return _counted(_warn_of_cuts(result))
+    return _count_trial(_warn_of_cuts(result))
 
 
-def _counted(result: Result) -> Result:
+def _count_trial(result: Result) -> Result:
     """The result, entered as one more look at its bars unless the same returns were seen before."""
     returns = result.backtest.returns
     name = result.trial or hashlib.blake2b(returns.tobytes(), digest_size=16).hexdigest()
@@ -328,17 +328,17 @@ class FunctionPolicy:
         return getattr(self.function, "__name__", "function")
 
     def decide(self, snapshot: Snapshot) -> Array:
-        decided = self._called(snapshot)
+        decided = self._call_function(snapshot)
         try:
             weights = np.asarray(decided, dtype=np.float64)
         except (TypeError, ValueError):
             weights = np.empty(0)
         if weights.shape != (len(snapshot.panel.symbols),):
             count = len(snapshot.panel.symbols)
-            raise ConfigError(f"{self.name} must give {count} weights, one a symbol; it gave {_short(decided)}")
+            raise ConfigError(f"{self.name} must give {count} weights, one a symbol; it gave {_shorten(decided)}")
         return weights
 
-    def _called(self, snapshot: Snapshot) -> Any:
+    def _call_function(self, snapshot: Snapshot) -> Any:
         try:
             signature(self.function).bind(snapshot)
         except TypeError as problem:
@@ -387,7 +387,7 @@ def _warn_of_cuts(result: Result) -> Result:
     return result
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHORT else text[:SHORT] + "…"
 
@@ -485,4 +485,4 @@ def _backtest_run(
         "risk": stored.sizing if risk is None else _risk_options(risk),
     }
     result = Result(play(stored.policy, panel, **options), panel, options)
-    return _counted(replace(result, trial=folder.resolve().name, ledger=stored.trial_sharpes) if own else result)
+    return _count_trial(replace(result, trial=folder.resolve().name, ledger=stored.trial_sharpes) if own else result)

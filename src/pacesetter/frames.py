@@ -135,17 +135,17 @@ class Bars:
         )
 
     @classmethod
-    def beside(cls, parts: Sequence[Bars]) -> Bars:
+    def join_symbols(cls, parts: Sequence[Bars]) -> Bars:
         """Several readings (one file per symbol) side by side on the union of their moments."""
         index = parts[0].index
         for part in parts[1:]:
             index = index.union(part.index)
         fields = tuple(dict.fromkeys(field for part in parts for field in part.fields))
-        whole = cls.placed(parts, index, fields, sum(len(part.symbols) for part in parts))
+        whole = cls.from_parts(parts, index, fields, sum(len(part.symbols) for part in parts))
         return replace(whole, calendar=parts[0].calendar if len({part.calendar for part in parts}) == 1 else None)
 
     @classmethod
-    def placed(cls, parts: Iterable[Bars], index: pd.DatetimeIndex, fields: tuple[str, ...], symbols: int) -> Bars:
+    def from_parts(cls, parts: Iterable[Bars], index: pd.DatetimeIndex, fields: tuple[str, ...], symbols: int) -> Bars:
         """Readings of so many `symbols` in all, taken one after another, on moments and fields that have theirs."""
         shape = (len(index), symbols)
         _check_size(len(fields), *shape, "the folder")
@@ -204,7 +204,7 @@ def read_frame(
     frame, stamps = _split_stamps(frame, table)
     meant = ("open" if recognises_open(stamps.name) else "close") if stamp == "auto" else stamp
     reader = StampReader(table.report, origin or "the table", meant, bar, timezone, close_of, date_format, zone_of)
-    bars = _choose_close(_read_layout(frame, reader.known(stamps), table, symbol), close, table)
+    bars = _choose_close(_read_layout(frame, reader.known_times(stamps), table, symbol), close, table)
     return _settle_next(bars) if meant == "close" and "funding_rate" in bars.fields else bars
 
 

@@ -357,7 +357,7 @@ class Panel:
             raise ConfigError(f"axis='{axis}' is unknown{did_you_mean(axis, ('time', 'symbol'))}")
         from pacesetter.frames import Bars
 
-        whole = Bars.beside([Bars.of(part) for part in panels])
+        whole = Bars.join_symbols([Bars.of(part) for part in panels])
         return cls(
             whole.index,
             whole.symbols,

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-__all__ = ["LogLines", "counted", "with_heartbeat"]
+__all__ = ["LogLines", "count_progress", "with_heartbeat"]
 
 FIRST_SECONDS = 3.0  # below it nothing is said: it is not long
 EVERY_SECONDS = 60.0
@@ -51,11 +51,11 @@ class LogLines:
 
 
 @contextmanager
-def counted(title: str, total: int, unit: str, is_shown: bool | None = None) -> Iterator[Callable[[int], None]]:
+def count_progress(title: str, total: int, unit: str, is_shown: bool | None = None) -> Iterator[Callable[[int], None]]:
     """Give a function that is told how many more are done. `is_shown` None decides by what stderr is."""
     if is_shown or (is_shown is None and sys.stderr.isatty()):
         with tqdm(total=total, desc=title, unit=unit, delay=0 if is_shown else 1) as bar:
-            yield lambda more: _moved(bar, more)
+            yield lambda more: _move_bar(bar, more)
         return
     lines, done = LogLines(title, total, unit if unit.endswith("s") else f"{unit}s"), 0
 
@@ -68,7 +68,7 @@ def counted(title: str, total: int, unit: str, is_shown: bool | None = None) -> 
     yield update
 
 
-def _moved(bar: tqdm[None], more: int) -> None:
+def _move_bar(bar: tqdm[None], more: int) -> None:
     bar.update(more)
 
 

@@ -107,7 +107,7 @@ class StampReader:
     date_format: str | None = None
     zone_of: Callable[[pd.DatetimeIndex], str] | None = None
 
-    def known(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
+    def known_times(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
         """(row,) UTC moments at which bars are known, NaT where the stamp is unusable; refuses if all are."""
         place, unique = pd.factorize(raw)  # a long table repeats each stamp for every symbol
         self.report("timestamp", "the timestamp is missing", np.flatnonzero(place < 0), "give each row its time")
@@ -197,7 +197,7 @@ class _Parser:
             return self._numbers(raw)
         text = raw.astype(str).str.strip()
         if self.date_format is not None:
-            return self._formatted(text, self.date_format)
+            return self._parse_formatted(text, self.date_format)
         if text.str.fullmatch(r"[0-9]+(\.[0-9]*)?").all():
             return self._numbers(pd.to_numeric(text))
         return self._text(text)
@@ -219,7 +219,7 @@ class _Parser:
         whole = pd.to_datetime(values.where(~bad), unit=name, utc=True, errors="coerce")  # type: ignore[call-overload]
         return self._in_range(pd.DatetimeIndex(whole))
 
-    def _formatted(self, text: Stamps[Any], date_format: str) -> pd.DatetimeIndex:
+    def _parse_formatted(self, text: Stamps[Any], date_format: str) -> pd.DatetimeIndex:
         """Texts in the user's own format."""
         try:
             parsed = pd.to_datetime(text, format=date_format, errors="coerce", utc="%z" in date_format)

@@ -28,10 +28,10 @@ ROOM = 0.25  # of a core that others leave free, and that is not worth a thread
 
 def cores_are_taken(own: int) -> bool:
     """Whether other processes keep every core busy, in the last minute or now, `own` threads not counted."""
-    return _running() - own > (os.cpu_count() or 1) - ROOM
+    return _count_running() - own > (os.cpu_count() or 1) - ROOM
 
 
-def _running(path: Path = LOAD) -> float:
+def _count_running(path: Path = LOAD) -> float:
     """Threads that run or wait for a core: the mean of the last minute, or those of now where they are more."""
     try:
         minute, _, _, now, _ = path.read_text(encoding="ascii").split()  # e.g. 0.20 0.18 0.12 1/80 11206
@@ -75,8 +75,8 @@ class FasterOf:
         if self._left == 0:
             self._begin()
         if self._chosen is None:
-            return self._tried(given)
-        return self._watched(given) if self.is_parallel else self._chosen(*given)
+            return self._try_turn(given)
+        return self._watch_second(given) if self.is_parallel else self._chosen(*given)
 
     def _begin(self) -> None:
         """Compare again with the next call, unless others have the cores."""
@@ -84,11 +84,11 @@ class FasterOf:
         self._times: tuple[list[float], list[float]] = ([], [])
         self._chosen, self._left = (self.functions[0] if is_taken else None), self.again_after
 
-    def _tried(self, given: tuple[Any, ...]) -> Any:
+    def _try_turn(self, given: tuple[Any, ...]) -> Any:
         """A call of the one whose turn it is."""
         first, second = self._times
         is_first = len(first) <= len(second)
-        result = self._timed(self.functions[0 if is_first else 1], given, first if is_first else second)
+        result = self._time_call(self.functions[0 if is_first else 1], given, first if is_first else second)
         is_over = len(second) == TRIALS
         if len(first) == len(second) >= LEAST_TRIALS:
             is_over = is_over or sum(second) > FAR_BEHIND * sum(first)
@@ -104,16 +104,16 @@ class FasterOf:
         self.compares += 1
         self._mean_of_one, self._seconds = sum(first) / len(first), []
 
-    def _watched(self, given: tuple[Any, ...]) -> Any:
+    def _watch_second(self, given: tuple[Any, ...]) -> Any:
         """A call of the second one, which is dropped where the latest ones took longer than the first one did."""
-        result = self._timed(self.functions[1], given, self._seconds)
+        result = self._time_call(self.functions[1], given, self._seconds)
         if len(self._seconds) == WATCHED:
             if sum(self._seconds) > WATCHED * self._mean_of_one:
                 self._chosen, self._left = self.functions[0], self.again_after
             self._seconds = []
         return result
 
-    def _timed(self, function: Callable[..., Any], given: tuple[Any, ...], times: list[float]) -> Any:
+    def _time_call(self, function: Callable[..., Any], given: tuple[Any, ...], times: list[float]) -> Any:
         start = self.clock()
         result = function(*given)
         times.append(self.clock() - start)

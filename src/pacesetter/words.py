@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["cell", "counted", "for_markdown", "for_spreadsheets", "from_spreadsheets", "printable"]
+__all__ = ["cell", "count_noun", "escape_controls", "for_markdown", "for_spreadsheets", "from_spreadsheets"]
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, surrogates, line ends
 KEPT = "\n\t"
@@ -16,12 +16,12 @@ MARKUP = str.maketrans({"<": "&lt;", **{sign: f"\\{sign}" for sign in "\\`*[]"},
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 
 
-def printable(text: object) -> str:
+def escape_controls(text: object) -> str:
     """Text whose control characters, e.g. a terminal's escape sequences, are spelled out: \\x1b."""
-    return "".join(_spelled(letter) for letter in str(text))
+    return "".join(_spell_letter(letter) for letter in str(text))
 
 
-def _spelled(letter: str) -> str:
+def _spell_letter(letter: str) -> str:
     is_shown = letter in KEPT or unicodedata.category(letter) not in HIDDEN
     return letter if is_shown else letter.encode("unicode_escape", "surrogatepass").decode()
 
@@ -30,30 +30,30 @@ def cell(text: object) -> str:
     """Text as rich shows it letter by letter, brackets included."""
     from rich.markup import escape
 
-    return escape(printable(text))
+    return escape(escape_controls(text))
 
 
 def for_markdown(text: object) -> str:
     """Text as Markdown shows it letter by letter: no tag, link, picture, code or new line from a stranger's name."""
-    return printable(str(text).translate(MARKUP))
+    return escape_controls(str(text).translate(MARKUP))
 
 
-def counted(count: int, name: str) -> str:
+def count_noun(count: int, name: str) -> str:
     """`1 warning`, `2 warnings`."""
     return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 def for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame as it may be written to CSV: text that a spreadsheet would run, labels included, begins with '."""
-    return _relabelled(frame, _quoted)
+    return _relabel(frame, _quote_formula)
 
 
 def from_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
     """What `for_spreadsheets` was given."""
-    return _relabelled(frame, _unquoted)
+    return _relabel(frame, _unquote_formula)
 
 
-def _relabelled(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
+def _relabel(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
     import pandas as pd  # not before a table is written: every command loads this module
 
     changed = frame.rename(index=change, columns=change) if len(frame.columns) else frame.rename(index=change)
@@ -64,10 +64,10 @@ def _relabelled(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
     return changed
 
 
-def _quoted(value: Any) -> Any:
+def _quote_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def _unquoted(value: Any) -> Any:
+def _unquote_formula(value: Any) -> Any:
     is_quoted = isinstance(value, str) and value.startswith("'") and value[1:].startswith(FORMULA)
     return value[1:] if is_quoted else value

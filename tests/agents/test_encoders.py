@@ -72,7 +72,7 @@ def test_the_newest_bar_alone_has_the_answer_of_all(make_observation: Make) -> N
         parameter.data += 0.1 * torch.randn_like(parameter)
     encoder.double()
     tokens = torch.randn(5, 24, 32, dtype=torch.float64)
-    whole, newest = encoder.stack(tokens)[:, -1], encoder.stack.newest(tokens)
+    whole, newest = encoder.stack(tokens)[:, -1], encoder.stack.forward_last(tokens)
     torch.testing.assert_close(newest, whole)
     parameters = list(encoder.stack.parameters())
     for one, other in zip(*(torch.autograd.grad(y.square().sum(), parameters) for y in (whole, newest)), strict=True):

@@ -22,7 +22,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
-from pacesetter.methods.prior.prior import wanted
+from pacesetter.methods.prior.prior import ends_on_bank
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.packaging import bundle_run
 
@@ -58,7 +58,7 @@ def test_on_training_bars_a_direct_prior_is_out_of_fold_and_later_the_policy_its
     split = feature_split(config, build_panel(config))
     prior, ends = fit_prior(config, split)
     bank = Bank.from_panels(split.known, split.table, is_whole=True)
-    inside, learned = wanted(prior, bank), len(split.learned)
+    inside, learned = ends_on_bank(prior, bank), len(split.learned)
     assert ends.shape == (3, len(split.known), 2)
     np.testing.assert_allclose(ends[:, learned:], inside[:, learned:])
     assert np.abs(ends[:, 100 : learned - 5] - inside[:, 100 : learned - 5]).max() > 0.1
@@ -74,7 +74,7 @@ def test_no_bar_of_it_depends_on_later_bars(kind: str) -> None:
     shorter = split.known.rows(0, len(split.known) - 50)
     cut = Bank.from_panels(shorter, tables=split.features(shorter)["table"], is_whole=True)
     learned = len(split.learned)
-    np.testing.assert_array_equal(wanted(prior, cut)[:, learned:], ends[:, learned : len(shorter)])
+    np.testing.assert_array_equal(ends_on_bank(prior, cut)[:, learned:], ends[:, learned : len(shorter)])
 
 
 # ---- what agents do with it -----------------------------------------------------------------------------------------

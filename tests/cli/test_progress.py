@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pacesetter import progress
-from pacesetter.progress import LogLines, counted, with_heartbeat
+from pacesetter.progress import LogLines, count_progress, with_heartbeat
 
 
 class Clock:
@@ -41,10 +41,10 @@ def test_what_is_done_or_short_says_nothing():
 
 def test_a_log_gets_lines_and_a_hidden_one_none(capsys, monkeypatch):
     monkeypatch.setattr("pacesetter.progress.FIRST_SECONDS", -1.0)
-    with counted("windows", 10, "window") as update:
+    with count_progress("windows", 10, "window") as update:
         update(4)
     assert capsys.readouterr().err.startswith("windows: 4 of 10 windows")
-    with counted("windows", 10, "window", False) as update:
+    with count_progress("windows", 10, "window", False) as update:
         update(4)
     assert capsys.readouterr().err == ""
 

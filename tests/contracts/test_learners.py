@@ -330,7 +330,7 @@ class Earnings:
         rewards = torch.as_tensor(record.rewards)
         self.means += rewards.view(-1, rewards.shape[-1]).mean(1).tolist()
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         """Nothing."""
 
 

@@ -26,7 +26,7 @@ RULES = MarketParameters()
 def vector_of(account: np.ndarray, positions: np.ndarray, bar: np.ndarray, rules: MarketParameters) -> np.ndarray:
     """What the environments' own code writes of an account."""
     vector = np.empty(len(positions) * POSITION_SIZE + len(PortfolioEntry), np.float32)
-    account_rows(*(part[None] for part in (vector, account, positions, bar, rules.packed())))
+    account_rows(*(part[None] for part in (vector, account, positions, bar, rules.to_vector())))
     return vector
 
 

@@ -165,7 +165,7 @@ def nothing(tmp_path: Path) -> Iterator[settings.Settings]:
 
 
 def _used(given: settings.Settings) -> Iterator[settings.Settings]:
-    before = settings.current()
+    before = settings.current_settings()
     settings.use(given)
     yield given
     settings.use(before)

@@ -72,10 +72,10 @@ def test_what_is_no_single_agent_is_left_to_the_report(monkeypatch, tmp_path):
 
 def test_a_replay_shows_the_past_only(folder):
     episode = Episode.load(folder)
-    half = behaviour.replayed(episode, [], 50)
+    half = behaviour.cut_episode(episode, [], 50)
     assert half.summary()["bars"] == 50
     assert half.trades()["entry"].max() <= episode.ledger.index[49]
-    one = behaviour.replayed(episode, ["S01"], 50)
+    one = behaviour.cut_episode(episode, ["S01"], 50)
     assert one.symbols == ("S01",)
     assert set(one.trades()["symbol"]) <= {"S01"}
     assert any("entry" in str(line.name) for line in one.figure().data)

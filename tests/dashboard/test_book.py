@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pacesetter.dashboard.book import Book, JournalReader, _realised, age_text, equity_figure, pnl_figure
+from pacesetter.dashboard.book import Book, JournalReader, _realised_gains, age_text, equity_figure, pnl_figure
 from pacesetter.errors import RunError
 from pacesetter.serving.journal import tables
 
@@ -133,4 +133,4 @@ def test_an_age_is_said_by_its_largest_part():
 
 def test_a_fill_of_nothing_realises_its_commission():
     fills = pd.DataFrame({"symbol": ["A", "A"], "quantity": [0.0, 2.0], "price": [5.0, 6.0], "commission": [0.1, 0.2]})
-    assert _realised(fills) == pytest.approx([-0.1, -0.2])
+    assert _realised_gains(fills) == pytest.approx([-0.1, -0.2])

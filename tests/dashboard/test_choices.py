@@ -63,7 +63,7 @@ def test_pictures_have_what_was_stored(judged: Path) -> None:
 
 
 def test_the_page_shows_them(judged: Path) -> None:
-    before = settings.current()
+    before = settings.current_settings()
     settings.use(settings.Settings(runs=judged.parent))
     try:
         app = AppTest.from_string("from pacesetter.dashboard.views import PAGES; PAGES['agent']()", default_timeout=60)

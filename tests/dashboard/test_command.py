@@ -68,7 +68,7 @@ def test_only_a_living_admin_key_may_halt(served):
 
 def test_the_kill_switch_is_the_traders_file(served, tmp_path):
     switch = served("--halt-file", "STOP")[0].switch
-    assert not switch.engaged()
+    assert not switch.is_engaged()
     switch.engage("drill")
     assert (tmp_path / "STOP").is_file()
     assert switch.reason() == "drill"

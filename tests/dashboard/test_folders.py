@@ -136,7 +136,7 @@ def test_curves_of_several_runs_and_the_problem_of_one(facts, tmp_path):
     assert [each.policy for each in found.judged] == ["equal_weight"]
     assert list(found.metrics) == [facts["live"].label]
     assert "returns.parquet" in found.problems["broken"]
-    assert found.measured() == ["reward", "entropy", "sharpe", "trade_rate"]
+    assert found.metric_names() == ["reward", "entropy", "sharpe", "trade_rate"]
     names = [line.name for line in equity_figure(found.judged, with_baselines=True).data]
     assert names[1:] == ["cash", "hold"]
     assert "equal_weight" in names[0]

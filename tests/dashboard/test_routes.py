@@ -48,7 +48,7 @@ def test_a_window_is_the_lens_view(client, looking):
     assert answer.json()["told"]["lookback"] == "60"
     assert (
         answer.json()["matrix"]["values"]
-        == open_lens(looking.runs, run, "ccf_auc").view(300, 60).drawing()["matrix"]["values"]
+        == open_lens(looking.runs, run, "ccf_auc").view(300, 60).to_drawing()["matrix"]["values"]
     )
 
 

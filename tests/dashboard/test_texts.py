@@ -58,7 +58,7 @@ def test_no_page_speaks_by_itself():
 
 def test_a_second_language_falls_back_to_english(monkeypatch):
     monkeypatch.setitem(texts.LANGUAGES, "de", {"runs.title": "Läufe"})
-    before = settings.current()
+    before = settings.current_settings()
     settings.use(settings.Settings(language="de"))
     try:
         assert (texts.say("runs.title"), texts.say("book.title")) == ("Läufe", "Book")

@@ -18,7 +18,7 @@ from pacesetter import dashboard
 from pacesetter.dashboard import settings
 from pacesetter.dashboard.book import Book
 from pacesetter.dashboard.views import RESULTS, live
-from pacesetter.dashboard.views.runs import embedded
+from pacesetter.dashboard.views.runs import embed_page
 from pacesetter.dashboard.windows import open_lens
 from pacesetter.errors import DataError
 from pacesetter.leadlag.study import Study
@@ -38,7 +38,7 @@ class Switch:
     def __init__(self) -> None:
         self.told = ""
 
-    def engaged(self) -> bool:
+    def is_engaged(self) -> bool:
         return bool(self.told)
 
     def reason(self) -> str:
@@ -100,7 +100,7 @@ def test_the_report_opens_in_a_frame_of_its_own(looking):
     app = draw("runs")
     app.toggle(key="runs.open").set_value(True).run()
     assert not app.exception
-    frame = embedded('<script>"x"</script>')
+    frame = embed_page('<script>"x"</script>')
     assert 'sandbox="allow-scripts"' in frame
     assert "allow-same-origin" not in frame
     assert "<script>" not in frame

@@ -38,7 +38,7 @@ def lens(panel):
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(end=st.integers(-9, 400), lookback=st.integers(-9, 1000))
 def test_any_pair_of_sliders_draws_the_answer_of_that_window(lens, panel, end, lookback):
-    drawn = json.loads(json.dumps(lens.view(end, lookback).drawing(), allow_nan=False))
+    drawn = json.loads(json.dumps(lens.view(end, lookback).to_drawing(), allow_nan=False))
     last = min(max(end, 7), 319)
     length = min(max(lookback, 7), last)
     window = lens.series.observed_window(last, length)
@@ -57,7 +57,7 @@ def test_the_page_and_the_report_have_the_same_links():
     report = study.run(panel).network
     assert report.number_of_edges() > 0
     assert dict(view.finding.network.edges) == dict(report.edges)
-    tips = [arrow[-1] for arrow in view.drawing()["links"]["arrows"]]
+    tips = [arrow[-1] for arrow in view.to_drawing()["links"]["arrows"]]
     leader, follower, link = next(iter(report.edges(data=True)))
     assert any(text.startswith(f"{leader} → {follower}: {link['relation']}, {link['delay']:.0f} bars") for text in tips)
     assert "chance of any false link: 5%" in view.sentence.lower()
@@ -66,7 +66,7 @@ def test_the_page_and_the_report_have_the_same_links():
 def test_a_persian_reader_has_no_english_unit_or_axis(lens, monkeypatch):
     monkeypatch.setattr(texts, "_readers", [lambda: "fa"])
     view = lens.view(200, 100)
-    drawn = view.drawing()
+    drawn = view.to_drawing()
     assert "روز" in view.sentence
     assert "days" not in view.sentence
     assert (drawn["matrix"]["row_title"], drawn["matrix"]["column_title"]) == ("پیشرو (قوی‌ترین در بالا)", "پیرو")
@@ -80,7 +80,7 @@ def test_a_planted_leader_is_linked_and_noise_is_not():
     index = pd.date_range("2020-01-01 21:00", periods=400, freq="D", tz="UTC", unit="ns")
     closes = 100 * np.exp(moves.cumsum(axis=0))
     panel = Panel(index, tuple("ABCD"), ("close",), closes[None], np.ones(closes.shape, dtype=bool))
-    drawn = Lens(panel, "ccf_lag1").view(399, 300).drawing()
+    drawn = Lens(panel, "ccf_lag1").view(399, 300).to_drawing()
     assert drawn["ranking"]["names"][0] == "A"
     leader, follower, *_ = drawn["links"]["arrows"][0]
     assert [drawn["links"]["names"][place] for place in (leader, follower)] == ["A", "B"]

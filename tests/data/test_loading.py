@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.data import SOURCES, check, load
-from pacesetter.data.loading import folded, source_and_loading
+from pacesetter.data.loading import fold_findings, source_and_loading
 from pacesetter.data.quality import Quality
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.frames import Finding
@@ -130,7 +130,7 @@ def test_a_check_knows_what_the_options_repair_or_allow(tmp_path, option):
 
 def test_warnings_of_one_rule_are_one_sentence() -> None:
     found = [Finding("gap", f"{name} has a gap", symbol=name, severity="warning") for name in "ABC"]
-    assert folded([*found, Finding("stale", "B stands still")]) == [
+    assert fold_findings([*found, Finding("stale", "B stands still")]) == [
         "A: A has a gap [gap] (and 2 more of [gap])",
         "B stands still [stale]",
     ]

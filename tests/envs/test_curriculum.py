@@ -45,7 +45,7 @@ def played(course: Course, *returns: float, count: int = 1) -> None:
         ledger = np.zeros((count, len(Column)))
         ledger[:, Column.EQUITY_BEFORE], ledger[:, Column.EQUITY_CHANGE] = 100.0, 100.0 * change
         course.begin(slice(None))
-        course.hear(ledger, np.ones(count, dtype=bool))
+        course.observe_step(ledger, np.ones(count, dtype=bool))
 
 
 def test_five_stages_grow_from_calm_and_free_to_the_market_as_it_is(market: Panel) -> None:

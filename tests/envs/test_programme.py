@@ -12,7 +12,7 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.curriculum import Course
-from pacesetter.envs.difficulty import altered
+from pacesetter.envs.difficulty import alter_returns
 from pacesetter.envs.programme import AdaptiveCourse, Difficulty, copies_of, make_course, programme_stages
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
@@ -27,7 +27,7 @@ SYMBOLS = 2
 def bank() -> Bank:
     panel = Synthetic(symbols=SYMBOLS, bars=400, seed=1).read()
     copies = enumerate(copies_of("programme"))
-    panels = [panel, *(altered(panel, copy.noise, copy.volatility, seed=k) for k, copy in copies)]
+    panels = [panel, *(alter_returns(panel, copy.noise, copy.volatility, seed=k) for k, copy in copies)]
     tables = [feature_table(each, ["return_1", "regime_trend_efficiency"]) for each in panels]
     return Bank.from_panels(panels, tables)
 
@@ -43,7 +43,7 @@ def hear(course: Course, *returns: float) -> None:
         ledger = np.zeros((2, len(Column)))
         ledger[:, Column.EQUITY_BEFORE], ledger[:, Column.EQUITY_CHANGE] = 100.0, 100.0 * change
         course.begin(slice(None))
-        course.hear(ledger, np.ones(2, dtype=bool))
+        course.observe_step(ledger, np.ones(2, dtype=bool))
 
 
 def test_each_stage_plays_on_its_own_copy_at_its_own_costs(bank):

@@ -215,7 +215,7 @@ def test_unknown_options_of_a_reset_are_refused(market: Panel, options: dict[str
 
 def test_a_batch_that_was_not_reset_reads_inside_its_tables(market: Panel) -> None:
     batch = TradingVectorEnv(market, 2).batch
-    assert batch.bank.holds(batch.cursor[:, [Cursor.BLOCK, Cursor.TIME, Cursor.END]], batch.window_bars)
+    assert batch.bank.contains_starts(batch.cursor[:, [Cursor.BLOCK, Cursor.TIME, Cursor.END]], batch.window_bars)
     seen = batch.reset([True, False])["window"][1]
     block, t = batch.cursor[1, : Cursor.FINAL_BLOCK]
     assert np.array_equal(seen, batch.bank.windows[block, 0, t - 23 : t + 1])

@@ -91,7 +91,7 @@ def test_synthetic_markets_are_drawn_one_by_one(run):
     first, second, *_ = MARKETS["montecarlo"](run)
     assert first.panel.symbols == second.panel.symbols
     assert first.panel.fingerprint != second.panel.fingerprint
-    assert list(run.over([first]).loc["path 0"].index) == ["ppo", "cash", "hold", "equal_weight"]
+    assert list(run.evaluate_scenarios([first]).loc["path 0"].index) == ["ppo", "cash", "hold", "equal_weight"]
 
 
 def test_a_classifier_speaks_anew_of_a_market_that_was_altered(trained_run, tmp_path):

@@ -44,7 +44,7 @@ def test_values_since_a_bar_are_those_of_the_bars_alone(name: str, bars: Panel) 
     by_panel = Feature("by_panel", ("close",), 1, lambda panel: np.cumsum(panel.close, axis=0))
     feature = by_panel if name == "by_panel" else FEATURES[name]
     for panel in (bars, gappy):
-        np.testing.assert_array_equal(feature.since(panel, 300), feature.compute(panel.rows(300, None)))
+        np.testing.assert_array_equal(feature.compute_since(panel, 300), feature.compute(panel.rows(300, None)))
 
 
 @pytest.mark.parametrize("name", ["rsi_14", "obv_20", "sentiment"])
@@ -60,7 +60,7 @@ def test_symbols_with_and_without_gaps_have_the_values_that_each_has_alone(name:
 
 def test_whole_bars_are_taken_as_they_are(bars: Panel) -> None:
     feature = FEATURES["adx_14"]
-    np.testing.assert_array_equal(feature.since(bars, 20, is_whole=True), feature.since(bars, 20))
+    np.testing.assert_array_equal(feature.compute_since(bars, 20, is_whole=True), feature.compute_since(bars, 20))
 
 
 def test_a_feature_without_memory_is_refused() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pacesetter.features.rolling import (
     change,
-    lagged,
+    lag_bars,
     ratio,
     rolling_correlation,
     rolling_max,
@@ -17,7 +17,7 @@ from pacesetter.features.rolling import (
     rolling_rank,
     rolling_std,
     rolling_sum,
-    smoothed,
+    smooth_exponentially,
 )
 
 PANDAS = {
@@ -66,7 +66,7 @@ def test_deviation_keeps_its_digits_far_from_zero() -> None:
 
 def test_lagged_and_change() -> None:
     x = np.array([1.0, 4.0, 9.0])
-    np.testing.assert_array_equal(lagged(x, 2), [np.nan, np.nan, 1.0])
+    np.testing.assert_array_equal(lag_bars(x, 2), [np.nan, np.nan, 1.0])
     np.testing.assert_array_equal(change(x), [np.nan, 3.0, 5.0])
 
 
@@ -77,7 +77,7 @@ def test_ratio_is_flat_only_where_both_are_zero() -> None:
 def test_smoothing_begins_with_the_mean_of_the_first_known_values() -> None:
     x = np.array([[np.nan, 1.0, 3.0, 6.0, np.nan], [2.0, 4.0, 7.0, 5.0, 5.0], [np.nan, np.nan, np.nan, np.nan, 9.0]])
     expected = [[np.nan, np.nan, 2, 4, np.nan], [np.nan, 3, 5, 5, 5], [np.nan] * 5]
-    np.testing.assert_array_equal(smoothed(x, 2, 0.5), expected)
+    np.testing.assert_array_equal(smooth_exponentially(x, 2, 0.5), expected)
 
 
 def test_what_is_missing_makes_its_windows_missing_and_no_other() -> None:

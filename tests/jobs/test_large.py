@@ -52,11 +52,13 @@ def test_the_command_checks_in_parts_as_it_does_at_once(folder, command, tmp_pat
 
 def test_the_budget_decides_how_many_symbols_are_at_once(folder):
     config = compose([f"data={folder}"])
-    small, large = (LargeFiles(config, Launcher(), memory)._fitting(500_000, 290, 500) for memory in ("2GB", "8GB"))
+    small, large = (
+        LargeFiles(config, Launcher(), memory)._symbols_at_once(500_000, 290, 500) for memory in ("2GB", "8GB")
+    )
     assert 1 <= small < large <= 500
-    shared = LargeFiles(config, Launcher(workers=2), "8GB")._fitting(500_000, 290, 500)
+    shared = LargeFiles(config, Launcher(workers=2), "8GB")._symbols_at_once(500_000, 290, 500)
     assert shared <= large / 2
-    assert LargeFiles(config, Launcher(), "8GB", at_once=3)._fitting(500_000, 290, 500) == 3
+    assert LargeFiles(config, Launcher(), "8GB", at_once=3)._symbols_at_once(500_000, 290, 500) == 3
 
 
 def test_bad_input_is_refused_in_a_sentence(folder, command):

@@ -39,11 +39,11 @@ def panel_of(moves: np.ndarray, **fields: np.ndarray) -> Panel:
 
 def is_pooled_found(seed: int, bars: int, share: float = 0.1) -> np.ndarray:
     means = planted(seed, bars, share).reshape(bars, 2, SIZE).mean(axis=2)
-    return find_links(means, StrengthMeasure("ccf_peak"), seed=seed, test="either").linked(LEVEL)
+    return find_links(means, StrengthMeasure("ccf_peak"), seed=seed, test="either").mask_linked(LEVEL)
 
 
 def is_pair_found(seed: int, bars: int) -> bool:
-    linked = find_links(planted(seed, bars), StrengthMeasure("ccf_peak"), draws=60, seed=seed).linked(LEVEL)
+    linked = find_links(planted(seed, bars), StrengthMeasure("ccf_peak"), draws=60, seed=seed).mask_linked(LEVEL)
     return bool(linked[:SIZE, SIZE:].any())
 
 
@@ -67,7 +67,7 @@ def noise(kind: str, seed: int) -> np.ndarray:
 def false_relations(kind: str, markets: int) -> int:
     gauge = StrengthMeasure("ccf_peak")
     tests = (find_links(noise(kind, seed), gauge, seed=seed, test="either") for seed in range(markets))
-    return sum(bool(links.linked(LEVEL).any()) for links in tests)
+    return sum(bool(links.mask_linked(LEVEL).any()) for links in tests)
 
 
 @pytest.mark.parametrize("kind", KINDS)

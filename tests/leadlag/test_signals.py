@@ -82,10 +82,10 @@ def test_a_gap_is_neither_counted_nor_spread_and_what_stands_still_is_0() -> Non
     values = np.random.default_rng(0).standard_normal((200, 3))
     values[:, 1] = 7.0
     values[100:120, 2] = np.nan
-    found = signals.standardised(values, 80)
+    found = signals.standardise_rolling(values, 80)
     assert np.isnan(found[: signals.FIRST_BARS - 1]).all()
     assert (found[signals.FIRST_BARS - 1 :, 1] == 0).all()
-    packed = signals.standardised(np.delete(values[:, 2:], np.s_[100:120], axis=0), 80)
+    packed = signals.standardise_rolling(np.delete(values[:, 2:], np.s_[100:120], axis=0), 80)
     np.testing.assert_array_equal(np.delete(found[:, 2:], np.s_[100:120], axis=0), packed)
     assert np.isnan(found[100:120, 2]).all()
 

@@ -57,7 +57,7 @@ def test_the_attention_of_a_run_is_a_lead_lag_matrix_that_finds_what_is_planted(
     assert (scores[leader, followers] > 0).all()
     assert stored["seen_until"] < str(panel.index[-1])
     estimator: Any = ps.LeadLag("policy", run=str(run)).estimator
-    assert any("in-sample until then" in note for note in estimator.prepared(panel).notes)
+    assert any("in-sample until then" in note for note in estimator.prepare_panel(panel).notes)
 
 
 def test_the_matrix_is_the_mean_share_of_the_attention(config: Any) -> None:

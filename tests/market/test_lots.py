@@ -62,12 +62,12 @@ def test_a_fill_that_turns_the_position_is_parted() -> None:
     assert lots.quantity.tolist() == [4, -1, -1]
     assert lots.pnl.tolist() == pytest.approx([8 - 2, 1 - 0.5, -0.5])
     assert lots.exit_bar.tolist() == [1, 2, -1]
-    assert len(lots.closed().pnl) == 2
+    assert len(lots.drop_open().pnl) == 2
 
 
 def test_daily_rebalancing_has_lots_and_no_round_trip() -> None:
     steps = [(10, 100, 0), *[(1, 100, 0), (-1, 101, 0)] * 20]
-    assert len(match_lots(fills_of(*steps)).closed().pnl) == 20
+    assert len(match_lots(fills_of(*steps)).drop_open().pnl) == 20
     assert [trade.exit_bar for trade in trades(fills_of(*steps))] == [None]
 
 

@@ -32,7 +32,7 @@ CONTINUOUS, DISCRETE, TARGET, QUANTITY = OrderKind
 def quantity(order: float, held: float = 0.0, *, kind: int = CONTINUOUS, rules: MarketParameters = RULES) -> float:
     """What an order asks for at a price of 100 with an equity of 100,000."""
     free_cash = 100_000 - abs(held) * 100
-    return order_quantity(order, kind, held, 100.0, 100_000.0, free_cash, rules.packed())
+    return order_quantity(order, kind, held, 100.0, 100_000.0, free_cash, rules.to_vector())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_smoothing_over_three_bars_halves_the_way_each_time(play: Callable[..., 
 def test_smoothing_cuts_the_variance_of_actions_by_more_than_30_percent() -> None:
     actions, order, smoothed = np.random.default_rng(0).uniform(-1, 1, 5_000), 0.0, []
     for action in actions:
-        order = signal(action, CONTINUOUS, order, 0.0, RULES.packed())
+        order = signal(action, CONTINUOUS, order, 0.0, RULES.to_vector())
         smoothed.append(order)
     assert np.var(smoothed) < 0.7 * np.var(actions)
 

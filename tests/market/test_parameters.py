@@ -43,7 +43,7 @@ def test_refused_by_key(make: Callable[[], Any], message: str) -> None:
 
 
 def test_packed_in_fractions_and_per_bar() -> None:
-    packed = MarketParameters(Costs(borrow_bps_per_year=252), bars_per_year=252.0).packed()
+    packed = MarketParameters(Costs(borrow_bps_per_year=252), bars_per_year=252.0).to_vector()
     assert len(packed) == len(Slot)
     assert packed[Slot.COMMISSION] == pytest.approx(5e-4)
     assert packed[Slot.HALF_SPREAD] == pytest.approx(2e-4)

@@ -33,7 +33,7 @@ class Bench:
 
     def __init__(self, tables: RiskTables, options: RiskOptions, scale: float, market: MarketParameters = WIDE) -> None:
         count = tables.shape[1]
-        self.sizer, self.parameters = RiskSizer(tables, options, scale), market.packed()[None]
+        self.sizer, self.parameters = RiskSizer(tables, options, scale), market.to_vector()[None]
         self.accounts, self.positions = np.zeros((1, len(Account))), np.zeros((1, count, len(Position)))
         self.accounts[0, Account.EQUITY] = 1.0
         self.bars = np.ones((len(tables), count, len(Bar)))

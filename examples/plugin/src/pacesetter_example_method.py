@@ -76,7 +76,7 @@ class Reinforce(FleetMethod[Fleet, FleetMarket]):
         entropy = self.per_symbol(policy.entropy()).mean(1)
         return Losses({"policy": loss}, {"policy_loss": loss.detach(), "entropy": entropy.detach()})
 
-    def observed(self, experience: Steps, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: Steps, acting: Acting) -> dict[str, torch.Tensor]:
         """The latest observations are enough for the normaliser."""
         return acting.observation
 

@@ -34,7 +34,7 @@ class SelfAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
         return self.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def newest(self, x: torch.Tensor) -> torch.Tensor:
+    def forward_last(self, x: torch.Tensor) -> torch.Tensor:
         """What `forward` gives the last item, (batch, width), of items that all look at each other.
 
         With one query a head no item needs a key or a value of its own: q·(Kx + k) is (Kᵀq)·x and a number that all
@@ -78,9 +78,9 @@ class Block(nn.Module):
         x = x + self.attention(self.attention_norm(x), allowed)
         return x + self.feed_forward(x)  # type: ignore[no-any-return]
 
-    def newest(self, x: torch.Tensor) -> torch.Tensor:
+    def forward_last(self, x: torch.Tensor) -> torch.Tensor:
         """What `forward` gives the last item, (batch, width), for a fraction of the work."""
-        last = x[:, -1] + self.attention.newest(self.attention_norm(x))
+        last = x[:, -1] + self.attention.forward_last(self.attention_norm(x))
         return last + self.feed_forward(last)  # type: ignore[no-any-return]
 
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
@@ -99,13 +99,13 @@ class AttentionStack(nn.Module):
             x = block(x, allowed)
         return x
 
-    def newest(self, x: torch.Tensor) -> torch.Tensor:
+    def forward_last(self, x: torch.Tensor) -> torch.Tensor:
         """What `forward` gives the last item, (batch, width): nothing reads the last block's other answers."""
         *earlier, last = self.blocks
         for block in earlier:
             x = block(x)
         assert isinstance(last, Block)
-        return last.newest(x)
+        return last.forward_last(x)
 
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         """(batch, layer, head, item, item) attention weights of the same pass."""
@@ -130,11 +130,11 @@ class AssetAttention(nn.Module):
 
     def forward(self, assets: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
         """Encoded assets; the rows of absent ones mean nothing."""
-        return self.stack(self.embed(assets), _allowed(present))  # type: ignore[no-any-return]
+        return self.stack(self.embed(assets), _attention_mask(present))  # type: ignore[no-any-return]
 
     def weights(self, assets: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
         """(batch, layer, head, asset, asset) attention weights; those on absent assets are 0 in present rows."""
-        return self.stack.weights(self.embed(assets), _allowed(present))
+        return self.stack.weights(self.embed(assets), _attention_mask(present))
 
     @staticmethod
     def pool(encoded: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
@@ -144,7 +144,7 @@ class AssetAttention(nn.Module):
         return chosen / present.sum(1, keepdim=True).clamp(min=1)
 
 
-def _allowed(present: torch.Tensor) -> torch.Tensor:
+def _attention_mask(present: torch.Tensor) -> torch.Tensor:
     """(batch, 1, asset, asset): everyone looks at those present, and an absent asset at itself, or its row were NaN."""
     itself = torch.eye(present.shape[-1], dtype=torch.bool, device=present.device)
     return (present[:, None, :] | itself)[:, None]

@@ -120,7 +120,7 @@ class CrossEncoder(MlpEncoder):
         if self.across is None:
             raise ConfigError("this network was made without leaders; give agent.network=cross for several symbols")
         window = self.config.window
-        inputs = {window: self.normaliser.scaled(window, observation[window])} if self.layout.window else {}
+        inputs = {window: self.normaliser.scale_entry(window, observation[window])} if self.layout.window else {}
         shares: torch.Tensor = self.across.shares(self._query(inputs, observation), observation[LEADERS])
         return shares.mean(1)
 

@@ -151,7 +151,7 @@ class TransformerEncoder(Encoder):
 
     def _summarise(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         # No causal mask: the window ends at the bar of the decision, so every bar in it is past.
-        return self.stack.newest(self._tokens(window, context))
+        return self.stack.forward_last(self._tokens(window, context))
 
     def _tokens(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         """(batch, bar, width), in bfloat16 where layers compute in it: what blocks add to stays as narrow."""

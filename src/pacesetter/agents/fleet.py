@@ -52,7 +52,7 @@ class Fleet(nn.Module):
         super().__init__()
         self.config, self.actions, self.hidden = config, actions, hidden
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
-        self.symbols = _checked((), symbols)
+        self.symbols = _check_symbols((), symbols)
         self.encoder: Encoder = config.build(shapes)
         # Drawn as ordinary heads and then stacked, so that each starts as that of a `SymbolAgent` would.
         self.actor = StackedHead([self._new_actor().layers for _ in self.symbols])
@@ -82,7 +82,7 @@ class Fleet(nn.Module):
         """What is kept before the first bar: zeros (row, …)."""
         return {name: torch.zeros(rows, *shape, device=self.frozen.device) for name, shape in self.memory.items()}
 
-    def kept(self, policy: Any) -> dict[str, torch.Tensor]:
+    def memory_after(self, policy: Any) -> dict[str, torch.Tensor]:
         """What is kept after `policy`, an answer of this fleet, has acted."""
         return dict.fromkeys(self.memory, policy.played.memory) if self.memory else {}
 
@@ -134,7 +134,7 @@ class Fleet(nn.Module):
 
     def add(self, symbols: Sequence[str]) -> None:
         """Fresh heads for new symbols, after the others; trainers must be created again."""
-        self.symbols = _checked(self.symbols, symbols)
+        self.symbols = _check_symbols(self.symbols, symbols)
         self.actor.extend([self._new_actor().layers for _ in symbols])
         self.critic.extend([self._new_critic().layers for _ in symbols])
         # After the others: the places of the existing symbols stay valid.
@@ -167,7 +167,7 @@ class Fleet(nn.Module):
         self.encoder.load_state_dict(given)
 
 
-def _checked(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
+def _check_symbols(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
     """All symbols; refuses none at all, and one twice."""
     joined = (*symbols, *more)
     if not more or len(set(joined)) < len(joined):
@@ -208,7 +208,7 @@ class FleetAgent:
             inputs[ACTION_MASK] = self._for_each(observation[ACTION_MASK], (self.fleet.actions or 0,))
         policy, _ = self.fleet.evaluate(inputs | self.memory, self.rows)
         actions = (policy.mode() if deterministic else policy.sample()).cpu().numpy()
-        self.memory = self.fleet.kept(policy)
+        self.memory = self.fleet.memory_after(policy)
         self.notes = self.fleet.notes(policy)
         return np.asarray(actions.reshape(len(self.rows)))
 

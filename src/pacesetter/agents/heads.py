@@ -20,10 +20,10 @@ __all__ = [
     "Distribution",
     "MaskedCategorical",
     "TanhGaussian",
+    "apply_temperature",
     "head_layers",
     "make_actor",
     "silence_head",
-    "tempered",
 ]
 
 ACTOR_GAIN = 0.01  # the first policy is close to uniform whatever the encoder says (Andrychowicz et al. 2021)
@@ -107,13 +107,13 @@ class TanhGaussian:
         return (0.5 + HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
 
 
-def tempered(policy: Distribution, temperature: float) -> Distribution:
+def apply_temperature(policy: Distribution, temperature: float) -> Distribution:
     """The policy with its density to the power 1 / temperature: above 1 it is spread wider, below 1 narrower.
 
     Of a squashed Gaussian that is done before the squashing: its variance is multiplied.
     """
-    if hasattr(policy, "tempered"):  # it knows best what may be spread
-        return policy.tempered(temperature)  # type: ignore[no-any-return]
+    if hasattr(policy, "with_temperature"):  # it knows best what may be spread
+        return policy.with_temperature(temperature)  # type: ignore[no-any-return]
     if isinstance(policy, MaskedCategorical):
         return MaskedCategorical(policy.log_probabilities.clamp(min=-1e30) / temperature)
     if isinstance(policy, TanhGaussian):

@@ -50,7 +50,7 @@ class ObservationNormaliser(nn.Module):
         sizes = zip(layout.sizes.items(), ends, strict=True)
         self._columns = {name: slice(end - size, end) for (name, size), end in sizes}
         # Not persistent: it follows from the configuration, not from data.
-        self.register_buffer("shown", _shown(layout, unseen), persistent=False)
+        self.register_buffer("shown", _feature_mask(layout, unseen), persistent=False)
         size = sum(layout.sizes.values())
         # Not persistent either: a stored network has centre and scale, and learns no more.
         self.register_buffer("fixed", torch.zeros(size, dtype=torch.bool), persistent=False)
@@ -62,16 +62,16 @@ class ObservationNormaliser(nn.Module):
     def forward(self, observation: Tensors, without: Collection[str] = ()) -> dict[str, torch.Tensor]:
         """Normalised entries (batch, …, feature), all but those named."""
         entries = self.layout.entries(observation, without)
-        return {name: self.scaled(name, entry) for name, entry in entries.items()}
+        return {name: self.scale_entry(name, entry) for name, entry in entries.items()}
 
-    def scaled(self, name: str, entry: torch.Tensor) -> torch.Tensor:
+    def scale_entry(self, name: str, entry: torch.Tensor) -> torch.Tensor:
         """Values (…, feature) of one entry, normalised."""
         columns = self._columns[name]
-        normalised = self._scaled(entry, self.centre[columns], self.scale[columns])
+        normalised = self._standardise(entry, self.centre[columns], self.scale[columns])
         return normalised * self.shown[columns] if self.hides else normalised
 
     @staticmethod
-    def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    def _standardise(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         # 0 is the mean after scaling: an unknown feature says what an average one says.
         return torch.nan_to_num((entry - centre) / scale, nan=0.0).clamp(-CLIP, CLIP)
 
@@ -119,7 +119,7 @@ class ObservationNormaliser(nn.Module):
         return [torch.cat(group, dim=-1).to(self.mean) for group in (steps, assets) if group]
 
 
-def _shown(layout: Layout, unseen: Sequence[str]) -> torch.Tensor:
+def _feature_mask(layout: Layout, unseen: Sequence[str]) -> torch.Tensor:
     """(feature,) 1 where a feature is seen, else 0; refuses a place that the observation does not have."""
     places = [f"{entry}.{place}" for entry, size in layout.sizes.items() for place in range(size)]
     for name in unseen:

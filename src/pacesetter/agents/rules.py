@@ -51,13 +51,13 @@ class RuleAgent(ABC):
         order = np.clip(np.nan_to_num(self.order(features), nan=0.0), -1.0, 1.0)
         if self.orders is None:
             return np.asarray(order[..., None], dtype=np.float32)
-        return self._nearest(order, self.orders, observation.get(ACTION_MASK))
+        return self._nearest_action(order, self.orders, observation.get(ACTION_MASK))
 
     @abstractmethod
     def order(self, features: Mapping[str, Array]) -> Array:
         """The wanted order s (…,), from features (…,) by name."""
 
-    def _nearest(self, order: Array, orders: Mapping[int, float], mask: Array | None) -> Array:
+    def _nearest_action(self, order: Array, orders: Mapping[int, float], mask: Array | None) -> Array:
         """The discrete action whose order is nearest; on a tie the first."""
         actions = np.array(list(orders), dtype=np.int64)
         distance = np.abs(order[..., None] - np.array(list(orders.values())))
@@ -111,10 +111,10 @@ class Votes(RuleAgent):
     def order(self, features: Mapping[str, Array]) -> Array:
         rsi, band = features["rsi_14"], features["bollinger_position"]
         crossing = np.sign(features["macd"] - features["macd_signal"])
-        votes = crossing + _outside(rsi, self.oversold, self.overbought) + _outside(band, -1.0, 1.0)
+        votes = crossing + _side_of_band(rsi, self.oversold, self.overbought) + _side_of_band(band, -1.0, 1.0)
         return np.asarray(votes / 3)
 
 
-def _outside(value: Array, low: float, high: float) -> Array:
+def _side_of_band(value: Array, low: float, high: float) -> Array:
     """+1 below `low`, −1 above `high`, 0 between, NaN where the value is."""
     return np.where(np.isnan(value), np.nan, (value < low).astype(float) - (value > high))

@@ -31,7 +31,7 @@ __all__ = [
     "fit_prior",
     "market_rows",
     "refuse_folds",
-    "shown",
+    "sample_observations",
     "with_prior",
 ]
 
@@ -103,7 +103,7 @@ def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
 
     Refuses a run that was fitted on test bars, or that trades other symbols or within another cap.
     """
-    from pacesetter.methods.prior.prior import fit_direct, fit_expected, wanted
+    from pacesetter.methods.prior.prior import ends_on_bank, fit_direct, fit_expected
 
     task, asked = config.trading, str(config.agent["prior"])
     market = replace(task.market, bars_per_year=split.known.bars_per_year)
@@ -122,7 +122,7 @@ def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
     else:
         check_unseen("agent.prior:", asked, split.known.index[-1])
         prior, inside = _of_run(config, learned, market)
-    ends = wanted(prior, bank(split.known))
+    ends = ends_on_bank(prior, bank(split.known))
     if inside is not None:
         ends[:, : inside.shape[1]] = inside
     return prior, ends
@@ -187,10 +187,10 @@ def market_rows(bank: Bank, task: Any, count: int) -> Iterator[dict[str, Array]]
     def draw(generator: torch.Generator) -> torch.Tensor:
         return 2 * torch.rand(len(market.symbols), generator=generator)[:, None] - 1
 
-    return shown(market, market.tables, draw, count)
+    return sample_observations(market, market.tables, draw, count)
 
 
-def shown(
+def sample_observations(
     market: Any,
     look: Callable[[Any], dict[str, torch.Tensor]],
     draw: Callable[[torch.Generator], torch.Tensor],

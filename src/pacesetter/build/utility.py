@@ -34,7 +34,7 @@ def with_utility(config: Config, panel: Panel) -> Config:
     task = _trading_task(config)
     if task is None:
         return config
-    utility = _chosen(config, task)
+    utility = _utility_name(config, task)
     if utility == "reward":
         return config
     components = dict(task.reward.components)
@@ -65,7 +65,7 @@ def _trading_task(config: Config) -> Trading | None:
     return config.task if isinstance(config.task, Trading) else None
 
 
-def _chosen(config: Config, task: Trading) -> str:
+def _utility_name(config: Config, task: Trading) -> str:
     target = config.risk.target_volatility
     if task.utility == "auto":
         has_aversion = target is not None or task.aversion is not None

@@ -14,7 +14,7 @@ import typer
 from pacesetter.cli import dashboard, data, demo, fleet, jobs, lab, offline, paper, results, serve
 from pacesetter.errors import PacesetterError
 from pacesetter.progress import with_heartbeat
-from pacesetter.words import printable
+from pacesetter.words import escape_controls
 
 __all__ = ["app", "main"]
 
@@ -80,7 +80,7 @@ class _Printable(logging.Formatter):
     """Lines without what would steer a terminal: names in them may be a stranger's."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return escape_controls(super().format(record))
 
 
 @app.callback(invoke_without_command=True)
@@ -116,7 +116,7 @@ def main() -> None:
         with with_heartbeat(sys.argv[1:]):
             app()
     except PacesetterError as problem:
-        typer.echo(f"error: {printable(problem)}", err=True)
+        typer.echo(f"error: {escape_controls(problem)}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         # The interpreter flushes stdout once more at exit, which would raise again. 141 is a shell's code for SIGPIPE,
@@ -127,13 +127,13 @@ def main() -> None:
         # PyTorch has no MemoryError of its own for what numpy calls so.
         if not isinstance(problem, MemoryError) and "memory" not in str(problem):
             raise
-        typer.echo(f"error: not enough memory ({printable(_first_line(problem))}); {LESS}", err=True)
+        typer.echo(f"error: not enough memory ({escape_controls(_first_line(problem))}); {LESS}", err=True)
         sys.exit(2)
     except OSError as problem:  # a folder that may not be written to, a full disk, a file where a folder should be
         # Neither a file nor the disk (a socket, say): the user cannot mend that, so the traceback is kept.
         if problem.filename is None and problem.errno not in DISK_ERRORS:
             raise
-        where = "the disk" if problem.filename is None else printable(problem.filename)
+        where = "the disk" if problem.filename is None else escape_controls(problem.filename)
         more = "; make room, then go on with the same command" if problem.errno in FULL else ""
         typer.echo(f"error: {where} cannot be used: {problem.strerror}{more}", err=True)
         sys.exit(2)

@@ -10,7 +10,7 @@ import typer
 
 from pacesetter.cli.offline import data_fresh
 from pacesetter.cli.overrides import Overrides
-from pacesetter.words import cell, counted, printable
+from pacesetter.words import cell, count_noun, escape_controls
 
 __all__ = ["register"]
 
@@ -67,7 +67,7 @@ def data_check(
     if memory is None:
         readiness = build_readiness(compose(overrides or ()))
     else:
-        large = _large(overrides, memory)
+        large = _open_large_files(overrides, memory)
         readiness = large.check()
     _show_readiness(readiness)
     if memory is not None:
@@ -79,7 +79,7 @@ def data_check(
         raise typer.Exit(1)
 
 
-def _large(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
+def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
     """The files to be read in parts, by the launcher that the overrides name."""
     from pacesetter.jobs import compose
     from pacesetter.jobs.hydra.overrides import take_options
@@ -103,15 +103,15 @@ def _show_readiness(readiness: Any) -> None:
         table.add_row(*map(cell, values.values()))
     console.print(table)
     for finding in readiness.findings:
-        said = printable(f"{finding.severity}: {finding.sentence()}")
+        said = escape_controls(f"{finding.severity}: {finding.sentence()}")
         console.print(said, soft_wrap=True, markup=False, highlight=False)
     for line in (*readiness.columns, readiness.survivorship):
         if line:
-            console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+            console.print(escape_controls(line), soft_wrap=True, markup=False, highlight=False)
     errors = sum(finding.severity == "error" for finding in readiness.findings)
     verdict = "READY" if readiness.ok else "NOT READY"
-    warnings = counted(len(readiness.findings) - errors, "warning")
-    console.print(f"{verdict}: {counted(errors, 'error')}, {warnings}", highlight=False)
+    warnings = count_noun(len(readiness.findings) - errors, "warning")
+    console.print(f"{verdict}: {count_noun(errors, 'error')}, {warnings}", highlight=False)
 
 
 def data_fetch(
@@ -173,12 +173,12 @@ def data_features(
     """
     import time
 
-    large, start = _large(overrides, memory, at_once), time.perf_counter()
+    large, start = _open_large_files(overrides, memory, at_once), time.perf_counter()
     table = large.features(out)
     typer.echo(
         f"{len(table.symbols):,} symbols × {len(table.index):,} bars × {len(table.names)} features, "
         f"{table.values.nbytes / 1e9:,.1f} GB, {time.perf_counter() - start:,.1f} s, "
-        f"peak {large.peak_mb:,.0f} MB of --memory {memory} → {printable(out)}"
+        f"peak {large.peak_mb:,.0f} MB of --memory {memory} → {escape_controls(out)}"
     )
 
 
@@ -189,7 +189,7 @@ def data_verify(
     from pacesetter.data.manifest import verify_manifest
 
     files = verify_manifest(manifest)
-    typer.echo(f"{printable(manifest)}: {len(files)} files are as recorded")
+    typer.echo(f"{escape_controls(manifest)}: {len(files)} files are as recorded")
 
 
 def _check_manifest(source: Path) -> None:
@@ -208,4 +208,4 @@ def _store(thing: Any, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     thing.save(out)
     write_manifest([out], out.with_suffix(".manifest.json"))
-    typer.echo(printable(f"{thing!r} → {out}"))
+    typer.echo(escape_controls(f"{thing!r} → {out}"))

@@ -124,19 +124,19 @@ def online(
     rollback: Annotated[bool, typer.Option("--rollback", help="Undo the latest swap that is in force.")] = False,
 ) -> None:
     """Update a fleet on new bars beside `pacesetter paper STORE follow=true`: shadow, drift alarms, swap or keep."""
-    from pacesetter.cli.paper import nested
+    from pacesetter.cli.paper import nest_options
     from pacesetter.jobs.online.session import update_online
 
     def keep(updated: Run) -> None:
         if store is not None:
-            _bring(store, updated)
+            _promote_run(store, updated)
 
     if store is not None:
         _check_store(store)
     if rollback:
         _roll_back(run, store)
         return
-    update_online(run, nested(options or []), first=first, watch_seconds=watch, taken=keep)
+    update_online(run, nest_options(options or []), first=first, watch_seconds=watch, taken=keep)
 
 
 def _check_store(store: Path) -> None:
@@ -157,28 +157,28 @@ def _roll_back(folder: Path, store: Path | None) -> None:
 
     updater, run = OnlineUpdater(folder), Run.open(folder)
     swaps = updater.swaps()
-    if store is not None and swaps.last == "rollback" and not _has(store, run):
+    if store is not None and swaps.last == "rollback" and not _holds_run(store, run):
         typer.echo(f"update {swaps.undone[-1]} is undone already, but not in {store}: completed there, no further back")
-        _bring(store, run)
+        _promote_run(store, run)
         return
     typer.echo(f"back before update {updater.roll_back()['from']}")
     if store is None:
         return
-    if _has(store, run):
+    if _holds_run(store, run):
         typer.echo(f"{store} has that fleet already; no bundle is made")
-    _bring(store, run)
+    _promote_run(store, run)
 
 
-def _bring(store: Path, run: Run) -> None:
+def _promote_run(store: Path, run: Run) -> None:
     """Let the fleet of a run be the store's current bundle; nothing is done where it is."""
     from pacesetter.serving.bundle.packaging import bundle_run
 
-    if not _has(store, run):
+    if not _holds_run(store, run):
         _clear(store)
         typer.echo(f"Bundle: {bundle_run(run.folder, store, observations=1_000)[0]}")
 
 
-def _has(store: Path, run: Run) -> bool:
+def _holds_run(store: Path, run: Run) -> bool:
     """Whether the store's current bundle holds the weights of a run; a damaged one holds none."""
     from pacesetter.serving.bundle.bundle import Bundle
     from pacesetter.serving.bundle.store import Store

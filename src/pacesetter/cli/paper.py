@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from pacesetter.serving.risk.halt import KillSwitch
 
-__all__ = ["nested", "register"]
+__all__ = ["nest_options", "register"]
 
 HaltFile = Annotated[Path, typer.Option("--file", help="The kill switch of the trader or server.")]
 Options = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. feed=replay first=400")]
@@ -121,7 +121,7 @@ def decide(
 
 def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
     """How to release an engaged switch, as the end of a sentence."""
-    if not switch.engaged():
+    if not switch.is_engaged():
         return ""
     if is_at_end:
         return f"; there are no more bars, but the kill switch stays engaged until: {switch.way_out}"
@@ -131,12 +131,12 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
 def _with_data(options: list[str]) -> dict[str, Any]:
     """The options nested; `data=NAME` and its options as every command reads them."""
     if not any(text.startswith("data=") for text in options):
-        return nested(options)
+        return nest_options(options)
     from pacesetter.jobs import compose
 
     chosen = [text for text in options if text.startswith("data")]
     data = {key: value for key, value in compose(chosen).data.items() if value is not None}
-    return nested([text for text in options if text not in chosen]) | {"data": data}
+    return nest_options([text for text in options if text not in chosen]) | {"data": data}
 
 
 def halt(
@@ -177,7 +177,7 @@ def drill(options: Options = None) -> None:
     from pacesetter.serving.risk.drill import DrillConfig
     from pacesetter.serving.risk.drill import drill as drill_all
 
-    config = configure(DrillConfig, nested(options or []), "drill")
+    config = configure(DrillConfig, nest_options(options or []), "drill")
     table, results = Table("drilled", "must", "did"), drill_all(make_sinks(config.alerts), config.watch)
     for result in results:
         table.add_row(result.name, result.expected, "yes" if result.acted else "NO")
@@ -263,7 +263,7 @@ def _migrate(url: str, revision: str) -> None:
     typer.echo(f"the journal is at revision {migrate(url, revision)}")
 
 
-def nested(options: list[str]) -> dict[str, Any]:
+def nest_options(options: list[str]) -> dict[str, Any]:
     """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word that is none."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException

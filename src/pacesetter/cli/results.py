@@ -187,13 +187,13 @@ def _evaluate_folds(
     """Refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.jobs.hydra.overrides import take_options
-    from pacesetter.jobs.launch.folds import BRIEF, changed, fold_report
+    from pacesetter.jobs.launch.folds import BRIEF, change_config, fold_report
     from pacesetter.jobs.launch.workers import Launcher
 
     launcher, own = take_options(overrides, "launcher", Launcher)
     with launcher.session() as crew:
         name, section, table = fold_report(
-            changed(stored.config, own),
+            change_config(stored.config, own),
             stored.panel,
             folds,
             expanding=not rolling,
@@ -277,7 +277,7 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     if "did you mean" in did_you_mean(name, MARKETS):  # one of them, or nearly: it says which
         table = stored.on(name)
     else:
-        table = stored.elsewhere(name, build_panel(compose(overrides)))
+        table = stored.evaluate_elsewhere(name, build_panel(compose(overrides)))
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
     shown = table[list(stored.shown)].rename(columns=stored.shown)
@@ -367,7 +367,7 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
 
 def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
     """The baselines named, or all that are possible, and which are not."""
-    from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines, left_out_sentence
+    from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.report.judgement_page import BRIEF, results_section
     from pacesetter.policies.market_rows import market_bank
 
@@ -375,7 +375,7 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)
     spent, notes = time.perf_counter() - start, []
     if not names:
-        results, same = distinct(results)
+        results, same = drop_equal(results)
         notes = [sentence for sentence in (same, left_out_sentence(bank)) if sentence]
     _show([results_section(results)], BRIEF)
     for sentence in notes:

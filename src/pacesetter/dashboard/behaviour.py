@@ -15,18 +15,18 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.evaluation.explain.behaviour import DIVERGING, BehaviourFinding
 from pacesetter.evaluation.explain.explanation import explain_agent
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.policies.agent import AgentPolicy
 
 __all__ = [
+    "cut_episode",
     "episode_folders",
     "explain",
     "most_traded",
     "order_shares",
     "orders_by_hour",
     "orders_figure",
-    "replayed",
     "reward_figure",
     "reward_parts",
     "when_figure",
@@ -53,7 +53,7 @@ def orders_figure(shares: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     for side, colour in zip(shares.columns, (PALETTE[0], PALETTE[7], PALETTE[5]), strict=True):
         figure.add_bar(x=shares.index, y=shares[side], name=say(f"side.{side}"), marker_color=colour)
-    figure = styled(figure, say("agent.orders"), 340).update_layout(barmode="stack")
+    figure = style_figure(figure, say("agent.orders"), 340).update_layout(barmode="stack")
     return figure.update_yaxes(range=[0, 1], tickformat=".0%").update_xaxes(type="category")
 
 
@@ -76,7 +76,7 @@ def when_figure(table: pd.DataFrame) -> go.Figure:
         z=table.to_numpy(), x=names, y=list(table.index), zmin=-limit, zmax=limit, colorscale=DIVERGING, ygap=1
     )
     title = say("agent.by_weekday" if is_daily else "agent.by_hour")
-    figure = styled(go.Figure(heat), title, max(260, min(18 * len(table), 1200) + 110))
+    figure = style_figure(go.Figure(heat), title, max(260, min(18 * len(table), 1200) + 110))
     return figure.update_xaxes(type="category").update_yaxes(type="category", autorange="reversed")
 
 
@@ -96,7 +96,7 @@ def reward_figure(parts: pd.DataFrame) -> go.Figure:
         width = 2.4 if name == "reward" else 1.2
         label = say("agent.total") if name == "reward" else name.removeprefix("reward_").replace("_", " ")
         figure.add_scatter(x=parts.index, y=parts[name].cumsum(), name=label, mode="lines", line={"width": width})
-    return styled(figure, say("agent.rewards"), 340)
+    return style_figure(figure, say("agent.rewards"), 340)
 
 
 def most_traded(episode: Episode) -> list[str]:
@@ -105,7 +105,7 @@ def most_traded(episode: Episode) -> list[str]:
     return [str(name) for name in counts.sort_values(ascending=False, kind="stable").index]
 
 
-def replayed(episode: Episode, symbols: Sequence[str], bars: int) -> Episode:
+def cut_episode(episode: Episode, symbols: Sequence[str], bars: int) -> Episode:
     """The first `bars` steps of an episode as these symbols saw them; no symbols means all."""
     ledger = episode.ledger.iloc[:bars]
     fills = episode.fills.iloc[: bars * len(episode.symbols)]

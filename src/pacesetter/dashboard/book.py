@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError, SQLAlchemyError
 
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
-from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure, thin_bars
 
 __all__ = ["Book", "JournalReader", "age_text", "equity_figure", "pnl_figure"]
 
@@ -86,7 +86,7 @@ class Book:
             self.fills["client_id"].map(self.orders.set_index("client_id")["kind"]) if has_kinds else None
         )
         table["value"] = table["quantity"] * table["price"]
-        table["realised"] = _realised(table)
+        table["realised"] = _realised_gains(table)
         return table.iloc[::-1].reset_index(drop=True)
 
     def pnl(self) -> pd.Series:
@@ -143,7 +143,7 @@ class Book:
         return float(((now or datetime.now(UTC)) - self.equity.index[-1]).total_seconds())
 
 
-def _realised(fills: pd.DataFrame) -> list[float]:
+def _realised_gains(fills: pd.DataFrame) -> list[float]:
     """What each fill, in order of time, realised against the mean entry price, after its commission."""
     held: dict[str, tuple[float, float]] = {}  # symbol -> quantity, mean entry price
     realised = []
@@ -206,10 +206,10 @@ class JournalReader:
             with self.engine.connect().execution_options(postgresql_readonly=True) as connection:
                 yield connection
         except NoSuchTableError as problem:
-            raise RunError(say("book.no_journal", url=_shown(self.engine))) from problem
+            raise RunError(say("book.no_journal", url=_url_without_password(self.engine))) from problem
         except SQLAlchemyError as problem:
             reason = str(getattr(problem, "orig", None) or problem).splitlines()[0]
-            raise RunError(say("book.unreadable", url=_shown(self.engine), reason=reason)) from problem
+            raise RunError(say("book.unreadable", url=_url_without_password(self.engine), reason=reason)) from problem
 
 
 def _options(decided: pd.DataFrame) -> pd.DataFrame:
@@ -233,7 +233,7 @@ def _read_only(url: str) -> Engine:
         raise RunError(say("book.address", kind=type(problem).__name__)) from problem
 
 
-def _shown(engine: Engine) -> str:
+def _url_without_password(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
@@ -270,7 +270,7 @@ def age_text(age: pd.Timedelta) -> str:
 
 def equity_figure(book: Book) -> go.Figure:
     """Equity above drawdown above exposure, over time."""
-    rows, table = thinned(len(book.equity)), book.equity
+    rows, table = thin_bars(len(book.equity)), book.equity
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=[0.5, 0.25, 0.25], vertical_spacing=0.05)
     # a drawdown has no sign anywhere; it hangs down because its axis does
     lines = (("equity", True, ",.0f"), ("drawdown", "reversed", ".1%"), ("exposure", True, ".0%"))
@@ -279,7 +279,7 @@ def equity_figure(book: Book) -> go.Figure:
         figure.add_scatter(x=table.index[rows], y=table[name].iloc[rows], line=line, row=place, col=1)
         figure.update_yaxes(title=say(f"book.{name}"), tickformat=form, autorange=direction, row=place, col=1)
         figure.update_yaxes(title_standoff=14, automargin=True, row=place, col=1)
-    return styled(figure, say("book.course"), 480).update_layout(
+    return style_figure(figure, say("book.course"), 480).update_layout(
         showlegend=False, uirevision="equity", margin={"l": 95}
     )
 
@@ -287,5 +287,5 @@ def equity_figure(book: Book) -> go.Figure:
 def pnl_figure(pnl: pd.Series) -> go.Figure:
     """Profit and loss by symbol."""
     colours = [PALETTE[0] if gain > 0 else PALETTE[5] for gain in pnl]
-    figure = styled(go.Figure(go.Bar(x=pnl.index, y=pnl, marker_color=colours)), say("book.pnl"), 320)
+    figure = style_figure(go.Figure(go.Bar(x=pnl.index, y=pnl, marker_color=colours)), say("book.pnl"), 320)
     return figure.update_xaxes(type="category").update_layout(uirevision="pnl")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pacesetter.build import stage_run
 from pacesetter.dashboard.texts import say
 from pacesetter.evaluation.fleet.agents_page import AGENTS
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["figures_of", "fleet_folder", "multiples_figure", "sorted_fleet", "tiles_figure"]
 
@@ -63,7 +63,7 @@ def tiles_figure(fleet: pd.DataFrame, by: str) -> go.Figure:
         ygap=2,
         colorbar={"title": by},
     )
-    figure = styled(go.Figure(heat), say("fleet.tiles", count=len(fleet), by=by), 110 + TILE * height)
+    figure = style_figure(go.Figure(heat), say("fleet.tiles", count=len(fleet), by=by), 110 + TILE * height)
     figure.update_xaxes(visible=False)
     return figure.update_yaxes(visible=False, autorange="reversed")
 
@@ -78,23 +78,27 @@ def multiples_figure(curves: pd.DataFrame, fleet: pd.DataFrame) -> go.Figure:
     # 0 is always inside: the line of no gain is drawn in every frame.
     low, high = np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)
     row, column = np.divmod(np.arange(len(fleet)), ACROSS)
-    heights = CURVE * _inside(np.vstack([values, np.zeros(len(fleet))]), low, high) - row
-    steps = _inside(np.arange(len(shown)), 0, len(shown) - 1)[:, None] + column
+    heights = CURVE * _scale_into_frame(np.vstack([values, np.zeros(len(fleet))]), low, high) - row
+    steps = _scale_into_frame(np.arange(len(shown)), 0, len(shown) - 1)[:, None] + column
     figure, is_weak = go.Figure(), (fleet["reason"] != "").to_numpy()
-    _lines(figure, _inside(np.array([[0], [1]])) + column, heights[[-1, -1]], {"color": PALETTE[7], "width": 0.6})
+    _lines(
+        figure, _scale_into_frame(np.array([[0], [1]])) + column, heights[[-1, -1]], {"color": PALETTE[7], "width": 0.6}
+    )
     for at, colour in ((~is_weak, PALETTE[0]), (is_weak, PALETTE[5])):
         labels = [f"{name} {value:+.2f}" for name in shown.columns[at] for value in (*shown[name], np.nan)]
         _lines(figure, steps[:, at], heights[:-1, at], {"color": colour, "width": 1.6}, labels)
     names = [f"{name} ✕ {why}" if why else name for name, why in zip(fleet["symbol"], fleet["reason"], strict=True)]
     figure.add_scatter(x=column, y=1 - row, mode="text", text=names, textposition="bottom right", hoverinfo="skip")
     rows = -(-len(fleet) // ACROSS)
-    figure = styled(figure, say("fleet.multiples", low=low, high=high), 90 + ROW * rows).update_layout(showlegend=False)
+    figure = style_figure(figure, say("fleet.multiples", low=low, high=high), 90 + ROW * rows).update_layout(
+        showlegend=False
+    )
     figure.update_layout(margin={"l": 10, "r": 10, "b": 10}).update_traces(textfont={"size": 9})
     figure.update_xaxes(visible=False, range=[0, ACROSS])
     return figure.update_yaxes(visible=False, range=[1 - rows, 1.1])
 
 
-def _inside(values: Array, low: float = 0.0, high: float = 1.0) -> Array:
+def _scale_into_frame(values: Array, low: float = 0.0, high: float = 1.0) -> Array:
     """Places in a frame from 0 to 1, with a margin, of values from `low` to `high`."""
     return INSET + (1 - 2 * INSET) * (values - low) / ((high - low) or 1.0)
 

@@ -18,7 +18,7 @@ from pacesetter.dashboard.live import CURVES, read_metrics
 from pacesetter.dashboard.texts import in_own_language, say
 from pacesetter.errors import PacesetterError, RunError
 from pacesetter.evaluation.report.compare import Judged
-from pacesetter.evaluation.report.pictures import styled, thinned
+from pacesetter.evaluation.report.pictures import style_figure, thin_bars
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.regression import read_result
 from pacesetter.runs import EVALUATION, TAGS, Run, data_name, read_tags
@@ -236,7 +236,7 @@ class Curves:
     metrics: dict[str, pd.DataFrame] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
-    def measured(self) -> list[str]:
+    def metric_names(self) -> list[str]:
         """Names of the live metrics of which a run has a value."""
         return [
             name
@@ -275,16 +275,16 @@ def equity_figure(judged: Sequence[Judged], with_baselines: bool, is_aligned: bo
     """
     figure = go.Figure()
     for run in judged:
-        _line(figure, run.returns[run.policy], f"{run.policy} · {run.name}", {"width": 2.2}, is_aligned)
+        _draw_line(figure, run.returns[run.policy], f"{run.policy} · {run.name}", {"width": 2.2}, is_aligned)
     for name in judged[0].returns.columns if with_baselines else ():
         if name != judged[0].policy:
-            _line(figure, judged[0].returns[name], str(name), {"width": 1.0}, is_aligned)
-    figure = styled(figure, say("runs.equity"), 460).update_yaxes(type="log")
+            _draw_line(figure, judged[0].returns[name], str(name), {"width": 1.0}, is_aligned)
+    figure = style_figure(figure, say("runs.equity"), 460).update_yaxes(type="log")
     return figure.update_xaxes(title=say("runs.bar")) if is_aligned else figure
 
 
-def _line(figure: go.Figure, returns: pd.Series, name: str, line: dict[str, Any], is_aligned: bool) -> None:
-    rows, equity = thinned(len(returns)), 100 * np.cumprod(1 + returns.to_numpy())
+def _draw_line(figure: go.Figure, returns: pd.Series, name: str, line: dict[str, Any], is_aligned: bool) -> None:
+    rows, equity = thin_bars(len(returns)), 100 * np.cumprod(1 + returns.to_numpy())
     figure.add_scatter(
         x=rows if is_aligned else returns.index[rows], y=equity[rows], name=name, mode="lines", line=line
     )

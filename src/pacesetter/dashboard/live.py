@@ -17,7 +17,7 @@ import yaml
 from pacesetter.build.actions import action_names
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.evaluation.statistics.gates import Gate
 
 __all__ = ["LiveRun", "curve_figure", "gate_rows", "mix_figure", "read_lines", "read_live", "read_metrics"]
@@ -114,19 +114,19 @@ def read_live(folder: Path, status: str) -> LiveRun:
         metrics=metrics,
         mix=_named_mix(mixes, config["task"]),
         validations=pd.DataFrame([_validation(line) for line in validations]),
-        gates={way: _gates(measured) for way, measured in _ways(validations[-1])} if validations else {},
+        gates={way: _gates(measured) for way, measured in _validation_ways(validations[-1])} if validations else {},
         stage=_stage(folder),
         quiet_seconds=time.time() - (path if path.is_file() else folder).stat().st_mtime,
     )
 
 
-def _ways(line: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _validation_ways(line: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(way, measured) for way, measured in line["validation"].items() if isinstance(measured, dict)]
 
 
 def _validation(line: Mapping[str, Any]) -> dict[str, float]:
     validation = line["validation"]
-    sharpes = {f"sharpe_{way}": each.get("sharpe") for way, each in _ways(line)}
+    sharpes = {f"sharpe_{way}": each.get("sharpe") for way, each in _validation_ways(line)}
     return {"step": line["step"], "score": validation["score"], **sharpes}
 
 
@@ -166,7 +166,7 @@ def curve_figure(tables: Mapping[str, pd.DataFrame], metric: str) -> go.Figure:
         if metric in table:
             known = table[metric].dropna()
             figure.add_scatter(x=known.index, y=known, name=name, mode="lines+markers", line={"width": 1.6})
-    figure = styled(figure, say(f"metric.{metric}"), 280).update_xaxes(title=say("live.step"))
+    figure = style_figure(figure, say(f"metric.{metric}"), 280).update_xaxes(title=say("live.step"))
     figure.update_yaxes(exponentformat="power")
     return figure.update_layout(uirevision=metric, showlegend=len(tables) > 1)
 
@@ -183,5 +183,5 @@ def mix_figure(mix: pd.DataFrame) -> go.Figure:
         ygap=1,
         colorbar={"tickformat": ".0%"},
     )
-    figure = styled(go.Figure(heat), say("live.mix"), 320).update_layout(uirevision="mix")
+    figure = style_figure(go.Figure(heat), say("live.mix"), 320).update_layout(uirevision="mix")
     return figure.update_xaxes(title=say("live.step"), type="category").update_yaxes(type="category", automargin=True)

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from pacesetter.dashboard.first import first_page
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import ASKED, say
 from pacesetter.dashboard.views import PAGES
 from pacesetter.dashboard.views.parts import all_runs, halt_reason
@@ -20,7 +20,7 @@ from pacesetter.errors import PacesetterError
 __all__ = ["ROUTES", "warm_up"]
 
 
-def _first(request: Request) -> Response:
+def _serve_first_page(request: Request) -> Response:
     # The browser must ask again: it would otherwise show the runs of yesterday.
     return HTMLResponse(_first_page(), headers={"Cache-Control": "no-cache"})
 
@@ -35,15 +35,15 @@ def _window(request: Request) -> Response:
     # Outside a Streamlit session there is no reader to ask: the request says in which language.
     ASKED.set(asked.get("language"))
     try:
-        lens = open_lens(current().runs, asked["run"], asked["method"])
-        return JSONResponse(lens.view(int(asked["end"]), int(asked["lookback"])).drawing())
+        lens = open_lens(current_settings().runs, asked["run"], asked["method"])
+        return JSONResponse(lens.view(int(asked["end"]), int(asked["lookback"])).to_drawing())
     except PacesetterError as problem:
         return PlainTextResponse(str(problem), 400)
     except (KeyError, ValueError):
         return PlainTextResponse(say("leadlag.no_window"), 400)
 
 
-ROUTES = [Route("/", _first), Route("/window", _window)]
+ROUTES = [Route("/", _serve_first_page), Route("/window", _window)]
 
 
 def warm_up() -> None:
@@ -51,4 +51,4 @@ def warm_up() -> None:
     _first_page()
     stored = [run for run in all_runs() if (run.folder / "load").is_dir()]
     if stored:
-        open_lens(current().runs, stored[0].name, "ccf_auc").view(0, 2)
+        open_lens(current_settings().runs, stored[0].name, "ccf_auc").view(0, 2)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Settings", "Switch", "current", "use"]
+__all__ = ["Settings", "Switch", "current_settings", "use"]
 
 
 class Switch(Protocol):
     """The kill switch, passed in by the command line: this package does not import the risk guard."""
 
-    def engaged(self) -> bool: ...
+    def is_engaged(self) -> bool: ...
 
     def reason(self) -> str: ...
 
@@ -49,6 +49,6 @@ def use(settings: Settings) -> None:
     _current = settings
 
 
-def current() -> Settings:
+def current_settings() -> Settings:
     """What the pages look at."""
     return _current

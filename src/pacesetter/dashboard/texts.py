@@ -11,7 +11,7 @@ from string import Formatter
 from typing import Any
 
 from pacesetter.dashboard.languages.persian import PERSIAN
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.persian import in_persian
 
@@ -350,7 +350,7 @@ def use_reader(ask: Callable[[], str | None]) -> None:
 def language() -> str:
     """That of the present reader, else that of the settings."""
     chosen = ASKED.get() or (_readers[0]() if _readers else None)
-    return chosen if chosen in LANGUAGES else current().language
+    return chosen if chosen in LANGUAGES else current_settings().language
 
 
 def say(key: str, **values: Any) -> str:

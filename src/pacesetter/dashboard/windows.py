@@ -19,7 +19,7 @@ from pacesetter.dashboard.folders import find_runs
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report import pictures as house
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.lookback.baselines import GRID
 from pacesetter.leadlag.replayed_windows import ReplayedWindows
@@ -76,7 +76,7 @@ class WindowView:
     sure: tuple[bool, ...]
     finding: WindowFinding
 
-    def drawing(self) -> dict[str, Any]:
+    def to_drawing(self) -> dict[str, Any]:
         """What the browser draws, in plain JSON; an unknown value is None."""
         heat, web = self.matrix, self.links
         values = [[float(f"{value:.4g}") if np.isfinite(value) else None for value in row] for row in heat.values]
@@ -173,7 +173,7 @@ class Lens:
             leaders=", ".join(ranking.index[:3]),
             **facts,
         )
-        linked = finding.links.linked(self.study.level)
+        linked = finding.links.mask_linked(self.study.level)
         heat = pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **facts), linked | linked.T)
         web = pictures.network_picture(graph)
         return WindowView(
@@ -199,7 +199,7 @@ class Lens:
         table = leadership_table(matrices, panel.symbols).reset_index()
         title = say("leadlag.timeline", window=_span(panel.index, lookback))
         picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title)
-        line = styled(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
+        line = style_figure(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
         line.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
         text = say(
             "leadlag.concentration",
@@ -242,7 +242,7 @@ def _anomaly_figure(times: pd.DatetimeIndex, scores: Array) -> go.Figure:
         figure.add_scatter(
             x=times[at], y=scores[at], mode="markers", name=say(key), marker={"color": colour, "size": 9}
         )
-    return styled(figure, say("leadlag.anomalies"), 300)
+    return style_figure(figure, say("leadlag.anomalies"), 300)
 
 
 # ---- the agent's windows --------------------------------------------------------------------------------------------
@@ -280,5 +280,5 @@ def windows_figures(chosen: pd.Series) -> tuple[go.Figure, go.Figure]:
     course.update_yaxes(tickvals=list(GRID))
     counts = chosen.value_counts(normalize=True).sort_index()
     bars = go.Bar(x=counts.index.astype(str), y=counts)
-    shares = styled(go.Figure(bars), say("leadlag.histogram"), 300).update_yaxes(tickformat=".0%")
+    shares = style_figure(go.Figure(bars), say("leadlag.histogram"), 300).update_yaxes(tickformat=".0%")
     return course, shares.update_xaxes(type="category", title=say("leadlag.bars"))

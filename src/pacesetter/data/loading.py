@@ -26,9 +26,18 @@ from pacesetter.frames import Bars, Finding
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.tables import is_table, read_table
-from pacesetter.words import counted
+from pacesetter.words import count_noun
 
-__all__ = ["Loading", "apply_allowances", "check", "cut", "load", "source_and_loading", "source_of", "validate_bars"]
+__all__ = [
+    "Loading",
+    "apply_allowances",
+    "apply_loading",
+    "check",
+    "load",
+    "source_and_loading",
+    "source_of",
+    "validate_bars",
+]
 
 log = logging.getLogger("pacesetter.data")
 CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
@@ -90,7 +99,7 @@ def load(source: Any, **options: Any) -> Panel:
     origin, loading = source_and_loading(name, reader | options)
     if loading.cache is None:
         return validate_bars(origin.read(), loading, name)
-    return _kept(loading.cache, origin, loading, lambda: validate_bars(origin.read(), loading, name))
+    return _load_cached(loading.cache, origin, loading, lambda: validate_bars(origin.read(), loading, name))
 
 
 def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
@@ -151,19 +160,19 @@ def validate_bars(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     bars = _bars(read, source)
     _check_symbols(bars.symbols, source)
     findings = apply_allowances(examine(bars, loading.quality), loading)
-    for sentence in folded(finding for finding in findings if finding.severity == "warning"):
+    for sentence in fold_findings(finding for finding in findings if finding.severity == "warning"):
         log.info(sentence)
     refused = [finding for finding in findings if finding.severity == "error"]
     if refused:
-        more = counted(len(refused) - 1, "more finding")
+        more = count_noun(len(refused) - 1, "more finding")
         others = f" ({more}: pacesetter data check lists them)" if len(refused) > 1 else ""
         raise DataError(refused[0].sentence() + others)
     panel = read if isinstance(read, Panel) else read.panel()
     if loading.fill != "none":
         # Broken bars become missing first, so that the repair fills them from good neighbours.
-        panel = _without(panel, broken_bars(bars, loading.allow))
+        panel = _mask_broken(panel, broken_bars(bars, loading.allow))
     rates = None if loading.fx is None else load(loading.fx)
-    return cut(convert_currencies(panel, loading.currency, loading.currencies, rates), loading)
+    return apply_loading(convert_currencies(panel, loading.currency, loading.currencies, rates), loading)
 
 
 def _check_symbols(symbols: Iterable[str], source: str) -> None:
@@ -176,14 +185,14 @@ def _check_symbols(symbols: Iterable[str], source: str) -> None:
             )
 
 
-def cut(panel: Panel, loading: Loading) -> Panel:
+def apply_loading(panel: Panel, loading: Loading) -> Panel:
     """The panel with the resolution, the repair, the members and the period that the options name."""
     # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
     panel = panel.resample(loading.resolution) if loading.resolution else panel
-    return _between(apply_membership(repair(panel, loading.fill), loading.membership, loading.allow), loading)
+    return _cut_period(apply_membership(repair(panel, loading.fill), loading.membership, loading.allow), loading)
 
 
-def folded(findings: Iterable[Finding]) -> list[str]:
+def fold_findings(findings: Iterable[Finding]) -> list[str]:
     """A sentence for each rule: the first finding, and how many more symbols it concerns."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -194,7 +203,7 @@ def folded(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _without(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
+def _mask_broken(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
     """The panel with the broken bars unobserved."""
     if not bad.any():
         return panel
@@ -202,7 +211,7 @@ def _without(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
     return cleaned.noting(f"{int(bad.sum())} broken bars treated as missing")
 
 
-def _between(panel: Panel, loading: Loading) -> Panel:
+def _cut_period(panel: Panel, loading: Loading) -> Panel:
     if loading.start is None and loading.end is None:
         return panel
     part = panel.between(loading.start, loading.end)
@@ -217,7 +226,7 @@ def _between(panel: Panel, loading: Loading) -> Panel:
 # ---- checked once ---------------------------------------------------------------------------------------------------
 
 
-def _kept(folder: str, origin: Any, loading: Loading, load: Callable[[], Panel]) -> Panel:
+def _load_cached(folder: str, origin: Any, loading: Loading, load: Callable[[], Panel]) -> Panel:
     """The panel of a file source from the cache in `folder`, or else by `load`, and kept there.
 
     The key has all options, and path, size and time of change of each file. A stored panel is verified by its own hash.

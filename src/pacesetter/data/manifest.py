@@ -31,7 +31,7 @@ def write_manifest(artefacts: str | Path | Iterable[str | Path], target: str | P
     if whole and path.parent != given[0]:
         raise DataError(f"{path} must be in the folder it describes, {given[0]}")
     # Sorted, so that the same files give the same manifest.
-    names = _files(path) if whole else sorted(_below(path.parent, file) for file in given)
+    names = _files(path) if whole else sorted(_relative_path(path.parent, file) for file in given)
     content = {"whole_folder": whole, "files": {name: _describe(path.parent / name) for name in names}}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path
@@ -64,7 +64,7 @@ def _files(manifest: Path) -> list[str]:
     )
 
 
-def _below(folder: Path, file: Path) -> str:
+def _relative_path(folder: Path, file: Path) -> str:
     if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
         raise DataError(f"{file} is not a file below {folder}; a manifest describes files of its own folder")
     return file.resolve().relative_to(folder.resolve()).as_posix()

@@ -80,7 +80,7 @@ class Online(ABC):
                 self._download(symbol, file)
             # stamps in the cache say when a bar is known already, also those at midnight
             parts.append(read_frame(_read_cached(file), symbol=symbol, origin=str(file), close_of=utc_index))
-        return replace(Bars.beside(parts), calendar=self.calendar, notes=self.notes)
+        return replace(Bars.join_symbols(parts), calendar=self.calendar, notes=self.notes)
 
     @abstractmethod
     def fetch(self, symbol: str) -> pd.DataFrame:
@@ -102,7 +102,7 @@ class Online(ABC):
         # Taken before the request: a bar that closes while it runs does not count as finished.
         asked_at = _now()
         try:
-            bars = self._finished(self.fetch(symbol), asked_at)
+            bars = self._drop_unfinished(self.fetch(symbol), asked_at)
         except (ConfigError, DataError):
             raise
         # `from None`: a library's traceback may hold the request with its keys.
@@ -119,18 +119,18 @@ class Online(ABC):
             )
         _write_cached(file, bars, self.request(symbol), asked_at)
 
-    def _finished(self, answer: pd.DataFrame, asked_at: pd.Timestamp) -> pd.DataFrame:
+    def _drop_unfinished(self, answer: pd.DataFrame, asked_at: pd.Timestamp) -> pd.DataFrame:
         """The bars within the request that were known when it was made, under the moment they were known."""
         if answer.empty:
             return answer
         stamps = pd.DatetimeIndex(answer.index)
-        known = self._known(stamps)
+        known = self._closing_times(stamps)
         # `known <= asked_at` drops the bar that is still forming, whose close would change later.
         wanted = (utc_index(stamps) >= self.first) & (utc_index(stamps) < self.last) & (known <= asked_at)
         bars = answer[FIELDS].astype("float64")
         return bars.set_axis(known, axis=0)[wanted].rename_axis("known")
 
-    def _known(self, stamps: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    def _closing_times(self, stamps: pd.DatetimeIndex) -> pd.DatetimeIndex:
         if stamps.tz is None:
             return session_closes(stamps, self.calendar)
         return utc_index(stamps) + pd.Timedelta(self.freq)

@@ -15,7 +15,7 @@ from pacesetter.data.membership import describe_survivorship
 from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
-from pacesetter.words import printable
+from pacesetter.words import escape_controls
 
 __all__ = [
     "REPAIRABLE",
@@ -25,7 +25,7 @@ __all__ = [
     "broken_bars",
     "describe_columns",
     "examine",
-    "examined",
+    "examine_bars",
     "readiness",
     "whole_readiness",
 ]
@@ -105,7 +105,7 @@ def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
 
 def readiness(bars: Bars, quality: Quality | None = None) -> Readiness:
     """The report on bars before they are loaded."""
-    report = whole_readiness([examined(bars, quality)], bars.index, bars.fields, bars.calendar)
+    report = whole_readiness([examine_bars(bars, quality)], bars.index, bars.fields, bars.calendar)
     return replace(report, survivorship=describe_survivorship(bars))
 
 
@@ -117,7 +117,7 @@ class Examined(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def examined(bars: Bars, quality: Quality | None = None) -> Examined:
+def examine_bars(bars: Bars, quality: Quality | None = None) -> Examined:
     """The findings and the coverage of some symbols on the moments of all."""
     by_rule = tuple(map(tuple, _by_rule(bars, quality or Quality())))
     return Examined(by_rule, tuple(_life(bars, column) for column in range(len(bars.symbols))), bars.left_out)
@@ -254,9 +254,9 @@ def _finding(
 def _names(bars: Bars, quality: Quality) -> Iterator[Finding]:
     """Symbols with invisible characters: they could control a terminal, or pass for another symbol."""
     for column, name in enumerate(bars.symbols):
-        if printable(name) != name or not name.isprintable():
-            what = f"the symbol's name has letters that cannot be seen: {printable(name)!r}"
-            yield Finding("symbol_name", what, bars.origins[column], printable(name), remedy="correct the file")
+        if escape_controls(name) != name or not name.isprintable():
+            what = f"the symbol's name has letters that cannot be seen: {escape_controls(name)!r}"
+            yield Finding("symbol_name", what, bars.origins[column], escape_controls(name), remedy="correct the file")
 
 
 def _future(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -297,7 +297,7 @@ def _close(bars: Bars) -> Array:
     return np.asarray(bars.blocks[bars.fields.index("close")])
 
 
-def _observed(bars: Bars) -> Iterator[tuple[int, Array, Array]]:
+def _observed_closes(bars: Bars) -> Iterator[tuple[int, Array, Array]]:
     """Each symbol's column, the rows where it was observed with a usable close, and those closes."""
     close = _close(bars)
     usable = bars.mask & np.isfinite(close) & (close > 0)
@@ -307,7 +307,7 @@ def _observed(bars: Bars) -> Iterator[tuple[int, Array, Array]]:
 
 
 def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
-    for column, rows, closes in _observed(bars):
+    for column, rows, closes in _observed_closes(bars):
         with np.errstate(over="ignore", divide="ignore"):
             ratio = closes[1:] / closes[:-1]
             size = np.maximum(ratio, 1 / ratio)
@@ -322,7 +322,7 @@ def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
 
 
 def _stale(bars: Bars, quality: Quality) -> Iterator[Finding]:
-    for column, rows, closes in _observed(bars):
+    for column, rows, closes in _observed_closes(bars):
         # Where runs of equal closes begin; differences of these are run lengths.
         change = np.flatnonzero(np.r_[True, closes[1:] != closes[:-1], True])
         runs = np.diff(change)

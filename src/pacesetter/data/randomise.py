@@ -41,7 +41,7 @@ def check_distributions(distributions: Mapping[str, Any], options: Collection[st
     for option, distribution in distributions.items():
         if option not in options:
             raise ConfigError(f"{where} names the unknown option '{option}'{did_you_mean(str(option), options)}")
-        _split(distribution, f"{where}.{option}")
+        _split_distribution(distribution, f"{where}.{option}")
 
 
 def draw(distributions: Mapping[str, Any], generator: np.random.Generator, where: str) -> dict[str, Any]:
@@ -49,12 +49,12 @@ def draw(distributions: Mapping[str, Any], generator: np.random.Generator, where
     drawn = {}
     # Sorted, because each draw moves the generator.
     for option in sorted(distributions):
-        name, arguments = _split(distributions[option], f"{where}.{option}")
+        name, arguments = _split_distribution(distributions[option], f"{where}.{option}")
         drawn[option] = DISTRIBUTIONS[name][0](generator, *arguments)
     return drawn
 
 
-def _split(distribution: Any, where: str) -> tuple[str, Sequence[Any]]:
+def _split_distribution(distribution: Any, where: str) -> tuple[str, Sequence[Any]]:
     """Name and arguments of `{name: [arguments]}`."""
     if not isinstance(distribution, Mapping) or len(distribution) != 1:
         raise ConfigError(f"{where}={distribution!r} must name one distribution, e.g. {{uniform: [0.5, 2]}}")

@@ -137,7 +137,9 @@ def chronological(
             "and sum to 1"
         )
     # Both cuts from the start, so that rounding cannot lose a bar between sets.
-    return _cut(panel, round(train * len(panel)), round((train + validation) * len(panel)), purge_bars, embargo_bars)
+    return _cut_fold(
+        panel, round(train * len(panel)), round((train + validation) * len(panel)), purge_bars, embargo_bars
+    )
 
 
 def chronological_by_date(
@@ -148,7 +150,7 @@ def chronological_by_date(
     validated = tested if validation_from is None else len(panel) - len(panel.between(validation_from))
     if validated > tested:
         raise ConfigError(f"validation_from={validation_from} is after test_from={test_from}; swap them")
-    return _cut(panel, validated, tested, purge_bars, embargo_bars)
+    return _cut_fold(panel, validated, tested, purge_bars, embargo_bars)
 
 
 def walk_forward(panel: Panel, train_bars: int, test_bars: int, expanding: bool = False, purge_bars: int = 0) -> Splits:
@@ -209,7 +211,7 @@ def combinatorial_purged(
     return _splits("combinatorial_purged", panel, made)
 
 
-def _cut(panel: Panel, validated: int, tested: int, purge_bars: int, embargo_bars: int) -> Splits:
+def _cut_fold(panel: Panel, validated: int, tested: int, purge_bars: int, embargo_bars: int) -> Splits:
     """One fold cut at two positions; a gap takes `purge_bars` before each cut and `embargo_bars` after it."""
     check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     asked = PARTS if validated < tested else ("train", "test")

@@ -91,7 +91,7 @@ class PlantedWorld:
         phases = 2 * math.pi * generator.random(len(relations.lags))
         for follower in np.flatnonzero(relations.lags > 0):
             delay, columns = int(relations.lags[follower]), relations.leaders[follower]
-            z, v = _past(leads.moves[:, columns], delay), _past(leads.volatility[:, columns[0]], delay)
+            z, v = _lag_values(leads.moves[:, columns], delay), _lag_values(leads.volatility[:, columns[0]], delay)
             answer = np.stack(self._answer(z, v, leads, phases[follower]))
             response[:, :, follower] = relations.signs[follower] * answer / self.difficulty
         return response.sum(axis=0), response
@@ -102,7 +102,7 @@ class PlantedWorld:
             case "threshold":
                 return (strength * move * (np.abs(move) > self.large_move) * v,)
             case "regime":
-                return (strength * move * leads.daily * _past(np.where(leads.wild, -1.0, 1.0), 1),)
+                return (strength * move * leads.daily * _lag_values(np.where(leads.wild, -1.0, 1.0), 1),)
             case "product":
                 return (strength * move * z[:, 1].clip(-LARGEST_SECOND_MOVE, LARGEST_SECOND_MOVE) * leads.daily,)
             case "fading":
@@ -126,7 +126,7 @@ def slow_mean(moves: Array, persistence: float) -> Array:
     return mean
 
 
-def _past(values: Array, bars: int) -> Array:
+def _lag_values(values: Array, bars: int) -> Array:
     """Values of `bars` bars ago along the first axis; 0 before the first."""
     past = np.zeros_like(values)
     past[bars:] = values[:-bars]

@@ -189,7 +189,7 @@ class Course:
         self._sums[is_chosen] = 0.0
         self._levels[is_chosen] = self.level
 
-    def hear(self, ledger: Array, has_ended: Array) -> None:
+    def observe_step(self, ledger: Array, has_ended: Array) -> None:
         """Take in a step's `ledger` (env, Column) and the (env,) episodes that it ended; the stage may change."""
         returns = ledger[:, Column.EQUITY_CHANGE] / ledger[:, Column.EQUITY_BEFORE]
         self._sums += np.stack([np.ones_like(returns), returns, returns**2, ledger[:, Column.EQUITY_CHANGE]], axis=1)
@@ -273,20 +273,20 @@ class Course:
         if stage.regimes:
             is_kept &= np.isin(bank.regimes[blocks, bars], [REGIMES.index(name) for name in stage.regimes])
         if stage.calmest_share < 1.0:
-            is_kept &= _lowest(_seen(bank, "regime_volatility_rank")[blocks, bars], stage.calmest_share)
+            is_kept &= _mark_lowest(_regime_sizes(bank, "regime_volatility_rank")[blocks, bars], stage.calmest_share)
         if stage.clearest_share < 1.0:
-            is_kept &= _lowest(-_seen(bank, "regime_trend_efficiency")[blocks, bars], stage.clearest_share)
-        is_kept &= _lowest(self._noise[blocks], stage.cleanest_share)
+            is_kept &= _mark_lowest(-_regime_sizes(bank, "regime_trend_efficiency")[blocks, bars], stage.clearest_share)
+        is_kept &= _mark_lowest(self._noise[blocks], stage.cleanest_share)
         if stage.copy is not None:
             is_kept &= self._copies[blocks] == stage.copy
         if stage.least_trend > 0.0 and is_kept.any():
-            size = _seen(bank, "regime_trend_efficiency")[blocks, bars]
+            size = _regime_sizes(bank, "regime_trend_efficiency")[blocks, bars]
             is_kept &= size >= min(stage.least_trend, float(np.quantile(size[is_kept], CLEAREST)))
         if stage.stability > 0.0 and is_kept.any():
             steady = _stability(bank.regimes)[blocks, bars]
             is_kept &= steady >= min(stage.stability, float(np.quantile(steady[is_kept], CLEAREST)))
         try:
-            return self._starts.where(is_kept)
+            return self._starts.keep_starts(is_kept)
         except DataError as problem:
             raise DataError(f"stage '{stage.name}': {problem}") from problem
 
@@ -311,7 +311,7 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and let the course hear of it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self.course.hear(info["ledger"][None], np.array([terminated or truncated]))
+        self.course.observe_step(info["ledger"][None], np.array([terminated or truncated]))
         return observation, reward, terminated, truncated, info
 
 
@@ -340,7 +340,7 @@ class CurriculumVectorEnv(VectorWrapper):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step, and let the course hear of it."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        self.course.hear(infos["ledger"], terminated | truncated)
+        self.course.observe_step(infos["ledger"], terminated | truncated)
         return observations, rewards, terminated, truncated, infos
 
     @property
@@ -368,7 +368,7 @@ def _noise_of(noise: ArrayLike | None, bank: Bank) -> Array:
     return levels
 
 
-def _seen(bank: Bank, name: str) -> Array:
+def _regime_sizes(bank: Bank, name: str) -> Array:
     """(block, time) size of a regime feature as observations show it, the mean over the block's symbols."""
     names = bank.names.get("regime", ())
     if name not in names:
@@ -385,7 +385,7 @@ def _stability(regimes: Array) -> Array:
     return shares / STEADY_BARS
 
 
-def _lowest(values: Array, share: float) -> Array:
+def _mark_lowest(values: Array, share: float) -> Array:
     """True for the given share of values, counted from the lowest; ties stay together."""
     # With ties kept together, markets of equal noise are all in or all out.
     lowest: Array = values <= np.quantile(values, share)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pacesetter.errors import check_range
 from pacesetter.panel import Panel
 
-__all__ = ["altered"]
+__all__ = ["alter_returns"]
 
 Array = NDArray[Any]
 PRICES = ("open", "high", "low", "close")
 
 
-def altered(
+def alter_returns(
     panel: Panel, noise: float = 0.0, volatility: float | None = None, factor: float = 1.0, seed: int = 0
 ) -> Panel:
     """The panel with other log returns: r' = scale·r + noise·scale·σ·ε, of each symbol; bars keep their shape.
@@ -31,7 +31,7 @@ def altered(
     """
     check_range(0, noise=noise, volatility=volatility or 0, factor=factor)
     close = np.where(panel.mask, panel.close, np.nan)
-    moves = _moves(close)
+    moves = _log_moves(close)
     deviation = np.nanstd(moves, axis=0)
     wanted = (
         factor * deviation if volatility is None else np.full_like(deviation, volatility / panel.bars_per_year**0.5)
@@ -39,7 +39,7 @@ def altered(
     scale = np.divide(wanted, deviation, out=np.ones_like(deviation), where=deviation > 0)
     drawn = np.random.default_rng(seed).standard_normal(close.shape)
     walk = np.nancumsum(np.where(np.isfinite(moves), scale * moves + noise * wanted * drawn, 0.0), axis=0)
-    first = np.log(_first(close))
+    first = np.log(_first_closes(close))
     shift = first + walk - np.log(np.where(np.isfinite(close), close, 1.0))  # new log close less the old one
     blocks = panel.blocks.copy()
     for place, name in enumerate(panel.fields):
@@ -51,7 +51,7 @@ def altered(
     return replace(panel, blocks=blocks, truth=None)
 
 
-def _moves(close: Array) -> Array:
+def _log_moves(close: Array) -> Array:
     """(time, symbol) log returns from one observed close to the next; NaN at the first and where none was observed."""
     import pandas as pd
 
@@ -60,7 +60,7 @@ def _moves(close: Array) -> Array:
     return moves
 
 
-def _first(close: Array) -> Array:
+def _first_closes(close: Array) -> Array:
     """(symbol,) first observed close."""
     place = np.isfinite(close).argmax(axis=0)
     return np.where(np.isfinite(close).any(axis=0), close[place, np.arange(close.shape[1])], 1.0)

@@ -47,7 +47,7 @@ class PortfolioEnv(SingleEnv):
             self.observation_space = _with_proposals(self.observation_space, self.batch.bank.positions_each)
 
     def _complete(self, observation: Observation) -> Observation:
-        return observation if self.propose is None else _proposed_alone(self.propose, observation)
+        return observation if self.propose is None else _add_proposals_of_one(self.propose, observation)
 
 
 class PortfolioVectorEnv(BatchVectorEnv):
@@ -73,19 +73,19 @@ class PortfolioVectorEnv(BatchVectorEnv):
             self.observation_space = batch_space(self.single_observation_space, num_envs)
 
     def _complete(self, observation: Observation) -> Observation:
-        return observation if self.propose is None else _proposed(self.propose, observation)
+        return observation if self.propose is None else _add_proposals(self.propose, observation)
 
     def _final_observation(self, e: int, finals: Array) -> Observation:
         observation = super()._final_observation(e, finals)
         # The last observation is bootstrapped from, so it needs proposals like any other.
-        return observation if self.propose is None else _proposed_alone(self.propose, observation)
+        return observation if self.propose is None else _add_proposals_of_one(self.propose, observation)
 
 
 def _with_proposals(space: Any, positions_each: int) -> spaces.Dict:
     return spaces.Dict({**space.spaces, "proposals": spaces.Box(-1.0, 1.0, (positions_each,), np.float32)})
 
 
-def _proposed(propose: Propose, observation: Observation) -> Observation:
+def _add_proposals(propose: Propose, observation: Observation) -> Observation:
     """The observation (env, …) with the orders that `propose` gives; refuses other shapes, NaN and |order| > 1."""
     orders = np.asarray(propose(observation), dtype=np.float32)
     shape = observation["position"].shape[:2]
@@ -94,7 +94,7 @@ def _proposed(propose: Propose, observation: Observation) -> Observation:
     return observation | {"proposals": orders}
 
 
-def _proposed_alone(propose: Propose, observation: Observation) -> Observation:
+def _add_proposals_of_one(propose: Propose, observation: Observation) -> Observation:
     """The same for one environment."""
-    batched = _proposed(propose, {entry: values[None] for entry, values in observation.items()})
+    batched = _add_proposals(propose, {entry: values[None] for entry, values in observation.items()})
     return observation | {"proposals": batched["proposals"][0]}

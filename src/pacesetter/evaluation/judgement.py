@@ -24,7 +24,7 @@ from pacesetter.evaluation.backtest.backtest import (
 )
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
-from pacesetter.evaluation.baselines.catalogue import BASELINES, distinct, evaluate_baselines, make_baseline
+from pacesetter.evaluation.baselines.catalogue import BASELINES, drop_equal, evaluate_baselines, make_baseline
 from pacesetter.evaluation.baselines.forecasting import Forecasting
 from pacesetter.evaluation.programme.decision import held_gates
 from pacesetter.evaluation.programme.gate_sets import GateSet, read_gate_set
@@ -79,7 +79,7 @@ class Judgement:
     refits      moments at which the policy was refitted, the first included; None: one fit, one test
     capacity    equity at which impact halves the net return; None without a gain or a volume
     served      of a walk-forward account: figures of its last fit alone, on the bars after its own training
-    trials      what else is to be said of the other trials, in words; see `Trials.about`
+    trials      what else is to be said of the other trials, in words; see `Trials.describe_others`
     """
 
     results: dict[str, Backtest]
@@ -136,7 +136,7 @@ class Judgement:
             "sentence": self.sentence,
             "has_edge": self.verdict.has_edge,
             "is_evidence": self.verdict.is_evidence,
-            "verdict": _plain(asdict(self.verdict)),
+            "verdict": _to_plain(asdict(self.verdict)),
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "gates": [asdict(gate) | {"passed": gate.passed} for gate in self.gates],
             "windows": self.windows.tolist(),
@@ -185,14 +185,14 @@ def judge_policy(
     beside: dict[str, Any] = options | {"refits": refits}
     tell(f"{policy.name} on {len(panel) - 1 - first:,} test bars")
     # First: a policy that was fitted on these bars is refused before anything else is computed.
-    risk = _fitted(risk, policy, panel, options)
+    risk = _fit_scale(risk, policy, panel, options)
     own = backtest(policy, panel, market=rules, risk=risk, **options)
     shown = [backtest(each, panel, market=rules, risk=risk, **options) for each in others]
     tell("baselines")
     simple = evaluate_baselines(panel, names=baselines, market=rules, **beside)
     sized, without = _through_risk(risk, panel, rules, simple, beside)
-    simple, same = distinct(simple | sized)
-    varied = _varied(policy, panel, rules, own, options, tell, is_fast, risk)
+    simple, same = drop_equal(simple | sized)
+    varied = _play_variants(policy, panel, rules, own, options, tell, is_fast, risk)
     # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
     higher_costs = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
@@ -208,7 +208,7 @@ def judge_policy(
     )
     results = {each.name: each for each in (own, *shown)} | simple
     regimes, windows = regime_table(own, panel), _windows(own)
-    stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell, risk)]
+    stressed = [] if is_fast else [_play_stresses(policy, panel, first, rules, bank_of, window_bars, tell, risk)]
     labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
     judgement = Judgement(
         results=results,
@@ -233,7 +233,9 @@ def judge_policy(
 SIZED = ("hold", "lasso_sized", "ridge_sized")  # shown through the risk step too
 
 
-def _fitted(risk: RiskOptions | None, policy: Policy, panel: Panel, options: Mapping[str, Any]) -> RiskOptions | None:
+def _fit_scale(
+    risk: RiskOptions | None, policy: Policy, panel: Panel, options: Mapping[str, Any]
+) -> RiskOptions | None:
     """With the scale of the policy's views, so that costs, limits and stress do not measure it again; None if off."""
     if risk is None or not risk.is_on:
         return None
@@ -302,7 +304,7 @@ def _table(results: Mapping[str, Backtest]) -> pd.DataFrame:
     return pd.DataFrame({name: metrics(each) for name, each in results.items()}).T.rename_axis("scenario")
 
 
-def _varied(
+def _play_variants(
     policy: Policy,
     panel: Panel,
     rules: MarketParameters,
@@ -324,7 +326,7 @@ def _varied(
     return {rules: own} | dict(zip(others, played, strict=True))
 
 
-def _stressed(
+def _play_stresses(
     policy: Policy,
     panel: Panel,
     first: int,
@@ -370,8 +372,8 @@ def _figures(results: Mapping[str, Backtest], panel: Panel, named: Index | None)
     return pd.DataFrame({name: metrics(each, index[places]) for name, each in results.items()}).T.rename_axis("policy")
 
 
-def _plain(content: Any) -> Any:
+def _to_plain(content: Any) -> Any:
     """With texts for keys, as JSON has them."""
     if isinstance(content, dict):
-        return {str(key): _plain(value) for key, value in content.items()}
+        return {str(key): _to_plain(value) for key, value in content.items()}
     return list(content) if isinstance(content, tuple) else content

@@ -149,7 +149,7 @@ class StoredRun:
         if panel is self.panel:
             return self._own_bank
         table = self._table(panel)
-        return market_bank(panel, table, self._supervised(panel, table))
+        return market_bank(panel, table, self._classify_bars(panel, table))
 
     @cached_property
     def table(self) -> FeatureTable:
@@ -174,7 +174,7 @@ class StoredRun:
             )
         return table
 
-    def _supervised(self, panel: Panel, table: FeatureTable) -> Any:
+    def _classify_bars(self, panel: Panel, table: FeatureTable) -> Any:
         """What the run's classifier says of another market; None without one."""
         if self.config.features.supervised is None:
             return None
@@ -275,16 +275,16 @@ class StoredRun:
             tell=tell,
         )
         # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.
-        judgement = self._accepted(judgement)
+        judgement = self._apply_gates(judgement)
         trials.add(replace(trial, sharpe=_per_bar(judgement)))
         returns = pd.Series(judgement.result.returns, judgement.result.times)
         rewards = reward_frame(judgement.result, self.task.reward, self.config.train.steps)
-        return replace(judgement, rewards=rewards, trials=trials.about(trial, returns))
+        return replace(judgement, rewards=rewards, trials=trials.describe_others(trial, returns))
 
     @property
     def trials(self) -> Trials:
         """The ledger that counts this run."""
-        return Trials.beside(self.folder.parent)
+        return Trials.for_runs(self.folder.parent)
 
     @property
     def trial(self) -> Trial:
@@ -302,7 +302,7 @@ class StoredRun:
         symbol = self.config.evaluation.index
         return None if symbol is None else Index.of(self.whole, symbol)
 
-    def _accepted(self, judgement: Judgement) -> Judgement:
+    def _apply_gates(self, judgement: Judgement) -> Judgement:
         """By the gates of `evaluation.acceptance`, which may read what training left too."""
         gates = read_gate_set(self.config.evaluation.acceptance)
         return judgement.accepted_by(gates, read_record(self.folder, gates.index, judgement.to_json()))
@@ -311,23 +311,23 @@ class StoredRun:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
         if market not in MARKETS:
             raise ConfigError(f"unknown market '{market}'{did_you_mean(market, MARKETS)}")
-        return self.over(MARKETS[market](self))
+        return self.evaluate_scenarios(MARKETS[market](self))
 
-    def elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
+    def evaluate_elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
         """The same on the bars of another source, from a fifth of them on."""
         # A fifth is history for features and allocations.
         start = max(len(panel) // 5, self.task.window_bars)
-        return self.over([Scenario(name, panel, start, market=self.task.market, is_unseen=True)])
+        return self.evaluate_scenarios([Scenario(name, panel, start, market=self.task.market, is_unseen=True)])
 
-    def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
+    def evaluate_scenarios(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
         """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once.
 
         The policy is sized as the run is; the baselines are whole portfolios and are not.
         """
         options: dict[str, Any] = {"bank_of": self.bank, "window_bars": self.task.window_bars, "risk": self.sizing}
-        return evaluate_scenarios([self.policy, *BESIDE], map(self._fitting, scenarios), **options)
+        return evaluate_scenarios([self.policy, *BESIDE], map(self._check_scenario, scenarios), **options)
 
-    def _fitting(self, scenario: Scenario) -> Scenario:
+    def _check_scenario(self, scenario: Scenario) -> Scenario:
         symbols = self.panel.symbols, scenario.label, scenario.panel.symbols
         self.config.problem.check_symbols(self.folder, *symbols)
         return scenario

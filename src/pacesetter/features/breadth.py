@@ -28,7 +28,7 @@ def market_breadth(panel: Panel) -> Array:
     """
     close = np.where(panel.mask, panel.close, np.nan)
     known = np.isfinite(close)
-    sums, counts = (_rolling(values) for values in (np.nan_to_num(close), known.astype(np.float64)))
+    sums, counts = (_rolling_sums(values) for values in (np.nan_to_num(close), known.astype(np.float64)))
     counts_ok = known & (counts >= BARS / 2)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     above = np.where(counts_ok, close > means, np.nan)
@@ -39,7 +39,7 @@ def market_breadth(panel: Panel) -> Array:
     return np.where(known, share[:, None], np.nan)
 
 
-def _rolling(values: Array) -> Array:
+def _rolling_sums(values: Array) -> Array:
     """(time, symbol) sums over the last 20 rows, fewer at the start; summed afresh, so that no error accumulates."""
     # One row more than the first window needs, so that a panel without bars has a window to cut off, too.
     padded = np.concatenate([np.zeros((BARS, values.shape[1])), values])

@@ -45,7 +45,7 @@ class Feature:
         if self.memory_bars < 1:
             raise ConfigError(f"feature '{self.name}' has memory_bars={self.memory_bars}; it needs one bar or more")
 
-    def since(self, panel: Panel, first: int, is_whole: bool = False) -> Array:
+    def compute_since(self, panel: Panel, first: int, is_whole: bool = False) -> Array:
         """(time − first, symbol) values that the panel's bars from `first` on give alone; see `on_observed`."""
         if self.indicator is None:
             return self.compute(panel.rows(first, None))
@@ -88,11 +88,13 @@ def on_observed(
         values = indicator(*(column.T for column in columns)).T if has_all.any() else np.empty(observed.shape)
         if not has_all.all():  # most symbols have every bar, and are spared the packing
             values, rest = values.astype(np.float64), np.flatnonzero(~has_all)
-            values[:, rest] = _packed(indicator, [column[:, rest].T for column in columns], observed[:, rest].T).T
+            values[:, rest] = _compute_packed(
+                indicator, [column[:, rest].T for column in columns], observed[:, rest].T
+            ).T
     return values
 
 
-def _packed(indicator: Callable[..., Array], blocks: Sequence[Array], observed: Array) -> Array:
+def _compute_packed(indicator: Callable[..., Array], blocks: Sequence[Array], observed: Array) -> Array:
     """(symbol, bar) values over the bars that are `observed`, computed on packed rows; NaN elsewhere."""
     counts = observed.sum(axis=1)
     # Packed, a recursion (EMA, RSI) steps from observed bar to observed bar, as if the gap were not there.

@@ -51,15 +51,15 @@ class Normaliser(ABC):
 
     def transform(self, values: FeatureTable | ArrayLike) -> Array:
         """Normalised values in the shape and float type of what is given."""
-        array = self._checked(values)
+        array = self._check_values(values)
         return ((array - self.centre_) / self.scale_).astype(array.dtype, copy=False)
 
     def inverse_transform(self, values: ArrayLike) -> Array:
         """Raw values from normalised ones."""
-        array = self._checked(values)
+        array = self._check_values(values)
         return (array * self.scale_ + self.centre_).astype(array.dtype, copy=False)
 
-    def _checked(self, values: FeatureTable | ArrayLike) -> Array:
+    def _check_values(self, values: FeatureTable | ArrayLike) -> Array:
         self._check_fitted()
         array = _as_array(values)
         if array.shape[-1:] != self.centre_.shape:
@@ -120,7 +120,9 @@ class _Batch(Normaliser):
     """A normaliser that looks at each feature's finite values once."""
 
     def _learn(self, rows: Array) -> None:
-        centres, scales = zip(*(self._centre_and_scale(_finite(rows, k)) for k in range(rows.shape[1])), strict=True)
+        centres, scales = zip(
+            *(self._centre_and_scale(_finite_rows(rows, k)) for k in range(rows.shape[1])), strict=True
+        )
         self.centre_ = np.array(centres)
         self.scale_ = _without_zeros(np.array(scales))
 
@@ -198,7 +200,7 @@ class RunningWelford(Normaliser):
         other._check_fitted()
         if not hasattr(self, "centre_"):
             self._forget(len(other.centre_))
-        self._checked(other.centre_)
+        self._check_values(other.centre_)
         self._absorb(other.count_, other.centre_, other.squares_, other.fitted_until_)
         return self
 
@@ -259,7 +261,7 @@ def _as_array(values: FeatureTable | ArrayLike) -> Array:
     return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)
 
 
-def _finite(rows: Array, feature: int) -> Array:
+def _finite_rows(rows: Array, feature: int) -> Array:
     column = rows[:, feature].astype(np.float64)
     finite = column[np.isfinite(column)]
     if not len(finite):

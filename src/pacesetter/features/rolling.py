@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 __all__ = [
     "change",
     "compiled",
-    "lagged",
+    "lag_bars",
     "ratio",
     "rolling_correlation",
     "rolling_max",
@@ -28,13 +28,13 @@ __all__ = [
     "rolling_std",
     "rolling_sum",
     "run_kernel",
-    "smoothed",
+    "smooth_exponentially",
 ]
 
 Array = NDArray[Any]
 
 
-def lagged(x: Array, bars: int = 1) -> Array:
+def lag_bars(x: Array, bars: int = 1) -> Array:
     """x(t−bars)."""
     values = np.empty_like(x)
     values[..., :bars], values[..., bars:] = np.nan, x[..., : max(x.shape[-1] - bars, 0)]
@@ -43,7 +43,7 @@ def lagged(x: Array, bars: int = 1) -> Array:
 
 def change(x: Array, bars: int = 1) -> Array:
     """x(t) − x(t−bars)."""
-    return x - lagged(x, bars)
+    return x - lag_bars(x, bars)
 
 
 def rolling_sum(x: Array, bars: int) -> Array:
@@ -82,7 +82,7 @@ def rolling_rank(x: Array, bars: int) -> Array:
     return run_kernel(_rank, (x,), bars)
 
 
-def smoothed(x: Array, bars: int, weight: float) -> Array:
+def smooth_exponentially(x: Array, bars: int, weight: float) -> Array:
     """Exponential smoothing with `weight` on the newest bar, seeded with the mean of the first `bars` known values."""
     return run_kernel(_smooth, (x,), bars, weight)
 
@@ -118,7 +118,7 @@ def _first_window(x: Array, bars: int) -> int:
     return len(x)
 
 
-def _folded(
+def _make_fold_kernel(
     fold: Callable[[float, float, float], float],
     finish: Callable[[float, float, int], float] = lambda total, latest, bars: total,
     start: float = 0.0,
@@ -143,15 +143,15 @@ def _folded(
     return kernel
 
 
-_sum = _folded(lambda total, past, latest: total + past)
-_mean = _folded(  # exact zeros where x stands still
+_sum = _make_fold_kernel(lambda total, past, latest: total + past)
+_mean = _make_fold_kernel(  # exact zeros where x stands still
     lambda total, past, latest: total + (past - latest), lambda total, latest, bars: latest + total / bars
 )
-_rank = _folded(  # bars above less bars below
+_rank = _make_fold_kernel(  # bars above less bars below
     lambda total, past, latest: total + np.sign(past - latest), lambda total, latest, bars: (1 - total / (bars - 1)) / 2
 )
 # NaN wins, so that an unknown bar makes the window unknown; a plain comparison would skip it.
-_largest = _folded(lambda best, past, latest: past if past > best or np.isnan(past) else best, start=-np.inf)
+_largest = _make_fold_kernel(lambda best, past, latest: past if past > best or np.isnan(past) else best, start=-np.inf)
 
 
 @register_jitable

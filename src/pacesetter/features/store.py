@@ -127,7 +127,7 @@ def read_features(folder: str | Path, *, verify: bool = False) -> FeatureTable:
 def _store_symbols(plan: _Plan, symbols: tuple[str, ...]) -> list[str]:
     """Compute and write the features of some symbols; gives the hash of each one's values."""
     panel, first = plan.stream.panel(symbols), plan.stream.symbols.index(symbols[0])
-    known = dict(zip(plan.wide, _opened(plan, plan.wide, first, len(symbols)), strict=True))
+    known = dict(zip(plan.wide, _open_stored(plan, plan.wide, first, len(symbols)), strict=True))
     check_plugins(panel, [FEATURES[name] for name in plan.names if name not in known])
     columns = [known[name] if name in known else feature_column(panel, FEATURES[name]) for name in plan.names]
     digests = []
@@ -198,7 +198,7 @@ def _store_wide(plan: _Plan, wide: tuple[Feature, ...], at_once: int, run: RunGr
     size = max(at_once * shape[1] // shape[0], 1)
     for first in range(0, shape[1], size):
         last = min(first + size, shape[1])
-        before = _remembered(mask, first, last, longest)
+        before = _memory_start(mask, first, last, longest)
         bars = (np.load(scratch / f"bars-{field}.npy", mmap_mode="r")[:, before:last].T for field in fields)
         part = stream.moments[before:last], stream.symbols, fields, np.stack(list(bars)), mask[:, before:last].T.copy()
         panel = Panel(*part)
@@ -207,7 +207,7 @@ def _store_wide(plan: _Plan, wide: tuple[Feature, ...], at_once: int, run: RunGr
             out[:, first:last] = feature_column(panel, feature)[first - before :].T
 
 
-def _remembered(mask: Array, first: int, last: int, memory_bars: int) -> int:
+def _memory_start(mask: Array, first: int, last: int, memory_bars: int) -> int:
     """The bar from which all must be known: each symbol of the block has its latest `memory_bars` bars since then."""
     alive = np.flatnonzero(mask[:, first:last].any(axis=1))
     begin = first
@@ -231,7 +231,7 @@ def _copy_bars(plan: _Plan, fields: tuple[str, ...], symbols: tuple[str, ...]) -
         np.load(scratch / f"bars-{field}.npy", mmap_mode="r+")[where] = panel[field].T
 
 
-def _opened(plan: _Plan, names: tuple[str, ...], first: int, count: int) -> list[Array]:
+def _open_stored(plan: _Plan, names: tuple[str, ...], first: int, count: int) -> list[Array]:
     """The (time, symbol) values of features that were stored before, of some symbols."""
     files = (np.load(plan.folder / SCRATCH / f"{name}.npy", mmap_mode="r") for name in names)
     return [file[first : first + count].T for file in files]

@@ -167,14 +167,14 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
     so that asking again for the same panel costs nothing.
     """
     kept, left_out = choose_features(panel.fields, features, extra)
-    return _computed(panel, kept, tuple(left_out.items()))
+    return _compute_table(panel, kept, tuple(left_out.items()))
 
 
 def choose_features(
     fields: Sequence[str], features: Sequence[str] | None = None, extra: Sequence[Feature] = ()
 ) -> tuple[tuple[Feature, ...], dict[str, str]]:
     """The features that panels with these fields can give, and the reason for each that they cannot."""
-    wanted = _wanted(features, extra)
+    wanted = _select_features(features, extra)
     lacking = {feature.name: [field for field in feature.needs if field not in fields] for feature in wanted}
     left_out = {name: f"needs {', '.join(missing)}" for name, missing in lacking.items() if missing}
     for name, reason in left_out.items():
@@ -187,10 +187,10 @@ def choose_features(
 
 def forget_tables() -> None:
     """Free the tables that are kept for those who ask again."""
-    _computed.cache_clear()
+    _compute_table.cache_clear()
 
 
-def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
+def _select_features(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
     """The features by name, then the extra ones; refuses a name that appears twice and what is not a Feature."""
     chosen = default_names() if names is None else [names] if isinstance(names, str) else names
     wanted = [FEATURES[name] for name in chosen] + list(extra)
@@ -205,7 +205,7 @@ def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Featu
 
 
 @lru_cache(maxsize=_CACHED_TABLES)
-def _computed(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
+def _compute_table(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
     """The table of features that the panel can give; panels are equal when their content is."""
     check_plugins(panel, features)
     columns = np.stack([feature_column(panel, feature).T for feature in features])

@@ -14,7 +14,7 @@ from pacesetter.features.feature import FEATURES, symbolwise
 from pacesetter.features.rolling import (
     change,
     compiled,
-    lagged,
+    lag_bars,
     ratio,
     rolling_max,
     rolling_mean,
@@ -22,7 +22,7 @@ from pacesetter.features.rolling import (
     rolling_std,
     rolling_sum,
     run_kernel,
-    smoothed,
+    smooth_exponentially,
 )
 
 __all__ = ["OWN_BARS", "SEED_WEIGHT", "ema", "log_return", "smoothing_memory", "volatility"]
@@ -50,12 +50,12 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
 
 def ema(x: Array, bars: int) -> Array:
     """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), seeded with a simple mean."""
-    return smoothed(x, bars, 2 / (bars + 1))
+    return smooth_exponentially(x, bars, 2 / (bars + 1))
 
 
 def _wilder(x: Array) -> Array:
     """Wilder's smoothing: weight 1/14, seeded with a simple mean."""
-    return smoothed(x, WILDER, 1 / WILDER)
+    return smooth_exponentially(x, WILDER, 1 / WILDER)
 
 
 def log_return(close: Array, bars: int) -> Array:
@@ -129,7 +129,7 @@ def bollinger_width(close: Array) -> Array:
 
 def average_true_range(high: Array, low: Array, close: Array) -> Array:
     """Wilder's average true range as a share of the close."""
-    before = lagged(close)
+    before = lag_bars(close)
     # max(high, before) − min(low, before) is the largest of Wilder's three ranges in one expression.
     return _wilder(np.maximum(high, before) - np.minimum(low, before)) / close
 
@@ -139,11 +139,11 @@ def adx(high: Array, low: Array, close: Array) -> Array:
 
     The last smoothing is an EMA of Wilder's weight: 2/(bars+1) = 1/14 at 27 bars.
     """
-    return ema(run_kernel(_directional, (high, low)), 2 * WILDER - 1)
+    return ema(run_kernel(_directional_index, (high, low)), 2 * WILDER - 1)
 
 
 @compiled
-def _directional(high: Array, low: Array, out: Array) -> None:
+def _directional_index(high: Array, low: Array, out: Array) -> None:
     """|rise − fall| / (rise + fall) of smoothed directional moves (bar, symbol), from which the true range cancels.
 
     As TA-Lib begins it, the mean that the smoothing starts from counts the first bar as one that went nowhere.
@@ -204,7 +204,7 @@ def high_low_range(high: Array, low: Array, close: Array) -> Array:
 
 def gap(open: Array, close: Array) -> Array:
     """log open(t) / close(t−1)."""
-    return np.log(open / lagged(close))
+    return np.log(open / lag_bars(close))
 
 
 def _register(name: str, indicator: Callable[..., Array], memory_bars: int, is_default: bool = True) -> None:

@@ -23,7 +23,7 @@ from pacesetter.features.table import FeatureTable, choose_features
 from pacesetter.jobs.launch.worker_pool import TrackedTask, WorkerPool
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.jobs.pipeline.memory import MEGABYTE, peak_mb, reset_peak
-from pacesetter.progress import counted
+from pacesetter.progress import count_progress
 
 __all__ = ["DEFAULT_MEMORY", "LargeFiles", "megabytes"]
 
@@ -63,20 +63,20 @@ class LargeFiles:
 
     def check(self) -> Readiness:
         """What `data check` says of all symbols."""
-        with self._crew() as crew:
+        with self._open_pool() as crew:
             stream = self._stream(crew)
-            at_once = self._fitting(len(stream.index), CHECKED_BYTES, len(stream.symbols))
+            at_once = self._symbols_at_once(len(stream.index), CHECKED_BYTES, len(stream.symbols))
             return check_stream(stream, at_once, self._run(crew, "check"))
 
     def features(self, folder: Path) -> FeatureTable:
         """The features of all symbols, stored in `folder`."""
         names = self.config.features.names or None
-        with self._crew() as crew:
+        with self._open_pool() as crew:
             stream = self._stream(crew)
             extra = leadlag_extra(self.config, stream.symbols)
             count = len(choose_features(stream.fields, names, extra)[0])
             size = bytes_of_bar(count, len(stream.fields))
-            at_once = self._fitting(len(stream.index), size, len(stream.symbols))
+            at_once = self._symbols_at_once(len(stream.index), size, len(stream.symbols))
             run = self._run(crew, "features")
             return store_features(stream, folder, at_once=at_once, features=names, extra=extra, run=run)
 
@@ -87,10 +87,10 @@ class LargeFiles:
                 f"data={self.config.data['source']} has no files to read in parts; give a folder or a file"
             )
         # Refused before anything is read; of a folder one file is read at a time, whatever is at once.
-        at_once = self._fitting(source.bars_of_one(), bytes_of_bar(0, FIELDS), len(source.symbol_names()))
+        at_once = self._symbols_at_once(source.bars_of_one(), bytes_of_bar(0, FIELDS), len(source.symbol_names()))
         return open_stream(source, loading, at_once, self._run(crew, "moments"))
 
-    def _fitting(self, bars: int, bytes_of_one: int, symbols: int) -> int:
+    def _symbols_at_once(self, bars: int, bytes_of_one: int, symbols: int) -> int:
         """Symbols of so many bars that a process may hold, of `symbols` in all; refuses a budget below one."""
         processes = self.launcher.workers or 1
         others = LIBRARIES_MB if self.launcher.workers else 0  # this process, which waits for its workers
@@ -110,15 +110,15 @@ class LargeFiles:
     # ---- workers ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _crew(self) -> Iterator[WorkerPool]:
+    def _open_pool(self) -> Iterator[WorkerPool]:
         reset_peak()
         with self.launcher.session() as crew:
             yield crew
 
     def _run(self, crew: WorkerPool, title: str) -> RunGroups:
         def run(function: Callable[[Symbols], Result], groups: Sequence[Symbols]) -> list[Result]:
-            with counted(title, sum(map(len, groups)), "symbol") as update:
-                jobs = crew.settle(partial(_measured, function), groups, _Watch(update))
+            with count_progress(title, sum(map(len, groups)), "symbol") as update:
+                jobs = crew.settle(partial(_measure_memory, function), groups, _Watch(update))
             self._note_peak(jobs)
             answers = (job.result for job in jobs if job.result is not None)  # all: an error was raised before
             return [result for result, _ in answers]
@@ -149,7 +149,7 @@ class _Watch:
         self.done = done
 
 
-def _measured(function: Callable[[Symbols], Result], symbols: Symbols) -> tuple[Result, float]:
+def _measure_memory(function: Callable[[Symbols], Result], symbols: Symbols) -> tuple[Result, float]:
     """The result, and the most memory that this process had in use, in MB."""
     return function(symbols), peak_mb()
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from pacesetter.data.ticks import read_ticks
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.leadlag.ticks import TickFinding, TickStudy
@@ -92,4 +92,4 @@ def _picture(finding: TickFinding, table: pd.DataFrame) -> go.Figure:
         rho = finding.rho[place][::-1] if is_turned else finding.rho[place]
         figure.add_scatter(x=finding.lags, y=rho, name=f"{row['leader']} → {row['follower']}", mode="lines")
     figure.update_xaxes(title="seconds by which the leader is ahead")
-    return styled(figure, "Correlation at each lag")
+    return style_figure(figure, "Correlation at each lag")

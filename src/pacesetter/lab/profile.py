@@ -47,7 +47,7 @@ def profile(overrides: Sequence[str] = (), *, console: Console | None = None) ->
     """Train under a profiler, 8,192 steps unless the overrides say otherwise."""
     console = console or Console()
     config = compose([*SHORT, *overrides])
-    result, write_calls = _watched(lambda: train(config, console=console))
+    result, write_calls = _watch_calls(lambda: train(config, console=console))
     calls, parts = write_calls(result.run), components(result.run)
     result.run.write_json("components.json", [asdict(part) for part in parts])
     console.print(_table(parts))
@@ -70,10 +70,10 @@ def components(run: Run) -> tuple[TimeShare, ...]:
     return tuple(TimeShare(name, spent, spent / total, 1e6 * spent / step) for name, spent in seconds.items())
 
 
-def _watched(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
+def _watch_calls(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
     """What `work` gives, and a function that writes its calls into a run folder."""
     if find_spec("pyinstrument") is None:
-        return _counted(work)
+        return _count_calls(work)
     from pyinstrument import Profiler
 
     # Training has no coroutines; following contexts would only slow the sampling.
@@ -83,7 +83,7 @@ def _watched(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
     return value, lambda run: write_atomic(run.path("profile.html"), sampler.output_html())
 
 
-def _counted(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
+def _count_calls(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
     """The same with Python's own profiler, whose file `python -m pstats` reads."""
     counter = cProfile.Profile()
     value = counter.runcall(work)

@@ -195,7 +195,7 @@ def scan(
     table = pd.DataFrame([asdict(row) for row in rows])
     folder.mkdir(parents=True, exist_ok=True)
     table.to_csv(folder / "scan.csv", index=False)
-    sections = [_summary(table), _all(table)]
+    sections = [_summary(table), _studies_section(table)]
     write_report(folder / "report.html", "scan", sections)
     console.print(section_table(sections[0]))
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
@@ -219,7 +219,7 @@ def _summary(table: pd.DataFrame) -> Section:
     return Section("Scan", ABOUT, header=header, rows=tuple(rows))
 
 
-def _all(table: pd.DataFrame) -> Section:
+def _studies_section(table: pd.DataFrame) -> Section:
     rows = tuple(
         tuple(number(value, ".3g") if isinstance(value, float) else value for value in row)
         for row in table.itertuples(index=False, name=None)

@@ -32,7 +32,7 @@ from pacesetter.leadlag.series import Increments, Series, end_to_end, read_serie
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
 from pacesetter.panel import Panel
-from pacesetter.progress import counted
+from pacesetter.progress import count_progress
 from pacesetter.registry import configure
 from pacesetter.tables import PANDAS, as_kind, kind_of
 
@@ -251,7 +251,7 @@ class LeadLag:
         from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
 
         window = self._increments(end, lookback)
-        frame = ranking_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        frame = ranking_frame(window, self.symbols_, self._strength_measure(), draws=draws, level=level, seed=seed)
         return as_kind(frame, self.kind_)
 
     def links(
@@ -261,7 +261,7 @@ class LeadLag:
         from pacesetter.leadlag.answer.labelled import links_frame
 
         window = self._increments(end, lookback)
-        frame = links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+        frame = links_frame(window, self.symbols_, self._strength_measure(), draws=draws, level=level, seed=seed)
         return as_kind(frame, self.kind_)
 
     def groups(
@@ -313,7 +313,9 @@ class LeadLag:
         i, j = self.panel_.position(leader), self.panel_.position(follower)
         whole = self._increments(None, self._bars - 1)
         if delay is None:
-            delay = int(np.nan_to_num(answer_window(whole, self.symbols_, self._gauge()).delays[i, j], nan=1.0))
+            delay = int(
+                np.nan_to_num(answer_window(whole, self.symbols_, self._strength_measure()).delays[i, j], nan=1.0)
+            )
         check_range(1, self._bars // 2, delay=delay)
         return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:])
 
@@ -336,14 +338,14 @@ class LeadLag:
         from pacesetter.leadlag.pictures import matrix_picture, to_plotly
 
         scores = self.scores(*self._window(end, lookback))
-        linked = find_links(self._increments(end, lookback), self._gauge()).linked(0.05)
+        linked = find_links(self._increments(end, lookback), self._strength_measure()).mask_linked(0.05)
         return to_plotly(matrix_picture(scores, self.symbols_, significant=linked | linked.T))
 
     # ---- matrices -------------------------------------------------------------------------------------------------
 
     def scores(self, end: int, lookback: int) -> Array:
         """(symbol, symbol) score of the window that ends at bar `end`."""
-        end, lookback = self._checked(end, lookback)
+        end, lookback = self._check_window(end, lookback)
         out = np.empty((self._symbols, self._symbols))
         # Only scorers that work window by window are worth caching.
         if self._batched:
@@ -371,7 +373,7 @@ class LeadLag:
         if not backs:
             raise ConfigError("rolling needs at least one lookback")
         # A lookback that does not fit before the last bar fits nowhere.
-        checked = [self._checked(self._bars - 1, back)[1] for back in backs]
+        checked = [self._check_window(self._bars - 1, back)[1] for back in backs]
         ends = [np.arange(back, self._bars, step) for back in checked]
         return np.concatenate(ends), np.repeat(checked, [len(part) for part in ends])
 
@@ -429,7 +431,7 @@ class LeadLag:
 
     def diagnose(self, end: int, lookback: int) -> dict[str, str]:
         """Symbol → why it is NaN in the window; empty when every asset is scored."""
-        end, lookback = self._checked(end, lookback)
+        end, lookback = self._check_window(end, lookback)
         return self.series_.diagnose(end, lookback)
 
     def cache_info(self) -> CacheInfo:
@@ -443,14 +445,14 @@ class LeadLag:
         self._require_fit()
         last = bar_of(self.index_, end)
         back = bars_in(self.index_, last, lookback) if 0 <= last < self._bars else lookback
-        return self._checked(last, back)
+        return self._check_window(last, back)
 
     def _increments(self, end: Any, lookback: Any) -> Array:
         """(time, symbol) increments of a window, as the answer of a study reads them."""
         window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
         return Preparation(self.reading.residual).window(self.series_.observed_window(*window))
 
-    def _gauge(self) -> StrengthMeasure:
+    def _strength_measure(self) -> StrengthMeasure:
         from pacesetter.leadlag.answer.strength import StrengthMeasure
 
         return StrengthMeasure(self.method, **self._options)
@@ -474,14 +476,14 @@ class LeadLag:
         """Row slices and their matrices, a block at a time, under a progress bar."""
         # Blocks bound the memory of an iterator, and are large enough to keep all threads busy.
         size = max(1, BLOCK_BYTES // (self._symbols**2 * 8))
-        with counted(self.method, len(ends), "window", progress) as update:
+        with count_progress(self.method, len(ends), "window", progress) as update:
             for start in range(0, len(ends), size):
                 rows = slice(start, min(start + size, len(ends)))
                 yield rows, self.many(ends[rows], lookbacks[rows])
                 update(rows.stop - rows.start)
 
     def _ask(self, what: str, end: int, lookback: int) -> Array:
-        end, lookback = self._checked(end, lookback)
+        end, lookback = self._check_window(end, lookback)
         answer = getattr(self.scorer_, what, None)
         if answer is None:
             raise ConfigError(
@@ -490,7 +492,7 @@ class LeadLag:
         matrix: Array = answer(end, lookback)
         return matrix
 
-    def _checked(self, end: int, lookback: int) -> tuple[int, int]:
+    def _check_window(self, end: int, lookback: int) -> tuple[int, int]:
         try:
             end, lookback = operator.index(end), operator.index(lookback)
         except TypeError as problem:

@@ -98,10 +98,10 @@ def read_groups(panel: Panel, groups: Any, bars: int | None = None) -> Groups:
         named = {str(name): (REST,) if members == REST else tuple(members) for name, members in groups.items()}
     else:
         raise ConfigError(f"lag.groups={groups!r} is not understood; use liquidity, size, sector or {EXAMPLE}")
-    return _checked(panel, named)
+    return _check_groups(panel, named)
 
 
-def _checked(panel: Panel, named: Groups) -> Groups:
+def _check_groups(panel: Panel, named: Groups) -> Groups:
     taken: dict[str, str] = {}
     for name, members in named.items():
         for symbol in members:

@@ -60,7 +60,7 @@ class Heat:
     @property
     def limit(self) -> float:
         """Where both ends of the scale lie."""
-        return _largest(self.values)
+        return _largest_size(self.values)
 
     @property
     def shares(self) -> list[tuple[Array, float]]:
@@ -85,7 +85,7 @@ class Web:
     @property
     def limit(self) -> float:
         """Where both ends of the scale lie."""
-        return _largest(self.scores)
+        return _largest_size(self.scores)
 
     def width(self, weight: float) -> float:
         """Line width in points: 2.6 for the strongest arrow, in proportion for the others, 0.4 at least."""
@@ -282,7 +282,7 @@ def _web_in_matplotlib(axes: Any, web: Web) -> Any:
     return nodes
 
 
-def _largest(values: Array) -> float:
+def _largest_size(values: Array) -> float:
     """The largest absolute value; 1 where there is none, or all are 0."""
     return float(np.nanmax(np.abs(values), initial=0.0, where=np.isfinite(values))) or 1.0
 

@@ -58,7 +58,7 @@ class Preparation:
         return prepared
 
 
-def _standardised(increments: Array) -> tuple[Array, Array]:
+def _standardise(increments: Array) -> tuple[Array, Array]:
     """Increments in deviations from their means, 0 where missing or constant; and the deviations."""
     known = np.isfinite(increments)
     count = known.sum(axis=0)
@@ -70,7 +70,7 @@ def _standardised(increments: Array) -> tuple[Array, Array]:
 
 def _without_market(increments: Array) -> Array:
     """Residuals of each symbol on the mean of the others, a beta each: a symbol does not explain itself."""
-    z, deviation = _standardised(increments)
+    z, deviation = _standardise(increments)
     # Standardised first, so that the mean is not that of the most volatile symbols.
     others = (z.sum(axis=1, keepdims=True) - z) / max(z.shape[1] - 1, 1)
     beta = np.nan_to_num(ratio((others * z).sum(axis=0), (others**2).sum(axis=0)))
@@ -81,7 +81,7 @@ def _without_components(increments: Array, count: int) -> Array:
     """Less the `count` leading principal components of the window's correlation matrix."""
     if count >= increments.shape[1]:
         raise ConfigError(f"lag.residual=pca({count}) leaves nothing of {increments.shape[1]} symbols; use fewer")
-    z, deviation = _standardised(increments)
+    z, deviation = _standardise(increments)
     # eigh sorts eigenvalues upwards: the leading components come last.
     vectors = np.linalg.eigh(z.T @ z)[1][:, -count:]
     return np.where(np.isfinite(increments), (z - z @ vectors @ vectors.T) * deviation, np.nan)
@@ -94,7 +94,7 @@ def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
     changes. Otherwise all are filtered with the largest of these orders: filters of different lengths on symbols that
     share a factor would make one lead the other.
     """
-    z, deviation = _standardised(increments)
+    z, deviation = _standardise(increments)
     bars = len(z)
     # At least ten bars for each coefficient.
     most = max(min(most, bars // 10), 0)

@@ -50,12 +50,12 @@ class ReplayedWindows:
 
     def answers(self, ends: Array, title: str) -> Iterator[Answers]:
         """The answers of the windows that end at `ends`, without the thin symbols of each where those are excluded."""
-        excluded, lookback = self._excluded(ends), self.study.bars
+        excluded, lookback = self._exclude_thin(ends), self.study.bars
         if self._engine is not None:
             return _engine_answers(self._engine, ends, lookback, excluded)
         return rolling_answers(self.series, ends, lookback, self.gauge, self.preparation, title, excluded)
 
-    def _excluded(self, ends: Array) -> Array:
+    def _exclude_thin(self, ends: Array) -> Array:
         """(window, symbol) what is thin in each window by the same measures as in the last one."""
         if self.study.thin != "exclude":
             return np.zeros((len(ends), len(self.panel.symbols)), dtype=bool)

@@ -147,7 +147,7 @@ def _add(tree: Array, place: int) -> None:
 
 
 @njit(cache=True)
-def _nth(tree: Array, number: int) -> int:
+def _find_nth(tree: Array, number: int) -> int:
     """The place of the `number`-th (from 0) smallest of those added."""
     place, step = 0, 1
     while 2 * step < tree.size:
@@ -180,8 +180,8 @@ def _running_quantiles(places: Array, values: Array, tail: float) -> tuple[Array
         at = tail * k
         below = int(at)
         above, share = min(below + 1, k), at - below
-        low[k] = (1 - share) * values[_nth(tree, below)] + share * values[_nth(tree, above)]
-        high[k] = (1 - share) * values[_nth(tree, k - below)] + share * values[_nth(tree, k - above)]
+        low[k] = (1 - share) * values[_find_nth(tree, below)] + share * values[_find_nth(tree, above)]
+        high[k] = (1 - share) * values[_find_nth(tree, k - below)] + share * values[_find_nth(tree, k - above)]
     return low, high
 
 

@@ -43,7 +43,7 @@ __all__ = [
     "expected_follow_through",
     "expected_returns",
     "leadlag_features",
-    "standardised",
+    "standardise_rolling",
 ]
 
 Array = NDArray[Any]
@@ -119,13 +119,13 @@ def leadlag_features(
     names = leader_names(leaders, leader_lags)
     shown = tuple(feature(name, bars) for name, bars in memory.items())
     if is_scaled:
-        shown = tuple(_scaled(one) if one.name.endswith(RETURNS) else one for one in shown)
+        shown = tuple(_scale_feature(one) if one.name.endswith(RETURNS) else one for one in shown)
     if standardise_bars is not None:
         shown = tuple(_standard(one, standardise_bars) for one in shown)
     return shown + tuple(_leader_feature(measured, name, place, longest) for place, name in enumerate(names))
 
 
-def _scaled(feature: Feature) -> Feature:
+def _scale_feature(feature: Feature) -> Feature:
     """The feature in deviations of each symbol's own returns."""
     return replace(
         feature,
@@ -141,11 +141,11 @@ def _standard(feature: Feature, bars: int) -> Feature:
         feature,
         name=f"{feature.name}_standard",
         memory_bars=feature.memory_bars + bars - 1,
-        compute=lambda panel: standardised(feature.compute(panel), bars),
+        compute=lambda panel: standardise_rolling(feature.compute(panel), bars),
     )
 
 
-def standardised(values: Array, bars: int) -> Array:
+def standardise_rolling(values: Array, bars: int) -> Array:
     """(time, symbol) (x − mean) / deviation over each symbol's last `bars` finite values, 0 where they are all equal.
 
     The window grows from FIRST_BARS to its full length; before, and where x is unknown, it is NaN.

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from pacesetter.errors import DataError, check_range
-from pacesetter.leadlag.structure.ranking import leading, row_mean
+from pacesetter.leadlag.structure.ranking import mark_leaders, row_mean
 from pacesetter.panel import Panel
 
 __all__ = [
@@ -62,7 +62,7 @@ def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2, delay
     an opposite relation, it is Σ_i lead_ij · sign_ij · move_i(t + 1 − delay_ij), `moves` (…, delay, N) latest first.
     """
     scores = row_mean(matrices)
-    leaders, followers = leading(scores, quantile) & (scores > 0), leading(-scores, quantile) & (scores < 0)
+    leaders, followers = mark_leaders(scores, quantile) & (scores > 0), mark_leaders(-scores, quantile) & (scores < 0)
     if delays is None:
         push = np.sign(np.nansum(np.where(leaders, moves, 0.0), axis=-1, keepdims=True))
     else:

@@ -222,7 +222,7 @@ class Study:
     def _run(self, panel: Panel) -> StudyResult:
         gauge = self.make_gauge()
         if isinstance(gauge.estimator, PolicyRelations):
-            panel = gauge.estimator.prepared(panel)
+            panel = gauge.estimator.prepare_panel(panel)
         series = self.read(panel, gauge)
         with tqdm(total=4, desc="lead–lag", unit="part", disable=None, delay=1) as bar:
             finding = self.find(panel, series, gauge)
@@ -293,7 +293,7 @@ class Study:
     def _network(
         self, window: Array, panel: Panel, gauge: StrengthMeasure, answer: Answer, links: Links, thin: dict[str, str]
     ) -> networkx.DiGraph:
-        pairs = np.argwhere(links.linked(self.level))
+        pairs = np.argwhere(links.mask_linked(self.level))
         remains = {
             name: links_without_a_bar(window, gauge, answer, pairs, groups)
             for name, groups in _groups(panel, len(window)).items()
@@ -426,7 +426,7 @@ class StudyResult:
             table = table.join(pd.Series(groups, self.panel.symbols, name="group"))
         return table
 
-    def unstable(self, count: int = 10) -> pd.DataFrame:
+    def unstable_windows(self, count: int = 10) -> pd.DataFrame:
         """The windows whose matrix changed most: start, end, score; an adversarial test set."""
         lookbacks = np.full(len(self.ends), self.study.bars)
         return worst_windows(instability(self.matrices), self.ends, lookbacks, count)

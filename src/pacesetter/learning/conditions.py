@@ -34,7 +34,7 @@ class Conditions(ABC):
         return task
 
     @abstractmethod
-    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
+    def default_request(self, run: Path | None) -> dict[str, tuple[float, ...]]:
         """Entry -> numbers that a policy of the `run` is asked for by default; () where the account says them."""
 
     @abstractmethod

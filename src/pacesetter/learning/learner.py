@@ -39,7 +39,7 @@ class Watcher(Protocol):
     def step(self, record: StepRecord) -> None:
         """Take note of what was just collected, before anything is learned from it."""
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         """Act between rounds: look, store, or raise `Stop`."""
 
 
@@ -52,7 +52,7 @@ class Between:
     def step(self, record: StepRecord) -> None:
         """Nothing."""
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         """Call the function."""
         if self.act is not None:
             self.act()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["random_state", "seeded", "set_random_state", "undisturbed"]
+__all__ = ["keep_randomness", "random_state", "set_random_state", "use_seed"]
 
 
 def random_state() -> dict[str, Any]:
@@ -33,7 +33,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def keep_randomness() -> Iterator[None]:
     """Leave every random generator as it was: looking at a policy must not change how it learns."""
     state = random_state()
     try:
@@ -43,8 +43,8 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def use_seed(seed: int) -> Iterator[None]:
     """Draw from a seed of one's own, and leave every random generator as it was."""
-    with undisturbed():
+    with keep_randomness():
         torch.manual_seed(seed)
         yield

@@ -141,7 +141,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give e.g. runs/<run>/checkpoints/best")
     try:
-        index = _undamaged(json.loads(path.read_text(encoding="utf-8")), path)
+        index = _check_hashes(json.loads(path.read_text(encoding="utf-8")), path)
         # A changed index must not make us read a file elsewhere.
         if Path(index["tensors"]).name != index["tensors"]:
             raise ValueError(f"{index['tensors']} is outside the folder")
@@ -150,7 +150,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
         raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, use another") from problem
 
 
-def _undamaged(index: Any, path: Path) -> dict[str, Any]:
+def _check_hashes(index: Any, path: Path) -> dict[str, Any]:
     """The entries as they were hashed; refuses others. An index of an earlier version has no hash, which is logged."""
     content = {key: index[key] for key in KEYS}
     if set(index) == set(KEYS):

@@ -28,7 +28,7 @@ PARALLEL_FROM = 2_048
 Array = NDArray[Any]
 
 
-def _compiled(row: Any, digest: int, parallel: bool = False) -> Any:
+def _compile_loop(row: Any, digest: int, parallel: bool = False) -> Any:
     """A loop of `row` over all accounts; `digest` is there to be part of the cache key, which knows no `parallel`."""
 
     def all_rows(*arrays: Any) -> int:
@@ -39,9 +39,9 @@ def _compiled(row: Any, digest: int, parallel: bool = False) -> Any:
     return compile_for_cpu(all_rows, parallel=parallel)
 
 
-open_rows = _compiled(open_row, SOURCE_DIGEST)
-step_serial = _compiled(step_row, SOURCE_DIGEST + 1)
-step_parallel = _compiled(step_row, SOURCE_DIGEST + 2, parallel=True)
+open_rows = _compile_loop(open_row, SOURCE_DIGEST)
+step_serial = _compile_loop(step_row, SOURCE_DIGEST + 1)
+step_parallel = _compile_loop(step_row, SOURCE_DIGEST + 2, parallel=True)
 
 
 class Accounts:
@@ -71,7 +71,7 @@ class Accounts:
         check_account_bars(bars.values, bars.symbols, rules[0])
         self.bars = apply_market(bars.values, bars.symbols, rules[0])
         self.columns = np.array(columns, dtype=np.int64)
-        self.parameters = np.stack([each.packed() for each in rules])
+        self.parameters = np.stack([each.to_vector() for each in rules])
         _check_fit(bars, self.columns, width, self.parameters)
         count = len(self.columns)
         self.accounts = np.zeros((count, len(Account)))
@@ -112,7 +112,7 @@ class Accounts:
         `kinds` names each account's OrderKind from now on, which makes an agent hybrid. Refuses a NaN, an action
         outside its box, a shape that does not fit, and a step beyond the last bar.
         """
-        wanted = self.checked(actions, kinds)
+        wanted = self.check_actions(actions, kinds)
         self._step(*self.arrays(wanted))
         self.times += 1
         return self.ledger[:, Column.FLAGS].astype(np.int64)
@@ -122,7 +122,7 @@ class Accounts:
         state = (self.accounts, self.positions, self.ledger, self.fills, self.bars, self.times, self.columns)
         return (*state, actions, self.kinds, self.parameters)
 
-    def checked(self, actions: ArrayLike, kinds: ArrayLike | None = None) -> Array:
+    def check_actions(self, actions: ArrayLike, kinds: ArrayLike | None = None) -> Array:
         """`actions` as (env, K) float64 once they, the kinds and the clock are fit for a step."""
         wanted = np.asarray(actions, dtype=np.float64)
         if wanted.shape != self.positions.shape[:2]:

@@ -46,7 +46,7 @@ class Lots(NamedTuple):
         closed: Array = self.exit_bar >= 0
         return closed
 
-    def closed(self) -> Lots:
+    def drop_open(self) -> Lots:
         """Without those that are still open, which have no result yet."""
         return Lots(*(column[self.is_closed] for column in self))
 

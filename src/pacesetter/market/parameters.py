@@ -1,6 +1,6 @@
 """The rules of the market as frozen parameters: costs, limits, exits, orders. Money in currency, rates in bps.
 
-`MarketParameters.packed()` is the float64 vector the kernel reads, one `Slot` per number; an account may have its own.
+`MarketParameters.to_vector()` is the float64 vector that the kernel reads, one `Slot` per number; accounts may differ.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ class MarketParameters:
                     "would stop every entry immediately; give a wider stop"
                 )
 
-    def packed(self) -> NDArray[np.float64]:
+    def to_vector(self) -> NDArray[np.float64]:
         """The (slot,) float64 vector the kernel reads."""
         costs, limits, exits, orders = self.costs, self.limits, self.exits, self.orders
         per_bar = BPS / self.bars_per_year

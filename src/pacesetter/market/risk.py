@@ -153,7 +153,7 @@ class RiskOptions:
             return self.tracking_error
         return self.target_volatility
 
-    def packed(self, scale: float) -> NDArray[np.float64]:
+    def to_vector(self, scale: float) -> NDArray[np.float64]:
         """The (RiskSlot,) vector that the step reads."""
         target = math.inf if self.target_volatility is None else self.target_volatility
         error = math.inf if self.tracking_error is None else self.tracking_error
@@ -395,7 +395,7 @@ class RiskSizer:
         self.wanted, self.targets = np.zeros((2, 1, count))
         self.sizes = np.zeros((1, len(RiskColumn)))
         self.sizes[0, RiskColumn.SCALE] = scale
-        self._risk = options.packed(scale)
+        self._risk = options.to_vector(scale)
 
     def views_held(self, account: Array, positions: Array, closes: Array) -> Array:
         """(K,) what is held beyond the base, in units of the policy's own views: (held − base) / k."""

@@ -100,10 +100,16 @@ def _legs(rows: NDArray[Any], first_bar: int) -> Iterator[tuple[int, float, floa
         row, bar = rows[step], first_bar + int(step)
         flags = int(row[Fill.FLAGS])
         if row[Fill.QUANTITY] != 0.0:
-            yield bar, row[Fill.QUANTITY], row[Fill.PRICE], row[Fill.COMMISSION], _named(flags, _LIMITS)
+            yield bar, row[Fill.QUANTITY], row[Fill.PRICE], row[Fill.COMMISSION], _name_reason(flags, _LIMITS)
         if row[Fill.EXIT_QUANTITY] != 0.0:
-            yield bar, row[Fill.EXIT_QUANTITY], row[Fill.EXIT_PRICE], row[Fill.EXIT_COMMISSION], _named(flags, _EXITS)
+            yield (
+                bar,
+                row[Fill.EXIT_QUANTITY],
+                row[Fill.EXIT_PRICE],
+                row[Fill.EXIT_COMMISSION],
+                _name_reason(flags, _EXITS),
+            )
 
 
-def _named(flags: int, reasons: tuple[Flag, ...]) -> str:
+def _name_reason(flags: int, reasons: tuple[Flag, ...]) -> str:
     return next((reason.name.lower() for reason in reasons if flags & reason), "order")

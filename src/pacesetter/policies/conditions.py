@@ -61,7 +61,7 @@ class ConditionedPolicy:
         return self.policy.action
 
     def decide(self, snapshot: Snapshot) -> Array:
-        return self.policy.decide(self._completed(snapshot, 0))
+        return self.policy.decide(self._add_request(snapshot, 0))
 
     @property
     def decide_many(self) -> Any:
@@ -69,9 +69,9 @@ class ConditionedPolicy:
         many = getattr(self.policy, "decide_many", None)
         if many is None:
             return None
-        return lambda accounts: many([self._completed(snapshot, place) for place, snapshot in enumerate(accounts)])
+        return lambda accounts: many([self._add_request(snapshot, place) for place, snapshot in enumerate(accounts)])
 
-    def _completed(self, snapshot: Snapshot, place: int) -> Snapshot:
+    def _add_request(self, snapshot: Snapshot, place: int) -> Snapshot:
         """What is seen, with what is asked for; `place` tells accounts apart that are asked about together."""
         portfolio = np.asarray(snapshot.observation["portfolio"])
         ratio = float(portfolio.reshape(-1, portfolio.shape[-1])[0, PortfolioEntry.EQUITY_RATIO])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pacesetter.envs.batch.account_entries import account_entries
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import ObservationBuilder
-from pacesetter.envs.batch.tables import entry_columns, last_known, shown
+from pacesetter.envs.batch.tables import entry_columns, last_known, to_observation
 from pacesetter.features.table import FeatureTable, feature_table
 from pacesetter.panel import Panel
 
@@ -63,10 +63,10 @@ class LatestRows:
         """Take the newest rows (symbol, bar, feature), NaN where a feature is unknown."""
         # Filled from the rows before these, exactly as a table of all bars would be.
         filled = last_known(rows, self._values)
-        self._values, numbers = filled[:, -1], shown(filled)
+        self._values, numbers = filled[:, -1], to_observation(filled)
         is_known = np.logical_and.reduce(np.isfinite(filled), axis=2)
-        self.known = _latest(self.known, is_known, self.window_bars)
-        self._window = _latest(self._window, numbers[:, :, self.columns["window"]], self.window_bars)
+        self.known = _keep_latest(self.known, is_known, self.window_bars)
+        self._window = _keep_latest(self._window, numbers[:, :, self.columns["window"]], self.window_bars)
         context = {entry: places for entry, places in self.columns.items() if entry != "window"}
         self._context = {entry: numbers[:, -1, places] for entry, places in context.items()}
 
@@ -75,7 +75,7 @@ class LatestRows:
         return {"window": self._window} | self._context
 
 
-def _latest(before: Array, fresh: Array, bars: int) -> Array:
+def _keep_latest(before: Array, fresh: Array, bars: int) -> Array:
     """The latest `bars` bars along the second axis, in an array of their own."""
     # The copy frees the old rows; a view would keep every bar ever seen alive.
     kept = max(bars - fresh.shape[1], 0)

@@ -101,7 +101,7 @@ class BoxHead(nn.Module):
             # TD3's actor is deterministic.
             return orders, torch.ones_like(orders)
         # The middle of the box is u = 0.
-        return orders, _surety(u, self.deviation(features))
+        return orders, _same_side_probability(u, self.deviation(features))
 
 
 class Constant(nn.Module):
@@ -259,7 +259,7 @@ class ServedAgent(nn.Module):
             return policy.probabilities, policy.probabilities.amax(-1), *values
         assert isinstance(policy, TanhGaussian)
         orders = policy.mode() if self.market is None else as_targets(policy.mode(), self.market)
-        return orders, _surety(policy.mean, policy.log_deviation), *values
+        return orders, _same_side_probability(policy.mean, policy.log_deviation), *values
 
 
 def serve_agent(
@@ -300,7 +300,7 @@ class ServedContext(ServedAgent):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         policy, value = self.agent.evaluate(observation)
-        (kept,) = self.agent.kept(policy).values()
+        (kept,) = self.agent.memory_after(policy).values()
         return (*self.outputs(policy, value), kept)
 
 
@@ -384,7 +384,7 @@ def serve_direct(
     return policy.eval(), spec
 
 
-def _surety(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:
+def _same_side_probability(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:
     """Φ(|distance| / deviation): how likely a draw lies on the same side of the middle as its mean."""
     return 0.5 * (1 + torch.erf(distance.abs() / log_deviation.exp() / math.sqrt(2)))
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["unmasked"]
+__all__ = ["allow_all_actions"]
 
 Array = NDArray[Any]
 
 
-def unmasked(observation: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
+def allow_all_actions(observation: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
     """A batch of observations with every action allowed, as `leadlag.lookback.policy.roll` shows them.
 
     The memory of a recurrent policy is empty, as at the first bar of an episode.

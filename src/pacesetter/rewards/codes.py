@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pacesetter.market.jit import jitable
 from pacesetter.rewards.component import REWARDS, component
 
-__all__ = ["Code", "compiled"]
+__all__ = ["Code", "register_formula"]
 
 Formula = TypeVar("Formula", bound=Callable[..., Any])
 
@@ -43,7 +43,7 @@ class Code(IntEnum):
     MEAN_VARIANCE = 19
 
 
-def compiled(*initial: float) -> Callable[[Formula], Formula]:
+def register_formula(*initial: float) -> Callable[[Formula], Formula]:
     """Decorator that registers a formula under its own name, with the state a fresh account has."""
 
     def file(formula: Formula) -> Formula:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Flag
-from pacesetter.rewards.codes import compiled
+from pacesetter.rewards.codes import register_formula
 from pacesetter.rewards.elementwise import exp, has, maximum, minimum, sqrt, where
 from pacesetter.rewards.trading import share
 
@@ -27,13 +27,13 @@ NEVER = 3.0  # bars since the last trade of an account that has not traded: the 
 
 
 @jitable
-def _worth(equity_before: Any, exposure: Any, exposure_before: Any) -> Any:
+def _position_value(equity_before: Any, exposure: Any, exposure_before: Any) -> Any:
     """Money in positions during the bar, at least 1 % of equity."""
     return maximum(where(exposure > exposure_before, exposure, exposure_before), LEAST_HELD) * equity_before
 
 
 @jitable
-def _bounded(values: Any) -> Any:
+def _clip_to_one(values: Any) -> Any:
     return minimum(maximum(values, -1.0), 1.0)
 
 
@@ -64,7 +64,7 @@ def _visit(counts: Any, here: Any, first: int) -> Any:
     )
 
 
-@compiled()
+@register_formula()
 def profit(
     equity_before: Any,
     realised: Any,
@@ -81,13 +81,13 @@ def profit(
     Realised profit of a decided order (|order| > 0.5) counts 1.2 times, and a loss 1.5 times. The *change* of what is
     unrealised: its level would pay again in every bar for the same winner.
     """
-    worth = _worth(equity_before, exposure, exposure_before)
+    worth = _position_value(equity_before, exposure, exposure_before)
     factor = minimum(maximum(1.0 + 2.0 * share(realised, worth), 0.5), 3.0) * where(abs(order) > 0.5, 1.2, 1.0)
     value = share(realised * factor + open_share * (unrealised - unrealised_before), worth)
     return where(value < 0.0, loss * value, value)
 
 
-@compiled(0.0, 0.0)
+@register_formula(0.0, 0.0)
 def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, state: Any, rate: float = 0.1) -> Any:
     """−(e^{10·excess} − 1) of drawdown above 5 %, −50 · VaR95 above 2 %, −10 · exposure above 95 %, −0.5 · volatility.
 
@@ -103,7 +103,7 @@ def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, s
     return value - 10.0 * maximum(exposure - 0.95, 0.0) - 0.5 * deviation, (mean, square)
 
 
-@compiled(*(0.0,) * (ORDERS + 1), NEVER)
+@register_formula(*(0.0,) * (ORDERS + 1), NEVER)
 def activity(order: Any, turnover: Any, state: Any) -> Any:
     """+0.2 where the last 20 orders deviate by more than 0.3, +0.1 above 0.2; −0.1 after 50 bars without a trade.
 
@@ -118,7 +118,7 @@ def activity(order: Any, turnover: Any, state: Any) -> Any:
     return variety - hasty - where(idle > 50.0, 0.1, 0.0), (order, *before, count, idle)
 
 
-@compiled(0.0)
+@register_formula(0.0)
 def timing(
     equity_before: Any,
     gross_pnl: Any,
@@ -136,17 +136,17 @@ def timing(
     moving mean of the returns of what is held, which is above 0 where the position goes with the trend.
     """
     (momentum,) = state
-    worth = _worth(equity_before, exposure, exposure_before)
+    worth = _position_value(equity_before, exposure, exposure_before)
     move = share(gross_pnl, worth)
     has_entered = has(flags, Flag.OPENED) | has(flags, Flag.ADDED)
     has_left = has(flags, Flag.REDUCED) | has(flags, Flag.CLOSED)
     momentum = momentum + rate * (move - momentum)
-    entry = where(has_entered, _bounded(move / scale), 0.0)
-    leave = where(has_left, _bounded(share(realised, worth) / scale), 0.0)
-    return 0.5 * entry + 0.5 * leave + 0.3 * _bounded(momentum / scale), (momentum,)
+    entry = where(has_entered, _clip_to_one(move / scale), 0.0)
+    leave = where(has_left, _clip_to_one(share(realised, worth) / scale), 0.0)
+    return 0.5 * entry + 0.5 * leave + 0.3 * _clip_to_one(momentum / scale), (momentum,)
 
 
-@compiled(*(0.0,) * BINS)
+@register_formula(*(0.0,) * BINS)
 def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) -> Any:
     """0.1/(1 + visits) · 0.999^(states seen) below 10 visits of the account's state in this episode, then 0.
 
@@ -164,7 +164,7 @@ def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) 
     return value, _visit(state, here, 0) + _visit(state, here, 4) + _visit(state, here, 8) + _visit(state, here, 12)
 
 
-@compiled(*(0.0,) * (PROFITS + 1))
+@register_formula(*(0.0,) * (PROFITS + 1))
 def consistency(equity_before: Any, equity_change: Any, state: Any) -> Any:
     """+0.2 where the returns of the last 10 bars deviate by less than 0.02, else −0.1 · their deviation."""
     before, count = state[:EARLIER_PROFITS], minimum(state[PROFITS] + 1.0, float(PROFITS))

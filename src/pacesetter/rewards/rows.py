@@ -128,7 +128,7 @@ def fill(c: int, e: int, ledger: Any, codes: Any, offsets: Any, options: Any, st
         values[c, e] = evaluate_row(codes[c], ledger[e], state[e, offsets[c] :], options[c])
 
 
-def _compiled(digest: int) -> Any:
+def _compile_loop(digest: int) -> Any:
     """The loop over all accounts; `digest` is there to be part of the cache key."""
 
     def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> int:
@@ -152,4 +152,4 @@ def _compiled(digest: int) -> Any:
 
 
 # numba's cache knows the age of one file only; the digest makes a change in any inlined file a new entry.
-evaluate = _compiled(SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name in INLINED)))
+evaluate = _compile_loop(SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name in INLINED)))

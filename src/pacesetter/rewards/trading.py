@@ -17,7 +17,7 @@ from typing import Any
 
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Flag
-from pacesetter.rewards.codes import compiled
+from pacesetter.rewards.codes import register_formula
 from pacesetter.rewards.elementwise import has, log1p, maximum, minimum, sqrt, where
 
 __all__ = ["PROFESSIONAL", "TRADING", "pnl"]
@@ -55,38 +55,38 @@ def share(amount: Any, equity: Any) -> Any:
 # ---- profit and risk ----------------------------------------------------------------------------------------------
 
 
-@compiled()
+@register_formula()
 def pnl(equity_before: Any, equity_change: Any) -> Any:
     """r_t = log(equity / equity before), at least log(0.001)."""
     return log1p(maximum(share(equity_change, equity_before), WORST_RETURN))
 
 
-@compiled()
+@register_formula()
 def mean_variance(equity_before: Any, equity_change: Any, aversion: float = 1.0) -> Any:
     """u_t = r_t − aversion / 2 · r²_t: mean less aversion / 2 · variance, since a bar's mean is small."""
     r = pnl(equity_before, equity_change)
     return r - 0.5 * aversion * r * r
 
 
-@compiled()
+@register_formula()
 def realised_pnl(equity_before: Any, realised: Any) -> Any:
     """Realised profit / equity before: what open positions gain counts when they close."""
     return share(realised, equity_before)
 
 
-@compiled()
+@register_formula()
 def cost(equity_before: Any, cost: Any) -> Any:
     """−cost / equity before. `pnl` is net already: beside it, this makes a cost weigh more than the money it took."""
     return -share(cost, equity_before)
 
 
-@compiled()
+@register_formula()
 def time(holding_bars: Any, horizon_bars: float = 100.0) -> Any:
     """−min(bars held / horizon, 1): the longer the position is open, the more a bar of it costs."""
     return -minimum(holding_bars / horizon_bars, 1.0)
 
 
-@compiled(0.0, 0.0)
+@register_formula(0.0, 0.0)
 def differential_sharpe(
     equity_before: Any, equity_change: Any, state: Any, rate: float = 0.01, bound: float = 3.0
 ) -> Any:
@@ -108,7 +108,7 @@ def differential_sharpe(
     return bounded, (mean + rate * mean_change, square + rate * square_change)
 
 
-@compiled()
+@register_formula()
 def drawdown(drawdown: Any) -> Any:
     """−(1 − equity / highest equity so far)."""
     return -drawdown
@@ -117,13 +117,13 @@ def drawdown(drawdown: Any) -> Any:
 # ---- conduct ------------------------------------------------------------------------------------------------------
 
 
-@compiled()
+@register_formula()
 def sizing(exposure: Any, target_exposure: float = 0.1) -> Any:
     """1 − |exposure / target − 1|, at least −1: 1 at the target, 0 when flat and at twice the target."""
     return maximum(1.0 - abs(exposure / target_exposure - 1.0), -1.0)
 
 
-@compiled()
+@register_formula()
 def hold(turnover: Any) -> Any:
     """−1 in a bar without a trade, else 0: the price of doing nothing."""
     return where(turnover > 0.0, 0.0, -1.0)
@@ -132,7 +132,7 @@ def hold(turnover: Any) -> Any:
 # ---- the professional set -----------------------------------------------------------------------------------------
 
 
-@compiled()
+@register_formula()
 def size_multiplier(
     equity_before: Any,
     equity_change: Any,
@@ -146,7 +146,7 @@ def size_multiplier(
     return (small + (large - small) * size - 1.0) * pnl(equity_before, equity_change)
 
 
-@compiled(0.0)
+@register_formula(0.0)
 def staged_exit(
     equity_before: Any, realised: Any, flags: Any, state: Any, partial: float = 0.8, staged: float = 1.1
 ) -> Any:
@@ -165,7 +165,7 @@ def staged_exit(
     return (multiplier - 1.0) * share(realised, equity_before), (after,)
 
 
-@compiled(0.0)
+@register_formula(0.0)
 def pyramiding(
     equity_before: Any, equity_change: Any, unrealised_before: Any, flags: Any, state: Any, multiplier: float = 1.3
 ) -> Any:
@@ -180,14 +180,14 @@ def pyramiding(
     return value, (where(has(flags, Flag.CLOSED), 0.0, added),)
 
 
-@compiled()
+@register_formula()
 def context_hold(turnover: Any, unrealised_before: Any, winner: float = 0.01, loser: float = 0.005) -> Any:
     """−winner or −loser in a bar without a trade while the position has a profit or a loss; 0 when flat."""
     waiting = where(unrealised_before > 0.0, winner, where(unrealised_before < 0.0, loser, 0.0))
     return -where(turnover > 0.0, 0.0, waiting)
 
 
-@compiled(0.0, 0.0)
+@register_formula(0.0, 0.0)
 def repetition(fill_quantity: Any, state: Any, limit_bars: float = 5.0, penalty: float = 0.01) -> Any:
     """−penalty for every bar that trades on the same side as the bars before it, beyond `limit_bars` in a row.
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacesetter.envs.lookback.actions import Bounds, Clamp, Windows, cut
+from pacesetter.envs.lookback.actions import Bounds, Clamp, Windows, clamp_windows
 from pacesetter.errors import ConfigError, DataError
 
 SMALL = {"shortest": 10, "longest": 160, "seen": (10, 40, 160), "grid": (10, 40, 160)}
@@ -19,34 +19,34 @@ def limits(low: int = 10, high: int = 160, history: int = 500, before: int = 40)
 
 def test_absolute_places_are_the_grid() -> None:
     windows = Windows(**SMALL)
-    np.testing.assert_array_equal(windows.asked([0, 2, 1], np.full(3, 40)), [10, 160, 40])
+    np.testing.assert_array_equal(windows.read_actions([0, 2, 1], np.full(3, 40)), [10, 160, 40])
 
 
 def test_delta_places_change_the_window_before() -> None:
     windows = Windows(**SMALL, action="delta", deltas=(-30, 0, 30))
-    np.testing.assert_array_equal(windows.asked([0, 1, 2], np.array([40, 50, 60])), [10, 50, 90])
+    np.testing.assert_array_equal(windows.read_actions([0, 1, 2], np.array([40, 50, 60])), [10, 50, 90])
 
 
 def test_absolute_shares_are_logarithmic() -> None:
     windows = Windows(**SMALL, space="continuous")
-    np.testing.assert_array_equal(windows.asked([[-1.0], [0.0], [1.0]], np.full(3, 40)), [10, 40, 160])
+    np.testing.assert_array_equal(windows.read_actions([[-1.0], [0.0], [1.0]], np.full(3, 40)), [10, 40, 160])
 
 
 def test_delta_shares_are_in_units_of_the_largest_change() -> None:
     windows = Windows(**SMALL, action="delta", space="continuous", max_delta=20)
-    np.testing.assert_array_equal(windows.asked([[-0.5], [1.0]], np.array([40, 50])), [30, 70])
+    np.testing.assert_array_equal(windows.read_actions([[-0.5], [1.0]], np.array([40, 50])), [30, 70])
 
 
 @pytest.mark.parametrize("action", [-1, 3, 0.5])
 def test_a_place_that_is_not_there_is_refused(action: float) -> None:
     with pytest.raises(DataError, match="not a place from 0 to 2"):
-        Windows(**SMALL).asked([action], np.array([40]))
+        Windows(**SMALL).read_actions([action], np.array([40]))
 
 
 @pytest.mark.parametrize("action", [np.nan, 1.5])
 def test_a_share_that_is_no_share_is_refused(action: float) -> None:
     with pytest.raises(DataError, match="not a number from -1 to 1"):
-        Windows(**SMALL, space="continuous").asked([[action]], np.array([40]))
+        Windows(**SMALL, space="continuous").read_actions([[action]], np.array([40]))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_share_that_is_no_share_is_refused(action: float) -> None:
     ],
 )
 def test_cuts_are_flagged(asked: int, bounds: Bounds, max_delta: int | None, expected: int, why: Clamp) -> None:
-    window, flags = cut(np.array([asked]), bounds, max_delta)
+    window, flags = clamp_windows(np.array([asked]), bounds, max_delta)
     assert (int(window[0]), Clamp(int(flags[0]))) == (expected, why)
 
 
@@ -77,7 +77,7 @@ def test_cuts_are_flagged(asked: int, bounds: Bounds, max_delta: int | None, exp
 def test_every_window_is_feasible(
     asked: int, low: int, width: int, history: int, before: int, max_delta: int | None
 ) -> None:
-    windows, flags = cut(np.array([asked]), limits(low, low + width, history, before), max_delta)
+    windows, flags = clamp_windows(np.array([asked]), limits(low, low + width, history, before), max_delta)
     window = int(windows[0])
     assert 2 <= window <= history
     assert window <= low + width

@@ -9,7 +9,7 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.actions import Clamp, Windows
-from pacesetter.envs.lookback.curriculum import Curriculum, Dealer, Episodes, common_labels
+from pacesetter.envs.lookback.curriculum import Curriculum, Episodes, EpisodeSampler, common_labels
 from pacesetter.envs.lookback.environment import LookbackEnv
 from pacesetter.envs.lookback.market import View
 from pacesetter.errors import ConfigError, DataError
@@ -23,8 +23,8 @@ def panel() -> Panel:
     return Synthetic(symbols=5, bars=600, seed=1).read()
 
 
-def dealer(panel: Panel, **options: Any) -> Dealer:
-    return Dealer(panel, WINDOWS, View(method="ccf_lag1", max_assets=6), Episodes(**options))
+def dealer(panel: Panel, **options: Any) -> EpisodeSampler:
+    return EpisodeSampler(panel, WINDOWS, View(method="ccf_lag1", max_assets=6), Episodes(**options))
 
 
 def generator() -> np.random.Generator:
@@ -33,7 +33,7 @@ def generator() -> np.random.Generator:
 
 def test_random_starts_differ_and_leave_room_for_the_episode(panel: Panel) -> None:
     deals, draw = dealer(panel, bars=100), generator()
-    episodes = [deals.deal(draw) for _ in range(200)]
+    episodes = [deals.draw_episode(draw) for _ in range(200)]
     starts = {episode.start for episode in episodes}
     assert len(starts) > 100
     assert min(starts) >= 64
@@ -43,13 +43,13 @@ def test_random_starts_differ_and_leave_room_for_the_episode(panel: Panel) -> No
 
 def test_fixed_starts_are_one_and_the_same(panel: Panel) -> None:
     deals, draw = dealer(panel, starts="fixed", bars=None), generator()
-    assert {deals.deal(draw).start for _ in range(5)} == {64}
-    assert deals.deal(draw).stop == len(panel) - 3
+    assert {deals.draw_episode(draw).start for _ in range(5)} == {64}
+    assert deals.draw_episode(draw).stop == len(panel) - 3
 
 
 def test_consecutive_episodes_cover_every_bar_once(panel: Panel) -> None:
     deals, draw = dealer(panel, starts="consecutive", bars=100), generator()
-    episodes = [deals.deal(draw) for _ in range(6)]
+    episodes = [deals.draw_episode(draw) for _ in range(6)]
     covered = np.concatenate([np.arange(episode.start, episode.stop + 1) for episode in episodes])
     assert covered.tolist() == list(range(64, len(panel) - 2))
 
@@ -57,7 +57,7 @@ def test_consecutive_episodes_cover_every_bar_once(panel: Panel) -> None:
 def test_stratified_starts_visit_every_regime_equally(panel: Panel) -> None:
     deals, draw = dealer(panel, starts="stratified"), generator()
     labels = common_labels(panel)
-    drawn = [labels[deals.deal(draw).start] for _ in range(600)]
+    drawn = [labels[deals.draw_episode(draw).start] for _ in range(600)]
     there = np.unique(labels[64:-2])
     shares = [drawn.count(label) / 600 for label in there]
     np.testing.assert_allclose(shares, 1 / len(there), atol=0.07)
@@ -65,7 +65,7 @@ def test_stratified_starts_visit_every_regime_equally(panel: Panel) -> None:
 
 def test_adversarial_starts_lie_before_the_planted_break(panel_with_break: Panel) -> None:
     deals, draw = dealer(panel_with_break, starts="adversarial", adversarial_count=1, bars=50), generator()
-    episode = deals.deal(draw)
+    episode = deals.draw_episode(draw)
     assert episode.start <= 300 <= episode.start + 40
 
 
@@ -86,7 +86,7 @@ def panel_with_break() -> Panel:
 
 def test_too_short_a_panel_is_refused_with_a_remedy(panel: Panel) -> None:
     with pytest.raises(DataError, match="60 bars leave no decision after 64"):
-        dealer(panel.rows(0, 60)).deal(generator())
+        dealer(panel.rows(0, 60)).draw_episode(generator())
 
 
 # ---- bounds ---------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_bounds_widen_with_episodes(panel: Panel) -> None:
     seen = []
     for _ in range(9):
         seen.append(deals.bounds)
-        deals.finished(0.0)
+        deals.record_episode(0.0)
     assert seen == [(8, 16)] * 3 + [(8, 32)] * 3 + [(8, 64)] * 3
 
 
@@ -105,9 +105,9 @@ def test_bounds_widen_with_the_score_and_only_then(panel: Panel, caplog: pytest.
     caplog.set_level("INFO")
     deals = dealer(panel, curriculum=Curriculum(((8, 16), (8, 64)), advance="score", episodes=2, score=0.5))
     for score in (0.9, 0.0, 0.6):
-        deals.finished(score)
+        deals.record_episode(score)
         assert deals.bounds == (8, 16)
-    deals.finished(0.4)
+    deals.record_episode(0.4)
     assert deals.bounds == (8, 64)
     assert caplog.messages == ["level 1, stage 8 to 64 bars"]
 
@@ -133,17 +133,17 @@ def test_the_environment_keeps_to_the_stage_and_says_so(panel: Panel) -> None:
 
 def test_resolutions_take_turns_or_follow_the_schedule(panel: Panel) -> None:
     deals, draw = dealer(panel, resolutions=("", "1W"), warmup_bars=10, bars=5), generator()
-    assert [deals.deal(draw).market.resolution for _ in range(4)] == ["", "1W", "", "1W"]
+    assert [deals.draw_episode(draw).market.resolution for _ in range(4)] == ["", "1W", "", "1W"]
     deals = dealer(panel, resolutions=("1W", ""), resolution_from=(0, 2), warmup_bars=10, bars=5)
-    assert [deals.deal(draw).market.resolution for _ in range(4)] == ["1W", "1W", "", ""]
-    assert len(deals.deal(draw).market.panel) == 600
+    assert [deals.draw_episode(draw).market.resolution for _ in range(4)] == ["1W", "1W", "", ""]
+    assert len(deals.draw_episode(draw).market.panel) == 600
 
 
 def test_synthetic_episodes_are_mixed_in_at_the_ratio_and_drawn_anew(panel: Panel) -> None:
     options = {"bars": 200, "symbols": 4, "randomise": {"strength": {"uniform": [0.2, 0.8]}}}
     deals = dealer(panel, synthetic_share=0.5, synthetic=options, synthetic_pool=2, synthetic_plays=3, bars=20)
     draw = generator()
-    markets = [deals.deal(draw).market for _ in range(60)]
+    markets = [deals.draw_episode(draw).market for _ in range(60)]
     made = [market for market in markets if market.panel is not panel]
     assert 18 <= len(made) <= 42
     drawn = [market.panel.truth.drawn["strength"] for market in made]

@@ -26,8 +26,8 @@ def market(panel) -> LookbackMarket:
 def test_an_encoding_is_that_of_its_window(market):
     ends, lookbacks = np.array([200, 150, 200, 50, 260]), np.array([60, 120, 60, 33, 10])
     expected = market.encode(market.matrices(ends, lookbacks), lookbacks)
-    np.testing.assert_array_equal(market.encoded(ends, lookbacks), expected)
-    np.testing.assert_array_equal(market.encoded(ends, lookbacks), expected)  # as it was kept
+    np.testing.assert_array_equal(market.encode_windows(ends, lookbacks), expected)
+    np.testing.assert_array_equal(market.encode_windows(ends, lookbacks), expected)  # as it was kept
 
 
 def test_what_is_seen_is_cut_to_the_history_and_empty_before_the_first_bar(market):
@@ -51,7 +51,7 @@ def test_a_window_is_encoded_once(market, monkeypatch):
     monkeypatch.setattr(LookbackMarket, "encode", counted)
     ends = np.repeat(np.arange(150, 160), 3)
     for _ in range(5):
-        market.encoded(ends, np.full(30, 60))
+        market.encode_windows(ends, np.full(30, 60))
         market.short_to_long(ends)
     assert sum(counts) == 10 * 3  # ten bars, three windows, of which the middle one is the one chosen
 

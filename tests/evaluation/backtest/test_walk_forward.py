@@ -15,7 +15,7 @@ from pacesetter.data import load
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.evaluation.backtest.walk_forward import combinatorial, walk_forward
+from pacesetter.evaluation.backtest.walk_forward import combinatorial_paths, walk_forward
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
@@ -96,7 +96,7 @@ def test_a_fit_that_saw_the_test_is_refused() -> None:
 
 def test_combinatorial_paths_cover_every_block_once_by_policies_that_had_not_seen_it() -> None:
     fit, said = Fitter(), list[str]()
-    paths = combinatorial(fit, market(), folds=5, test_folds=2, purge_bars=1, embargo_bars=2, tell=said.append)
+    paths = combinatorial_paths(fit, market(), folds=5, test_folds=2, purge_bars=1, embargo_bars=2, tell=said.append)
     assert [line.split(":")[0] for line in said] == [f"fold {number} of 10" for number in range(1, 11)]
     first, third = f"{market().index[24]:%Y-%m-%d}", f"{market().index[168]:%Y-%m-%d}"
     assert f"tested {first} → " in said[1]
@@ -112,7 +112,7 @@ def test_combinatorial_paths_cover_every_block_once_by_policies_that_had_not_see
 
 def test_the_first_path_takes_each_block_from_the_first_policy_that_tested_it() -> None:
     fit = Fitter()
-    paths = combinatorial(fit, market(), folds=5, test_folds=2)
+    paths = combinatorial_paths(fit, market(), folds=5, test_folds=2)
     block = slice(84, 168)  # the second of five
     tested = [number for number, (_, fold) in enumerate(fit.given, start=1) if np.isin(84, fold.test)]
     for path, number in enumerate(tested):
@@ -123,6 +123,6 @@ def test_the_first_path_takes_each_block_from_the_first_policy_that_tested_it() 
 
 
 def test_one_policy_makes_equal_paths() -> None:
-    paths = combinatorial(lambda train, fold: EqualWeight(), market(), folds=4, test_folds=2)
+    paths = combinatorial_paths(lambda train, fold: EqualWeight(), market(), folds=4, test_folds=2)
     assert (paths.returns == paths.returns[0]).all()
     assert paths.table()["sharpe"].nunique() == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacesetter.evaluation.baselines.baseline import capped, recent_returns
+from pacesetter.evaluation.baselines.baseline import cap_shares, recent_returns
 from pacesetter.panel import Panel
 
 
@@ -19,7 +19,7 @@ from pacesetter.panel import Panel
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_capped_shares_invest_as_much_as_the_cap_allows(given_shares: list[float], cap: float) -> None:
     shares = np.array(given_shares) / sum(given_shares)
-    found = capped(shares, cap)
+    found = cap_shares(shares, cap)
     assert (found <= cap).all()
     assert (found[shares == 0] == 0).all()
     assert found.sum() == pytest.approx(min(1.0, cap * np.count_nonzero(shares)))
@@ -28,8 +28,8 @@ def test_capped_shares_invest_as_much_as_the_cap_allows(given_shares: list[float
 
 
 def test_the_excess_goes_to_the_others_in_proportion() -> None:
-    np.testing.assert_allclose(capped(np.array([0.7, 0.2, 0.1]), 0.4), [0.4, 0.4, 0.2])
-    np.testing.assert_allclose(capped(np.array([0.1, 0.1]), 0.4), [0.1, 0.1])
+    np.testing.assert_allclose(cap_shares(np.array([0.7, 0.2, 0.1]), 0.4), [0.4, 0.4, 0.2])
+    np.testing.assert_allclose(cap_shares(np.array([0.1, 0.1]), 0.4), [0.1, 0.1])
 
 
 def test_recent_returns_run_from_one_observed_close_to_the_next() -> None:

@@ -14,7 +14,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import (
-    distinct,
+    drop_equal,
     evaluate_baselines,
     left_out_sentence,
     make_baseline,
@@ -64,12 +64,12 @@ def test_every_baseline_plays_the_same_bars() -> None:
 def test_baselines_that_earn_the_same_under_the_cap_count_once() -> None:
     panel = load("synthetic", symbols=3, bars=420, seed=1)
     found = evaluate_baselines(panel, 300, ["cash", "equal_weight", "inverse_volatility", "hold", "random"])
-    kept, told = distinct(found)
+    kept, told = drop_equal(found)
     assert list(kept) == ["cash", "equal_weight", "hold"]
     assert (
         told == "Shown and counted once: inverse_volatility, random have the same returns as equal_weight at every bar."
     )
-    assert distinct(kept) == (kept, "")
+    assert drop_equal(kept) == (kept, "")
 
 
 def test_which_of_equal_baselines_is_counted_does_not_hang_on_imports() -> None:

@@ -167,7 +167,7 @@ def test_thresholds_are_chosen_net_of_costs():
 
 def test_what_is_planted_is_found_in_the_order_of_what_each_knows(planted):
     panel, bank = planted
-    oracles = [kind.knowing(panel.truth, bank, CHEAP) for kind in (Oracle, ReturnsOracle)]
+    oracles = [kind.from_truth(panel.truth, bank, CHEAP) for kind in (Oracle, ReturnsOracle)]
     best, returns_only = (ratio(policy, panel, bank) for policy in oracles)
     lasso, hold = (ratio(make_baseline(name, bank, CHEAP), panel, bank) for name in ("lasso", "hold"))
     assert best > returns_only > 0.7 * best
@@ -213,4 +213,4 @@ def test_the_rule_on_our_feature_needs_the_feature(planted):
 def test_an_oracle_is_refused_where_no_truth_is_known(planted):
     _, bank = planted
     with pytest.raises(DataError, match="known truth"):
-        Oracle.knowing(None, bank, CHEAP)
+        Oracle.from_truth(None, bank, CHEAP)

@@ -60,6 +60,6 @@ def test_it_trades_a_persistent_world():
     panel = Synthetic(symbols=4, bars=1_500, seed=2, world="persistent", max_delay=1, **options).read()
     bank = market_bank(panel, feature_table(panel, ["return_1"]))
     market = MarketParameters(costs=Costs(commission_bps=13.5, spread_bps=1, slippage_bps=1))
-    policy = OraclePlanned.knowing(panel.truth, bank, market)
+    policy = OraclePlanned.from_truth(panel.truth, bank, market)
     result = backtest(policy, panel, first=900, market=market, bank=bank, window_bars=2)
     assert float(sharpe(result.returns, result.bars_per_year)) > 1.5

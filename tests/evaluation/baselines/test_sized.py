@@ -115,7 +115,7 @@ def test_net_returns_pay_cost_and_impact_by_hand():
 
 def test_sizing_adds_to_the_same_forecast(planted):
     panel, bank = planted
-    two, sized, formula = (kind.knowing(panel.truth, bank, CHEAP) for kind in (Oracle, OracleSized, OracleFormula))
+    two, sized, formula = (kind.from_truth(panel.truth, bank, CHEAP) for kind in (Oracle, OracleSized, OracleFormula))
     best = ratio(sized, panel, bank)
     assert best > ratio(two, panel, bank) + 0.5
     assert ratio(formula, panel, bank) > 0.8 * best
@@ -127,7 +127,7 @@ def test_sizing_adds_to_the_same_forecast(planted):
 
 def test_trees_find_a_part_of_what_is_planted(planted):
     panel, bank = planted
-    oracle = ratio(OracleSized.knowing(panel.truth, bank, CHEAP), panel, bank)
+    oracle = ratio(OracleSized.from_truth(panel.truth, bank, CHEAP), panel, bank)
     assert ratio(make_baseline("trees_sized", bank, CHEAP), panel, bank) > 0.4 * oracle
 
 
@@ -175,4 +175,4 @@ def test_returns_reach_over_bars_without_a_price():
 
 def test_a_sized_oracle_is_refused_where_no_truth_is_known(planted):
     with pytest.raises(DataError, match="known truth"):
-        OracleSized.knowing(None, planted[1], CHEAP)
+        OracleSized.from_truth(None, planted[1], CHEAP)

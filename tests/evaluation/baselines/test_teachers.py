@@ -37,7 +37,7 @@ def test_the_expert_trades_as_a_baseline_and_needs_its_indicators(panel):
 def test_the_oracle_teacher_earns_on_training_bars_and_teaches_no_others(panel):
     table = feature_table(panel, ["return_1"])
     bank = Bank.from_panels(panel, table, None)
-    teacher = OracleTeacher.knowing(panel, bank, CHEAP, STOP)
+    teacher = OracleTeacher.from_truth(panel, bank, CHEAP, STOP)
     batch = Batch(bank, 4, window_bars=2, market=CHEAP, has_windows=False, starts="stratified", episode_bars=STOP - 10)
     pool = batch.starts.pool[[np.flatnonzero(batch.starts.pool[:, 0] == block)[0] for block in range(4)]]
     batch.use_starts(type(batch.starts)(pool, np.arange(5), is_fixed=True))
@@ -56,7 +56,7 @@ def test_without_a_truth_or_a_gain_there_is_no_oracle(panel):
     bank = Bank.from_panels(panel, feature_table(panel, ["return_1"]), None)
     dear = MarketParameters(costs=Costs(commission_bps=500.0))
     with pytest.raises(DataError, match="no trade earns its costs"):
-        OracleTeacher.knowing(panel, bank, dear, STOP)
+        OracleTeacher.from_truth(panel, bank, dear, STOP)
     real = load("sample").rows(0, 400)
     with pytest.raises(DataError, match="known truth"):
-        OracleTeacher.knowing(real, bank, CHEAP, STOP)
+        OracleTeacher.from_truth(real, bank, CHEAP, STOP)

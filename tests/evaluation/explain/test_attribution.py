@@ -158,10 +158,10 @@ def test_without_captum_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_sentences_name_what_pushed_an_order():
     entries = {"window": np.array([[[[0.3, -0.1]]], [[[0.2, 0.0]]]])}
     found = Attributions(entries, np.array([0.2, 0.2]), np.zeros(2), (), {"window": ("up", "down")})
-    finding = found.why([0, 1], ["buy 0.50 A", "buy 0.20 A"])
+    finding = found.explain_orders([0, 1], ["buy 0.50 A", "buy 0.20 A"])
     assert list(finding.table["why"]) == [
         "buy 0.50 A because of up (+0.30); against it down (-0.10).",
         "buy 0.20 A because of up (+0.20).",
     ]
-    turned = found.signed({0: -1.0})
-    assert turned.why([0], ["sell 0.50 A"]).table["why"][0].startswith("sell 0.50 A because of up (-0.30)")
+    turned = found.apply_signs({0: -1.0})
+    assert turned.explain_orders([0], ["sell 0.50 A"]).table["why"][0].startswith("sell 0.50 A because of up (-0.30)")

@@ -26,7 +26,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.markets import monte_carlo_scenarios
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.lookback import stored as module
-from pacesetter.evaluation.lookback.downstream_value import EXPECTED, worth_sentences
+from pacesetter.evaluation.lookback.downstream_value import EXPECTED, downstream_sentences
 from pacesetter.evaluation.lookback.insight import entry_names, lookback_insights
 from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
 from pacesetter.evaluation.lookback.page import lookback_sections, store_lookback
@@ -36,7 +36,7 @@ from pacesetter.evaluation.opened import open_run
 from pacesetter.evaluation.report.compare import RunFilter, compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
-from pacesetter.jobs.launch.folds import changed, fold_report
+from pacesetter.jobs.launch.folds import change_config, fold_report
 from pacesetter.leadlag.lookback.baselines import WindowScores
 from pacesetter.leadlag.lookback.policy import StoredLookback
 from pacesetter.leadlag.study import Study
@@ -88,7 +88,7 @@ def test_what_windows_are_worth_downstream_is_said(judged: LookbackJudgement) ->
     rule = judged.worth[judged.worth["rule"] == EXPECTED].set_index("windows")
     assert {AGENT, judged.learned, OPTIMUM} <= set(rule.index)
     assert rule.loc[judged.learned, "difference"] == 0
-    assert judged.sentence.endswith(worth_sentences(judged.worth, judged.learned)[-1])
+    assert judged.sentence.endswith(downstream_sentences(judged.worth, judged.learned)[-1])
 
 
 def test_more_costs_of_switching_cost_whoever_switches(judged: LookbackJudgement) -> None:
@@ -201,10 +201,10 @@ def test_a_training_universe_leaves_a_test_universe(universe_run: Path, trader_r
 
 
 def test_other_markets(run: LookbackRun) -> None:
-    paths = run.over(monte_carlo_scenarios(run.panel, 2, bars=320))
+    paths = run.evaluate_scenarios(monte_carlo_scenarios(run.panel, 2, bars=320))
     assert set(paths.index.unique("scenario")) == {"path 0", "path 1"}
     assert np.isfinite(paths["reward"]).all()
-    elsewhere = run.elsewhere("synthetic", load("synthetic", symbols=4, bars=300, seed=9))
+    elsewhere = run.evaluate_elsewhere("synthetic", load("synthetic", symbols=4, bars=300, seed=9))
     assert elsewhere.loc[("synthetic", AGENT), "switches"] >= 0
     table = run.on("adversarial")
     assert np.isfinite(table["reward"]).all()
@@ -227,13 +227,13 @@ def test_policies_beside_the_agent_score_windows_by_its_own_options(
     monkeypatch.setattr(module, "WindowScores", scores)
     view = replace(run.task.view, options={"variant": "difference"})
     monkeypatch.setitem(vars(run), "task", replace(run.task, view=view))
-    run.over([Scenario("its own bars", run.panel, len(run.panel) - 20)], "constant 10")
+    run.evaluate_scenarios([Scenario("its own bars", run.panel, len(run.panel) - 20)], "constant 10")
     assert asked[0][3] == {"variant": "difference"}
 
 
 @pytest.mark.parametrize("is_combinatorial", [False, True])
 def test_folds_learn_from_their_training_bars_alone(run: LookbackRun, is_combinatorial: bool) -> None:
-    config = changed(run.config, ["train.steps=64"])
+    config = change_config(run.config, ["train.steps=64"])
     lines: list[str] = []
     report = fold_report(config, run.panel, 3, is_combinatorial=is_combinatorial, tell=lines.append)
     assert len(report.table) == (2 if is_combinatorial else 3)
@@ -252,12 +252,12 @@ def test_an_archived_agent_keeps_its_windows() -> None:
 
 
 def test_a_run_is_taken_wherever_a_lookback_is(run: LookbackRun, lookback_run: Path) -> None:
-    study = changed(run.config, [f"lag.lookback={lookback_run}"])
+    study = change_config(run.config, [f"lag.lookback={lookback_run}"])
     assert build_study(study).lookback == Study().lookback  # without bars it is not known yet
     assert build_study(study, run.panel).lookback == window_at_end(lookback_run, run.panel)
     assert window_at_end(lookback_run, run.panel) in run.task.windows.grid
-    job = changed(run.config, [f"job.lookback={lookback_run}"])
+    job = change_config(run.config, [f"job.lookback={lookback_run}"])
     assert job.job.lookback == str(lookback_run)
-    traders = changed(run.config, [f"features.leadlag.lookback={lookback_run}", "features.names=[return_1]"])
+    traders = change_config(run.config, [f"features.leadlag.lookback={lookback_run}", "features.names=[return_1]"])
     names = build_table(traders, run.panel).names
     assert "leadlag_leader_score" in names

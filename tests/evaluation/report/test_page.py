@@ -14,7 +14,7 @@ import pytest
 
 from pacesetter.evaluation import Section, write_report
 from pacesetter.evaluation.report import page as page_module
-from pacesetter.evaluation.report.page import plain, significant
+from pacesetter.evaluation.report.page import format_number, format_signed
 from pacesetter.evaluation.report.texts import PERSIAN
 
 
@@ -92,8 +92,8 @@ def test_a_section_comes_back_from_json():
     [(0.0, "0"), (1234567.0, "1,234,567"), (0.12345, "0.123"), (12.0, "12"), (1e-9, "< 0.001"), (float("inf"), "∞")],
 )
 def test_numbers_are_written_as_a_person_would(value, text):
-    assert plain(value) == text
-    assert plain(float("nan")) == "–"
+    assert format_number(value) == text
+    assert format_number(float("nan")) == "–"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_numbers_are_written_as_a_person_would(value, text):
     ],
 )
 def test_three_significant_digits_however_small(value: float, text: str) -> None:
-    assert significant(value) == text
+    assert format_signed(value) == text
 
 
 def test_persian_words_are_of_this_page():

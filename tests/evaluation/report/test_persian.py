@@ -74,12 +74,12 @@ def test_every_reason_has_its_persian() -> None:
     written = [
         *(reasons._index(judged(LOST, value)) for value in (0.99, 0.5, 0.1)),
         *(reasons._chance(judged(replace(LOST, sharpe=Interval(*ends)), 1)) for ends in ((1, 0.5, 2), (-1, -2, -0.5))),
-        *(reasons._beaten(judged(verdict, 1)) for verdict in (WON, WORSE)),
+        *(reasons._compare_with_best(judged(verdict, 1)) for verdict in (WON, WORSE)),
         reasons._chance(judged(LOST, 1)),
-        reasons._beaten(judged(replace(WON, difference=Difference(0.1, -0.2, 0.4, 0.3)), 1)),
+        reasons._compare_with_best(judged(replace(WON, difference=Difference(0.1, -0.2, 0.4, 0.3)), 1)),
         reasons._costs({"total_return": 0.1, "cost_share": 0.2}),
         reasons._costs({"total_return": -0.5, "cost_share": 0.2}),
-        reasons._rare({"round_trips": 3}),
+        reasons._few_trades({"round_trips": 3}),
     ]
     assert all(written)
     assert [sentence for sentence in written if not in_persian(sentence)] == []

@@ -164,9 +164,9 @@ def test_figures_that_cannot_be_are_refused(result: Backtest) -> None:
     with pytest.raises(DataError, match="the benchmark has 5 bars and the result 199"):
         metrics(result, benchmark=np.zeros(5))
     with pytest.raises(DataError, match="returns cover 0 bars"):
-        ours.checked([])
+        ours.check_returns([])
     with pytest.raises(DataError, match="not finite in 2 of 4 bars, first in bar 1"):
-        ours.checked([0.0, np.nan, 0.1, np.inf])
+        ours.check_returns([0.0, np.nan, 0.1, np.inf])
 
 
 def test_volatility_by_sums_is_above_that_of_bars_where_returns_follow_each_other() -> None:

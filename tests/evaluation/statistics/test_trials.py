@@ -47,15 +47,15 @@ def test_runs_inside_a_sweep_are_entered_beside_the_sweep(tmp_path: Path) -> Non
     sweep = tmp_path / "runs" / "sweep"
     inner = sweep / "runs" / "000-001"
     inner.mkdir(parents=True)
-    assert Trials.beside(inner).path == inner / "trials.jsonl"
+    assert Trials.for_runs(inner).path == inner / "trials.jsonl"
     (sweep / "manifest.json").write_text("{}")
-    assert Trials.beside(inner).path == Trials.beside(tmp_path / "runs").path == tmp_path / "runs" / "trials.jsonl"
+    assert Trials.for_runs(inner).path == Trials.for_runs(tmp_path / "runs").path == tmp_path / "runs" / "trials.jsonl"
 
 
 def test_runs_of_a_stage_at_work_are_entered_beside_the_main_job(tmp_path: Path) -> None:
     at_work = tmp_path / "runs" / "cache" / ".20260101T000000-run-abc-agents"
-    assert Trials.beside(at_work).path == Trials.beside(tmp_path / "runs").path
-    assert Trials.beside(tmp_path / "cache" / "runs").path == tmp_path / "cache" / "runs" / "trials.jsonl"
+    assert Trials.for_runs(at_work).path == Trials.for_runs(tmp_path / "runs").path
+    assert Trials.for_runs(tmp_path / "cache" / "runs").path == tmp_path / "cache" / "runs" / "trials.jsonl"
 
 
 def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp_path: Path) -> None:
@@ -64,18 +64,18 @@ def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp
     ledger, own = Trials(tmp_path), Trial("d", "trading", "0", 0)
     for column in noise:
         ledger.add(dataclasses.replace(own, run=str(column)))
-    assert ledger.about(own, noise[0]) == ""  # no other was judged yet
+    assert ledger.describe_others(own, noise[0]) == ""  # no other was judged yet
     for column in (1, 2, 3):
         (folder := tmp_path / str(column) / EVALUATION).mkdir(parents=True)
         bars = noise.iloc[100:] if column == 3 else noise  # the third was judged on fewer
         pd.DataFrame({"ppo": bars[column], "cash": 0.0}).to_parquet(folder / RETURNS)
     expected = overfitting_probability(noise[[0, 1, 2]].to_numpy())
-    said = ledger.about(own, noise[0])
+    said = ledger.describe_others(own, noise[0])
     assert said.startswith("Among the 3 of 4 trials evaluated on these bars, the best in one half")
     assert said.endswith(f"with probability {expected:.2f}.")
     ledger.add(Trial("d and one bar more", "fleet", "later", 0))
     told = f"{said} Trials on other data, or on other bars of it, are not counted: 1 known."
-    assert ledger.about(own, noise[0]) == told
+    assert ledger.describe_others(own, noise[0]) == told
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
@@ -105,4 +105,4 @@ def test_all_that_trade_the_same_bars_are_counted_together(tmp_path: Path) -> No
 def test_a_run_in_the_cache_of_the_main_job_counts_beside_the_runs(tmp_path: Path) -> None:
     kept = tmp_path / "runs" / "cache" / "agents-0123456789abcdef"
     kept.mkdir(parents=True)
-    assert Trials.beside(kept).path == tmp_path / "runs" / "trials.jsonl"
+    assert Trials.for_runs(kept).path == tmp_path / "runs" / "trials.jsonl"

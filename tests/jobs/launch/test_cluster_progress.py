@@ -31,30 +31,30 @@ def metrics(task: Assignment) -> Path:
 
 def test_a_run_that_has_not_begun_has_no_steps(task: Assignment) -> None:
     follower = Follower(task)
-    follower.look()
+    follower.read_log()
     assert (follower.step, follower.score, follower.steps_per_second) == (0, None, None)
 
 
 def test_new_lines_are_taken_in_when_they_are_whole(task: Assignment, metrics: Path) -> None:
     follower = Follower(task)
-    follower.look()
+    follower.read_log()
     assert (follower.step, follower.score, follower.steps_per_second) == (64, 0.5, 100.0)
     line = json.dumps({"step": 128, "validation": {"score": 0.25}})
     with metrics.open("a") as stream:
         stream.write(line[:9])
         stream.flush()
-        follower.look()
+        follower.read_log()
         assert follower.step == 64
         stream.write(line[9:] + "\n")
-    follower.look()
+    follower.read_log()
     assert (follower.step, follower.score) == (128, 0.5)  # the best so far
 
 
 def test_a_file_that_a_resume_cut_is_read_anew(task: Assignment, metrics: Path) -> None:
     follower = Follower(task)
-    follower.look()
+    follower.read_log()
     metrics.write_text('{"step": 32}\n')
-    follower.look()
+    follower.read_log()
     assert follower.step == 32
 
 
@@ -62,7 +62,7 @@ def test_what_changes_is_shown_told_and_kept_once(
     task: Assignment, metrics: Path, tmp_path: Path, console: Console
 ) -> None:
     progress = Progress(Run(tmp_path), [task], 256, console)
-    assert progress.left(task) == 192
+    assert progress.steps_left(task) == 192
     job: TrackedTask[Assignment, RunOutcome] = TrackedTask(task, "running", "host:7", 1)
     progress.watch([job])
     progress.watch([job])
@@ -85,5 +85,5 @@ def test_a_run_that_an_earlier_call_finished_has_the_worker_and_tries_of_then(
     kept = json.dumps({"run": "group000", "state": "running", "worker": "host:7", "tries": 2})
     (tmp_path / "progress.jsonl").write_text(f'{kept}\n{{"run": "gr')  # killed while it wrote
     progress = Progress(Run(tmp_path), [task, Assignment(str(tmp_path / "group001"), ())], 256, console)
-    assert progress.finished(task) == TrackedTask(task, "done", "host:7", 2, outcome)
+    assert progress.restore_finished(task) == TrackedTask(task, "done", "host:7", 2, outcome)
     assert str(progress) == "1 of 2 runs ended, 256 of 512 steps"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pacesetter.jobs.launch.comparison import adjusted, cells, compare, mean_and_half_width
+from pacesetter.jobs.launch.comparison import adjust_p_values, cells, compare, mean_and_half_width
 
 FIRST, SECOND, THIRD = [1.0, 2.0, 3.0, 5.0], [2.0, 2.5, 4.5, 6.5], [1.0, 2.0, 3.0, 5.0]
 
@@ -40,10 +40,10 @@ def test_differences_are_paired_by_seed() -> None:
 
 
 def test_holm_steps_down() -> None:
-    assert adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert adjusted([0.9, 0.8]) == [1.0, 1.0]
-    np.testing.assert_array_equal(adjusted([np.nan, 0.5]), [np.nan, 0.5])
-    assert adjusted([]) == []
+    assert adjust_p_values([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert adjust_p_values([0.9, 0.8]) == [1.0, 1.0]
+    np.testing.assert_array_equal(adjust_p_values([np.nan, 0.5]), [np.nan, 0.5])
+    assert adjust_p_values([]) == []
 
 
 def test_cells_show_intervals_and_leave_out_what_is_not_known() -> None:

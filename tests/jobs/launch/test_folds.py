@@ -15,7 +15,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs import compose
 from pacesetter.jobs.launch.folds import (
-    changed,
+    change_config,
     paths_section,
     run_combinatorial,
     run_walk_forward,
@@ -53,7 +53,7 @@ def elsewhere(function, tasks):
 
 
 def test_folds_that_are_fitted_elsewhere_are_the_same(run):
-    config = changed(run.config, SHORT)
+    config = change_config(run.config, SHORT)
     here, _ = run_walk_forward(config, run.panel, 3, refit_every=2)
     there, _ = run_walk_forward(config, run.panel, 3, refit_every=2, each=elsewhere)
     assert here.returns.any()
@@ -63,7 +63,7 @@ def test_folds_that_are_fitted_elsewhere_are_the_same(run):
 
 def test_each_test_follows_the_bars_trained_on(run, trained_on):
     said = list[str]()
-    own, beside = run_walk_forward(changed(run.config, SHORT), run.panel, 3, refit_every=2, tell=said.append)
+    own, beside = run_walk_forward(change_config(run.config, SHORT), run.panel, 3, refit_every=2, tell=said.append)
     assert [line.split(":")[0] for line in said] == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3"]
     assert [fold.was_fitted for fold in own.folds] == [True, False, True]
     assert [len(fold.fold.train) for fold in own.folds] == [200, 267, 334]
@@ -84,7 +84,7 @@ def test_tests_of_one_bar_are_refused_before_anything_is_trained(run, trained_on
 
 
 def test_a_rolling_window_leaves_the_oldest_bars_behind(run, trained_on):
-    own, _ = run_walk_forward(changed(run.config, SHORT), run.panel, 2, expanding=False)
+    own, _ = run_walk_forward(change_config(run.config, SHORT), run.panel, 2, expanding=False)
     assert [len(fold.fold.train) for fold in own.folds] == [200, 200]
     assert trained_on[1].min() >= 100
 
@@ -100,7 +100,7 @@ def test_a_fleet_is_trained_anew_too_but_on_unbroken_bars_only(small, trained_ru
 
 
 def test_paths_test_every_bar_by_agents_that_had_not_seen_it(run, trained_on):
-    paths = run_combinatorial(changed(run.config, SHORT), run.panel, 4)
+    paths = run_combinatorial(change_config(run.config, SHORT), run.panel, 4)
     assert paths.returns.shape[0] == 3
     assert len(paths.times) == 400 - run.task.window_bars
     assert len(trained_on) == 6
@@ -112,7 +112,7 @@ def test_paths_test_every_bar_by_agents_that_had_not_seen_it(run, trained_on):
 
 
 def test_no_observation_behind_a_test_reaches_into_it_by_the_memory_of_its_features(run, trained_on):
-    run_combinatorial(changed(run.config, ["train.steps=64", "features.names=[return_20]"]), run.panel, 4)
+    run_combinatorial(change_config(run.config, ["train.steps=64", "features.names=[return_20]"]), run.panel, 4)
     assert trained_on[0][:, 0].min() == 200 + 1 + run.task.window_bars + 21 - 2
     with pytest.raises(ConfigError, match=r"blocks of 100 bars, but observations reach back 383 .* embargoed"):
         run_combinatorial(run.config, run.panel, 4)
@@ -128,10 +128,10 @@ def test_episodes_end_where_their_run_of_training_bars_does(run):
 
 
 def test_keys_of_a_run_are_changed_by_name(run):
-    assert changed(run.config, ["train.steps=7", "agent.gamma=0.5"]).train.steps == 7
+    assert change_config(run.config, ["train.steps=7", "agent.gamma=0.5"]).train.steps == 7
     for text in ("train.stepz=7", "steps", "trian.steps=7"):
         with pytest.raises(ConfigError, match=r"did you mean|does not set a key of the run"):
-            changed(run.config, [text])
+            change_config(run.config, [text])
     with pytest.raises(ConfigError, match="folds=0 must be 1 or more"):
         run_walk_forward(run.config, run.panel, 0)
     with pytest.raises(ConfigError, match="only with its fleet"):

@@ -24,7 +24,7 @@ from pacesetter.evaluation.fleet.agents_page import fleet_sentence
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run import fleet, fleet_agents
-from pacesetter.jobs.run.fleet_agents import agent_table, retrain, strugglers
+from pacesetter.jobs.run.fleet_agents import agent_table, retrain, struggling_symbols
 from pacesetter.jobs.run.train import TrainingResult, train
 from pacesetter.jobs.run.verify import verify
 from pacesetter.learning.experience.dataset import read_dataset
@@ -135,7 +135,7 @@ def test_a_finished_run_can_be_verified_and_judged(finished, console):
     run = StoredRun(finished)
     assert run.policy.name == "fleet"
     fewer = Scenario("fewer", run.panel.select(["S2", "S0"]), run.first, market=run.task.market, is_unseen=True)
-    table = run.over([fewer])
+    table = run.evaluate_scenarios([fewer])
     assert set(table.index.get_level_values("policy")) >= {"fleet", "cash"}
 
 
@@ -178,7 +178,7 @@ def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
 
 def test_agents_are_retrained_without_the_extra_that_teaches_the_encoder_alone(small, monkeypatch):
     """The only struggler is of the source: a discriminator would miss the target symbol there."""
-    monkeypatch.setattr(fleet, "strugglers", lambda table: ["S1"])
+    monkeypatch.setattr(fleet, "struggling_symbols", lambda table: ["S1"])
     told = Console(file=io.StringIO(), width=150)
     result = train(small("agent.extras.domain={target:[S0]}", "train.log_every=256"), console=told)
     assert result.run.manifest["finished"]
@@ -232,7 +232,7 @@ def test_reasons_are_told_apart():
     found = FleetPlay(tuple("ABCD"), torch.zeros(4), returns, costs, nothing, nothing, nothing, mix, 252.0)
     table = agent_table(found, bar_sharpe=0.0, max_share=0.6)
     assert list(table["reason"]) == ["no signal", "cost", "collapse", ""]
-    assert strugglers(table) == ["A", "B", "C"]
+    assert struggling_symbols(table) == ["A", "B", "C"]
     assert fleet_sentence(table) == "1 of 4 agents above the bar, 3 struggle (1 no signal, 1 cost, 1 collapse)"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.agents.heads import MaskedCategorical, TanhGaussian, tempered
+from pacesetter.agents.heads import MaskedCategorical, TanhGaussian, apply_temperature
 from pacesetter.evaluation.recovery.measures import ABOVE_CONSTANT
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
@@ -71,9 +71,9 @@ def test_the_best_agent_may_be_chosen_by_its_sharpe_ratio(small, console):
 def test_a_temperature_is_a_power_of_the_density():
     logits = torch.tensor([[1.0, 2.0, 4.0]])
     mask = torch.tensor([[1.0, 0.0, 1.0]])
-    hot = tempered(MaskedCategorical(logits, mask), 2.0)
+    hot = apply_temperature(MaskedCategorical(logits, mask), 2.0)
     torch.testing.assert_close(hot.probabilities, torch.softmax(torch.tensor([[0.5, -torch.inf, 2.0]]), -1))
-    wide = tempered(TanhGaussian(torch.zeros(1, 1), torch.zeros(1, 1)), 4.0)
+    wide = apply_temperature(TanhGaussian(torch.zeros(1, 1), torch.zeros(1, 1)), 4.0)
     assert float(wide.log_deviation.exp()) == pytest.approx(2.0)
     with pytest.raises(TypeError, match="no temperature"):
-        tempered(np.zeros(1), 2.0)
+        apply_temperature(np.zeros(1), 2.0)

@@ -55,7 +55,7 @@ def test_tensorboard_holds_the_scalars(run):
 def test_mlflow_keeps_runs_in_an_embedded_store_and_goes_on_in_them(small, run):
     mlflow = pytest.importorskip("mlflow")
     config = small("ppo", "track.mlflow=auto")
-    uri = tracking._embedded(config)
+    uri = tracking._local_store_uri(config)
     first = tracking.MlflowTracker(uri, config, run)
     first.log(1, {"reward": 0.25})
     first.close(False)
@@ -78,9 +78,9 @@ def test_mlflow_keeps_artifacts_hardware_and_what_an_evaluation_found(small, run
     run.path("gates.html").write_text("<p>gates</p>")
     run.path("checkpoints/best/agent.bin").write_bytes(b"weights")
     assert not tracking.log_evaluation(config, run.folder, {})  # nobody tracked it
-    tracker = tracking.MlflowTracker(tracking._embedded(config), config, run)
+    tracker = tracking.MlflowTracker(tracking._local_store_uri(config), config, run)
     tracker.close(True)
-    client = mlflow.MlflowClient(tracking_uri=tracking._embedded(config))
+    client = mlflow.MlflowClient(tracking_uri=tracking._local_store_uri(config))
     names = {each.path for each in client.list_artifacts(tracker.id)}
     assert {"config.yaml", "gates.html", "checkpoints"} <= names
     assert client.list_artifacts(tracker.id, "checkpoints/best")[0].path == "checkpoints/best/agent.bin"

@@ -169,7 +169,7 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
         if next(rounds) == steps:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(FailSafeGuard, "between", between)
+    monkeypatch.setattr(FailSafeGuard, "between_rounds", between)
     with pytest.raises(KeyboardInterrupt):
         train(small("ppo", "train.checkpoint_every=1"), console=console)
     (folder,) = (path.parent for path in small.runs.glob("*/manifest.json"))

@@ -42,7 +42,7 @@ def reference_ratio(generator: ModuleType, world: str, seed: int) -> float:
     market = compose(list(WORLDS[world])).trading.market
     bank = market_bank(panel, feature_table(panel, ["return_1"]))
     truth: object = SimpleNamespace(response=response)
-    policy = OracleSized.knowing(truth, bank, market)  # type: ignore[arg-type]
+    policy = OracleSized.from_truth(truth, bank, market)  # type: ignore[arg-type]
     result = backtest(policy, panel, first=FIRST, market=market, bank=bank, window_bars=2)
     return float(sharpe(result.returns, result.bars_per_year))
 

@@ -28,7 +28,7 @@ def test_noise_keeps_volatility_and_correlation_and_no_relation_in_time(copies: 
 
 
 def test_a_planted_follower_keeps_its_variance_and_follows_by_one_bar(copies: Surrogates) -> None:
-    planted = copies.planted(2, 0.5)
+    planted = copies.plant_leaders(2, 0.5)
     found = moves(planted.panel)
     assert len(planted.links) == 2
     for leader, follower in planted.links:
@@ -38,18 +38,18 @@ def test_a_planted_follower_keeps_its_variance_and_follows_by_one_bar(copies: Su
 
 
 def test_equal_seeds_give_equal_copies_and_too_little_is_refused(copies: Surrogates) -> None:
-    assert copies.planted(2, 0.5).panel == copies.planted(2, 0.5).panel
+    assert copies.plant_leaders(2, 0.5).panel == copies.plant_leaders(2, 0.5).panel
     with pytest.raises(DataError, match="2 symbols and 120 bars"):
         Surrogates(ps.load("synthetic", symbols=3, bars=100))
 
 
 def test_bars_keep_their_shape_and_closes_alone_are_led_by_two_bars() -> None:
     market = ps.load("synthetic", symbols=4, bars=1500, seed=3)
-    bars = Surrogates(market).planted(1, 0.6).panel
+    bars = Surrogates(market).plant_leaders(1, 0.6).panel
     assert bars.has_bars
     assert (bars.high >= np.maximum(bars.open, bars.close)).all()
     assert (bars.low <= np.minimum(bars.open, bars.close)).all()
-    late = Surrogates(ps.load(market.to_frame()["close"])).planted(1, 0.6)
+    late = Surrogates(ps.load(market.to_frame()["close"])).plant_leaders(1, 0.6)
     found = moves(late.panel)
     leader, follower = late.links[0]
     assert np.corrcoef(found[:-2, leader], found[2:, follower])[0, 1] == pytest.approx(0.6, abs=0.08)

@@ -47,7 +47,7 @@ def held_back(x: np.ndarray, is_stale: np.ndarray) -> np.ndarray:
 def has_false_link(kind: str, seed: int, gauge: StrengthMeasure, draws: int) -> bool:
     """Whether any link between symbols that trade is found."""
     window = noise(kind, seed)
-    linked = find_links(window, gauge, draws=draws, level=LEVEL, seed=seed).linked(LEVEL)
+    linked = find_links(window, gauge, draws=draws, level=LEVEL, seed=seed).mask_linked(LEVEL)
     thin = stale_share(window) > 0.05
     return bool(linked[np.ix_(~thin, ~thin)].any())
 
@@ -73,7 +73,7 @@ def test_stale_prices_seem_to_follow_and_are_flagged() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((1000, 1)) + 0.7 * rng.standard_normal((1000, 8))
     x = held_back(x, rng.random(x.shape) < np.where(np.arange(8) < 3, 0.4, 0.0))
-    linked = find_links(x, StrengthMeasure("ccf_peak")).linked(LEVEL)
+    linked = find_links(x, StrengthMeasure("ccf_peak")).mask_linked(LEVEL)
     assert linked[3:, :3].any()
     assert (stale_share(x)[:3] > 0.05).all()
     assert (stale_share(x)[3:] == 0).all()
@@ -86,7 +86,7 @@ def test_planted_leads_are_found_with_delay_and_sign(method: str, precision: flo
         panel = ps.load("synthetic", symbols=20, bars=2501, strength=0.4, seed=seed)
         window = np.diff(np.log(panel.close), axis=0)
         answer = answer_window(window, panel.symbols, gauge)
-        linked = find_links(window, gauge, answer).linked(LEVEL)
+        linked = find_links(window, gauge, answer).mask_linked(LEVEL)
         delays, signs = panel.truth.delays, panel.truth.signs
         direct = np.zeros_like(linked)
         followers = np.flatnonzero((panel.truth.leader_of >= 0) & (panel.truth.leader_of != np.arange(20)))
@@ -104,7 +104,7 @@ def test_pairs_that_predict_each_other_equally_are_not_linked() -> None:
     x = rng.standard_normal((1500, 2))
     for t in range(1, 1500):
         x[t] += 0.35 * x[t - 1, ::-1]
-    assert find_links(x, StrengthMeasure("ccf_peak")).linked(LEVEL).sum() == 0
+    assert find_links(x, StrengthMeasure("ccf_peak")).mask_linked(LEVEL).sum() == 0
 
 
 @pytest.mark.parametrize("control", ["bh", "by"])
@@ -112,7 +112,7 @@ def test_discovery_rates_find_what_was_planted(control: str) -> None:
     rng = np.random.default_rng(7)
     x = rng.standard_normal((400, 8))
     x[1:, 1:4] += 0.6 * x[:-1, :1]
-    linked = find_links(x, StrengthMeasure("ccf_lag1"), control=control).linked(LEVEL)
+    linked = find_links(x, StrengthMeasure("ccf_lag1"), control=control).mask_linked(LEVEL)
     assert linked[0, 1:4].all()
     assert linked.sum() <= 4
 
@@ -122,7 +122,7 @@ def test_other_methods_are_tested_on_their_own_score(method: str) -> None:
     rng = np.random.default_rng(8)
     x = rng.standard_normal((600, 4))
     x[1:, 1] += x[:-1, 0]
-    assert np.argwhere(find_links(x, StrengthMeasure(method), draws=60).linked(LEVEL)).tolist() == [[0, 1]]
+    assert np.argwhere(find_links(x, StrengthMeasure(method), draws=60).mask_linked(LEVEL)).tolist() == [[0, 1]]
 
 
 def test_information_sees_relations_that_correlation_cannot() -> None:
@@ -130,9 +130,9 @@ def test_information_sees_relations_that_correlation_cannot() -> None:
     rng = np.random.default_rng(9)
     x = rng.standard_normal((1500, 3))
     x[1:, 1] = np.cos(2 * x[:-1, 0]) + 0.3 * rng.standard_normal(1499)
-    assert not find_links(x, StrengthMeasure("ccf_lag1")).linked(LEVEL)[0, 1]
+    assert not find_links(x, StrengthMeasure("ccf_lag1")).mask_linked(LEVEL)[0, 1]
     for method in ("mutual_information", "transfer_entropy"):
-        assert find_links(x, StrengthMeasure(method), draws=40).linked(LEVEL)[0, 1], method
+        assert find_links(x, StrengthMeasure(method), draws=40).mask_linked(LEVEL)[0, 1], method
 
 
 def test_information_points_a_multiplicative_relation_the_right_way() -> None:
@@ -146,7 +146,7 @@ def test_information_points_a_multiplicative_relation_the_right_way() -> None:
     for method in ("mutual_information", "transfer_entropy"):
         answer = answer_window(x, tuple("abcdef"), StrengthMeasure(method))
         assert (answer.leadership[pairs] > 0.02).all(), method
-    assert not find_links(x, StrengthMeasure("mutual_information"), draws=40).linked(LEVEL)[pairs].any()
+    assert not find_links(x, StrengthMeasure("mutual_information"), draws=40).mask_linked(LEVEL)[pairs].any()
 
 
 def test_absent_symbols_have_no_chance() -> None:

@@ -27,7 +27,7 @@ def test_leaders_are_found_with_their_delays_and_signs() -> None:
     assert np.unravel_index(np.abs(weights[:, :, 3]).argmax(), (5, 6)) == (0, 2)
     assert weights[2, 0, 1] > 0 > weights[0, 2, 3]
     assert peaks[0, 1] == pytest.approx(0.37, abs=0.08)  # 0.4 in deviations of the follower
-    links = find_links(planted(1), StrengthMeasure("learned"), draws=99).linked(0.05)
+    links = find_links(planted(1), StrengthMeasure("learned"), draws=99).mask_linked(0.05)
     assert sorted(map(tuple, np.argwhere(links))) == [(0, 1), (2, 3)]
 
 

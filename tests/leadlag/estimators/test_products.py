@@ -61,12 +61,12 @@ def test_the_span_moves_on_by_the_rows_that_are_new(panel):
     x = LeadLag("ccf_auc").fit(panel).series_.x
     table = LaggedProducts(x, LAGS, CAPACITY * ROW_BYTES)
     table.hold(100, 180)
-    assert table.missing(110, 190) == 10
+    assert table.count_missing(110, 190) == 10
     table.hold(110, 190)
-    assert (table.first, table.missing(100, 190)) == (100, 0)
+    assert (table.first, table.count_missing(100, 190)) == (100, 0)
     table.hold(150, 260)  # more than fits: begins at 150
-    assert (table.first, table.missing(150, 260)) == (150, 0)
-    assert table.missing(0, CAPACITY) > CAPACITY  # never
+    assert (table.first, table.count_missing(150, 260)) == (150, 0)
+    assert table.count_missing(0, CAPACITY) > CAPACITY  # never
     np.testing.assert_array_equal(table.held[: table.count], LaggedProducts(x, LAGS).held[150:261])
     bars = np.array([3, 40, 40 + KEPT_EVERY, 7])
     np.testing.assert_array_equal(table.rows(bars), LaggedProducts(x, LAGS).held[bars])

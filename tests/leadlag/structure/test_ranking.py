@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.structure.ranking import (
     RANKINGS,
-    leading,
+    mark_leaders,
     rank_autocorrelation,
     ranks,
     row_mean,
@@ -68,12 +68,12 @@ def test_ties_share_their_mean_rank() -> None:
 def test_leading_takes_the_top_quantile_of_the_observed() -> None:
     scores = np.array([[5.0, 4, 3, 2, 1], [np.nan, 1, 2, np.nan, np.nan], [np.nan] * 5])
     expected = [[True, True, False, False, False], [False, False, True, False, False], [False] * 5]
-    assert leading(scores, 0.4).tolist() == expected
+    assert mark_leaders(scores, 0.4).tolist() == expected
 
 
 def test_leading_refuses_overlapping_quantiles() -> None:
     with pytest.raises(ConfigError, match=r"quantile=0\.6"):
-        leading(np.zeros(5), 0.6)
+        mark_leaders(np.zeros(5), 0.6)
 
 
 def test_persistence_of_a_kept_and_a_reversed_ranking() -> None:

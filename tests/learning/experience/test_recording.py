@@ -17,7 +17,7 @@ from pacesetter.learning.experience.recording import (
     market_tables,
     order_teacher,
     record,
-    uniform,
+    uniform_policy,
     whole_episodes,
 )
 from pacesetter.learning.experience.replay_log import ReplayLog
@@ -44,13 +44,13 @@ def test_a_mixture_has_the_mixed_probability():
 
 def test_random_orders_are_uniform_and_a_rule_is_certain():
     mask = torch.tensor([[True, True, False], [True, True, True]])
-    even = uniform({"action_mask": mask}, 3)
+    even = uniform_policy({"action_mask": mask}, 3)
     assert torch.allclose(even.log_prob(torch.tensor([0, 2])), -torch.tensor([2.0, 3.0]).log())
-    in_box = uniform({"position": torch.zeros(2, 1)}, None).log_prob(torch.zeros(2, 1))
+    in_box = uniform_policy({"position": torch.zeros(2, 1)}, None).log_prob(torch.zeros(2, 1))
     assert torch.allclose(in_box, torch.full((2,), -math.log(2)))
     elsewhere = {"position": torch.zeros(2, 1, device="meta")}  # a device that every machine has beside the CPU
     for actions in (3, None):
-        both = Mixture(uniform(elsewhere, actions), uniform(elsewhere, actions), 0.5)
+        both = Mixture(uniform_policy(elsewhere, actions), uniform_policy(elsewhere, actions), 0.5)
         assert both.sample().device.type == "meta"
     rule = order_teacher(lambda rows: torch.tensor([2, 0]), 3)({})
     assert rule.sample().tolist() == [2, 0]

@@ -9,7 +9,7 @@ from pacesetter.learning.experience.rollout import (
     ReturnScale,
     action_mix,
     by_symbol,
-    explained,
+    explained_variance,
     select,
     sharpe,
 )
@@ -47,8 +47,8 @@ def test_statistics_by_symbol() -> None:
     torch.testing.assert_close(sharpe(steady, 252.0), torch.from_numpy(defined(steady.numpy().T, 252.0)))
     assert not sharpe(steady, 252.0).any()
     targets = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
-    torch.testing.assert_close(explained(targets - 5, targets), torch.tensor([1.0, 0.0]))
-    torch.testing.assert_close(explained(torch.zeros(2, 3), targets), torch.tensor([0.0, 0.0]))
+    torch.testing.assert_close(explained_variance(targets - 5, targets), torch.tensor([1.0, 0.0]))
+    torch.testing.assert_close(explained_variance(torch.zeros(2, 3), targets), torch.tensor([0.0, 0.0]))
     assert action_mix(torch.tensor([[0, 2, 2, 1]]), 3, 0.1).tolist() == [[0.25, 0.25, 0.5]]
     orders = torch.tensor([[[-1.0], [0.05], [0.5], [0.1]]])
     assert action_mix(orders, None, 0.1).tolist() == [[0.25, 0.25, 0.5]]

@@ -75,7 +75,9 @@ def test_every_head_learns_and_is_logged(market_bank: Bank) -> None:
     assert last["expert"] < first["expert"]
     extra, market = trained.extras["auxiliary"], trained.market
     seen = trained.observation
-    shares = extra.accuracy(trained.features(seen), extra.wanted(seen, NextBar(market.batch.bank, market.device)))
+    shares = extra.accuracy(
+        trained.features(seen), extra.prediction_targets(seen, NextBar(market.batch.bank, market.device))
+    )
     assert set(shares) == set(HEADS)
     assert all(0 <= shares[name] <= 1 for name in set(HEADS) - {"volatility"})
 

@@ -157,7 +157,7 @@ def test_the_ramp_rises_from_nothing():
     assert domain.weight == pytest.approx(2 * (2 / (1 + math.exp(-5)) - 1))
     domain.steps = 1_000
     assert domain.weight == pytest.approx(2.0, abs=1e-3)
-    assert set(domain.logged()) == {"domain/cross_entropy", "domain/weight"}
+    assert set(domain.figures_to_log()) == {"domain/cross_entropy", "domain/weight"}
 
 
 def test_a_fleet_learns_with_it_and_resumes_bit_exactly(make_learner):

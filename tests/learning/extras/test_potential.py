@@ -111,7 +111,9 @@ def test_a_learned_potential_is_the_mean_return_to_go() -> None:
         potential.fit(features, returns)
     error = (potential.potentials({}, features) - returns).square().mean()
     assert error < 0.1 * returns.var()
-    assert {"potential/profit", "potential/risk", "potential/timing", "potential/loss"} <= set(potential.logged())
+    assert {"potential/profit", "potential/risk", "potential/timing", "potential/loss"} <= set(
+        potential.figures_to_log()
+    )
 
 
 def test_returns_to_go_end_with_the_episode() -> None:

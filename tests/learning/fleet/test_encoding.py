@@ -103,7 +103,7 @@ def test_a_fleet_is_played_alike_with_bars_encoded_ahead(
     fleet = make_stream().fleet
     market = FleetMarket(bank, 1, starts="fixed", window_bars=11, first_bar=60)
     ahead = play(fleet, market)
-    monkeypatch.setattr("pacesetter.learning.fleet.validation.looking", lambda fleet, market: market.tables)
+    monkeypatch.setattr("pacesetter.learning.fleet.validation.make_look", lambda fleet, market: market.tables)
     plain = play(fleet, FleetMarket(bank, 1, starts="fixed", window_bars=11, first_bar=60))
     torch.testing.assert_close(ahead.returns, plain.returns, equal_nan=True)
     torch.testing.assert_close(ahead.entropy, plain.entropy, equal_nan=True)

@@ -78,7 +78,7 @@ def test_targets_by_hand(bank: Bank) -> None:
     features = torch.zeros(8, 16)
     torch.manual_seed(7)
     with torch.no_grad():
-        wanted = method.wanted(batch, features, features, learner)
+        wanted = method.critic_targets(batch, features, features, learner)
         torch.manual_seed(7)
         policy, _ = learner.fleet.decide(features)
         actions = policy.sample()
@@ -113,7 +113,7 @@ def test_the_actors_loss_moves_no_critic_and_no_encoder(bank: Bank, monkeypatch:
     def as_it_is(batch: Any, features: torch.Tensor, following: torch.Tensor, acting: Any) -> torch.Tensor:
         return method.critics(features, batch.actions, None)  # the critics' own loss is 0 then
 
-    monkeypatch.setattr(method, "wanted", as_it_is)
+    monkeypatch.setattr(method, "critic_targets", as_it_is)
     modules = (method.critics, learner.fleet.encoder, learner.fleet.actor)
     before = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
     batch = method.transitions(method.replay.sample(8))

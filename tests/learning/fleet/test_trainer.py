@@ -34,7 +34,7 @@ def test_steps_are_reported_before_they_are_learned_from(make_learner: Make) -> 
         def step(self, record: StepRecord) -> None:
             records.append((record, learner.fleet.actor.first.weight.detach().clone()))
 
-        def between(self) -> None:
+        def between_rounds(self) -> None:
             """Nothing."""
 
     learner.learn(96, Watcher())

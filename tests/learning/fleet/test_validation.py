@@ -22,9 +22,9 @@ def test_measures_by_hand() -> None:
     torch.testing.assert_close(found.drawdown, torch.tensor([0.5, 0.0]))
     assert found.sharpe[0] == 0
     torch.testing.assert_close(
-        found.aligned(6)[:, 1], torch.tensor([torch.nan, torch.nan, 0.1, 0.1, 0.1, 0.1]), equal_nan=True
+        found.align_returns(6)[:, 1], torch.tensor([torch.nan, torch.nan, 0.1, 0.1, 0.1, 0.1]), equal_nan=True
     )
-    assert found.aligned(6)[4:, 0].tolist() == [0.5, -0.5]
+    assert found.align_returns(6)[4:, 0].tolist() == [0.5, -0.5]
 
 
 def test_costs_are_what_parts_the_sharpe_ratios() -> None:

@@ -16,7 +16,7 @@ from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.learner import Stop
-from pacesetter.learning.randomness import undisturbed
+from pacesetter.learning.randomness import keep_randomness
 from pacesetter.learning.sb3.algorithms import ALGORITHMS, load_algorithm, make_algorithm
 from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.sb3.resume import capture
@@ -67,7 +67,7 @@ class StopAt:
     def step(self, seen: Any) -> None:
         pass
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         if self.folder is not None and self.learner.step >= self.at:
             self.learner.save(self.folder, {}, {"note": 3})
             raise Stop("here")
@@ -127,7 +127,7 @@ def test_looking_leaves_every_generator_as_it_was() -> None:
     random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
     expected = draws()
     random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
-    with undisturbed():
+    with keep_randomness():
         draws()
     assert draws() == expected
 

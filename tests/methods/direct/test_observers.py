@@ -85,6 +85,6 @@ def test_a_stated_risk_is_used_by_training_validation_test_folds_and_python(tmp_
     assert again.backtest.returns.tolist() == played.returns.tolist()
     walked, _ = run_walk_forward(run.config, run.panel, 2)
     assert all(fold.result.risk is not None for fold in walked.folds)
-    assert run.over([Scenario("as it was", run.panel, run.first, market=run.task.market)]).loc[
+    assert run.evaluate_scenarios([Scenario("as it was", run.panel, run.first, market=run.task.market)]).loc[
         ("as it was", "direct"), "sharpe"
     ] == pytest.approx(metrics(played)["sharpe"])

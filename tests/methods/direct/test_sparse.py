@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.methods.direct.sparse import CrossProducts, _purged, fit_sparse, relaxed, sparse_weights
+from pacesetter.methods.direct.sparse import CrossProducts, _purge_blocks, fit_sparse, relax_weights, sparse_weights
 
 
 def noise(seed: int, bars: int = 600, inputs: int = 20, symbols: int = 4) -> tuple[Any, Any]:
@@ -29,7 +29,7 @@ def test_a_refit_is_least_squares_over_the_inputs_that_are_used() -> None:
     x, y = noise(1)
     weights = np.zeros((20, 4))
     weights[[2, 7], 3] = 1.0
-    found = relaxed(CrossProducts.of(x, y), weights)
+    found = relax_weights(CrossProducts.of(x, y), weights)
     expected = np.linalg.lstsq(x[:, [2, 7]], y[:, 3], rcond=None)[0]
     np.testing.assert_allclose(found[[2, 7], 3], expected, rtol=5e-3)
     assert not found[:, :3].any()
@@ -48,7 +48,7 @@ def test_one_input_that_matters_is_found_alone() -> None:
 def test_bars_around_a_block_that_is_left_out_are_left_out_too() -> None:
     x, y = noise(3, bars=60)
     blocks = np.array_split(np.arange(60), 3)
-    purged = _purged(x, y, CrossProducts.of(x, y), blocks, 4)
+    purged = _purge_blocks(x, y, CrossProducts.of(x, y), blocks, 4)
     for found, rest in zip(purged, (np.r_[24:60], np.r_[0:16, 44:60], np.r_[0:36]), strict=True):
         expected = CrossProducts.of(x[rest], y[rest])
         assert found.bars == expected.bars

@@ -26,7 +26,7 @@ def make(bank: Bank, kind: str = "mlp", action: str = "discrete", **options: Any
     sizes = {"width": 16, "heads": 2, "layers": 1} if kind == "transformer" else {"width": 16}
     fleet = Fleet(network(kind, **sizes), market.shapes, market.symbols, market.actions, hidden=8)
     config = FleetES(**({"population": MEMBERS, "n_steps": 3, "sigma": 0.1} | options))
-    return FleetTrainer(ES(fleet, market.crowd(MEMBERS), config))
+    return FleetTrainer(ES(fleet, market.for_members(MEMBERS), config))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "transformer"])
@@ -112,6 +112,6 @@ def test_a_recurrent_network_is_refused(bank: Bank) -> None:
     market = FleetMarket(bank, ENVS, window_bars=6, episode_bars=10)
     fleet = Fleet(network("gru", width=16), market.shapes, market.symbols, market.actions, hidden=8)
     with pytest.raises(ConfigError, match="recurrent"):
-        ES(fleet, market.crowd(MEMBERS), FleetES(population=MEMBERS))
+        ES(fleet, market.for_members(MEMBERS), FleetES(population=MEMBERS))
     with pytest.raises(ConfigError, match="build the market by `crowd`"):
         ES(fleet, market, FleetES(population=MEMBERS))

@@ -24,7 +24,7 @@ def make(bank: Bank) -> HybridTrainer:
     fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, market.actions, hidden=8)
     options = {"n_steps": 16, "batch_size": 24, "rl_steps": 96, "es_iterations": 2, "switch_at": 0.0}
     config = FleetHybrid(evolution=SMALL, **options)  # type: ignore[arg-type]
-    evolution = FleetTrainer(ES(fleet, market.crowd(4), config.of_evolution))
+    evolution = FleetTrainer(ES(fleet, market.for_members(4), config.of_evolution))
     return HybridTrainer(PPO(fleet, market, config), evolution)
 
 

@@ -43,7 +43,7 @@ class Counted:
     def step(self, record: StepRecord) -> None:
         self.steps += record.rewards.numel()
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         """Nothing."""
 
 
@@ -57,7 +57,7 @@ def test_on_policy_the_targets_are_n_step_returns(bank: Bank) -> None:
     (batch,) = method.batches(parcel, learner)
     with torch.no_grad():
         policy, values = learner.fleet.decide(learner.features(batch.observation), batch.observation["action_mask"])
-    targets, advantages, ratios = method._traced(batch, values, policy.log_prob(batch.actions))
+    targets, advantages, ratios = method._trace_targets(batch, values, policy.log_prob(batch.actions))
     torch.testing.assert_close(ratios, torch.ones_like(ratios), rtol=1e-5, atol=1e-5)
     timed = method._in_time
     ended, beyond = ~timed(batch.follows), timed(batch.targets)
@@ -145,7 +145,7 @@ def test_processes_give_the_same_numbers_also_when_one_is_killed(bank: Bank, her
     killed = []
 
     class Killer(Counted):
-        def between(self) -> None:
+        def between_rounds(self) -> None:
             if learner.step == learner.round_steps:  # its next rollouts are still to be played
                 (process,) = method.line.workers[0].processes
                 os.kill(process.pid, 9)

@@ -178,7 +178,7 @@ def test_a_finished_run_is_judged_with_any_of_its_symbols_and_its_agents_are_exp
     found = run.judge(draws=50)
     assert found.result.name == "master"
     fewer = Scenario("fewer", run.panel.select(["S2", "S0"]), run.first, market=run.task.market, is_unseen=True)
-    assert set(run.over([fewer]).index.get_level_values("policy")) >= {"master", "cash"}
+    assert set(run.evaluate_scenarios([fewer]).index.get_level_values("policy")) >= {"master", "cash"}
     pytest.importorskip("captum")
     assert all(section.title.endswith(")") for section in explanation_sections(run, found))
 

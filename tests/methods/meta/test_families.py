@@ -7,7 +7,7 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.methods.meta.families import FAMILIES, drifted, family_tasks, resampled
+from pacesetter.methods.meta.families import FAMILIES, add_drift, family_tasks, resample_panel
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_tasks_repeat_by_seed_and_bars_stay_bars(panel, family):
 
 
 def test_a_drift_is_in_annual_deviations(panel):
-    other = drifted(panel, 2.0, factor=1.5)
+    other = add_drift(panel, 2.0, factor=1.5)
     deviation = moves(panel).std(axis=0) * 1.5
     np.testing.assert_allclose(moves(other).std(axis=0), deviation, rtol=1e-6)
     gained = moves(other).mean(axis=0) - 1.5 * moves(panel).mean(axis=0)
@@ -41,13 +41,13 @@ def test_a_drift_is_in_annual_deviations(panel):
 
 
 def test_a_drift_falls_between_open_and_close_where_an_order_of_the_bar_earns_it(panel):
-    other = drifted(panel, 2.0)
+    other = add_drift(panel, 2.0)
     each = 2.0 * moves(panel).std(axis=0) / panel.bars_per_year**0.5
     within = np.log(other.close / other["open"]) - np.log(panel.close / panel["open"])
     np.testing.assert_allclose(within, np.broadcast_to(each, within.shape), atol=1e-9)
     gaps = [np.log(some["open"][1:] / some.close[:-1]) for some in (panel, other)]
     np.testing.assert_allclose(gaps[0], gaps[1], atol=1e-9)
-    falls = drifted(panel, -3.0)
+    falls = add_drift(panel, -3.0)
     assert (falls["high"] >= np.maximum(falls["open"], falls.close)).all()
     assert (falls["low"] <= np.minimum(falls["open"], falls.close)).all()
 
@@ -68,7 +68,7 @@ def test_mixed_markets_come_in_pairs_of_which_neither_side_outweighs(panel):
 
 def test_a_resampled_bar_moves_as_its_source_did(panel):
     rows = np.arange(len(panel))[::-1]
-    other = resampled(panel, rows)
+    other = resample_panel(panel, rows)
     np.testing.assert_allclose(moves(other)[:-1], moves(panel)[rows[1:-1] - 1], atol=1e-12)
     np.testing.assert_allclose(other["open"] / other.close, (panel["open"] / panel.close)[rows])
     np.testing.assert_array_equal(other["volume"], panel["volume"][rows])

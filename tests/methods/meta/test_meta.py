@@ -46,7 +46,7 @@ def test_the_market_and_the_fleet_keep_the_same(make):
         torch.testing.assert_close(observation[CONTEXT], kept[CONTEXT])
         policy, _ = fleet.evaluate(market.tables(observation))
         step = market.step(policy.sample())
-        kept = fleet.kept(policy)
+        kept = fleet.memory_after(policy)
         ended = (step.terminated | step.truncated)[:, None, None]
         kept = {CONTEXT: kept[CONTEXT].masked_fill(ended, 0.0)}
         observation = step.observation
@@ -65,7 +65,7 @@ def test_a_transition_holds_order_reward_and_return(make):
     assert tokens[:, :-1].abs().max() == 0
     torch.testing.assert_close(tokens[:, -1, -3], orders[:, 0])
     held = full["position"][:, PositionEntry.WEIGHT] / fleet.bar_memory.cap
-    scaled = fleet.encoder.normaliser.scaled("window", full["window"])[:, -1, fleet.bar_memory.column]
+    scaled = fleet.encoder.normaliser.scale_entry("window", full["window"])[:, -1, fleet.bar_memory.column]
     torch.testing.assert_close(tokens[:, -1, -1], scaled)
     torch.testing.assert_close(tokens[:, -1, -2], held * scaled)
     assert held.abs().max() > 0.1

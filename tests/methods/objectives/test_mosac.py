@@ -84,7 +84,7 @@ def test_targets_of_each_objective_by_hand(bank: Bank) -> None:
     features = torch.zeros(8, 16)
     torch.manual_seed(7)
     with torch.no_grad():
-        wanted = method.wanted(batch, features, features, learner)
+        wanted = method.critic_targets(batch, features, features, learner)
     torch.manual_seed(7)
     with torch.no_grad():
         policy, _ = learner.fleet.decide(features)
@@ -119,8 +119,8 @@ def test_values_become_one_number_by_the_weights_of_each_row(bank: Bank) -> None
     weights = batch.observation["preference"]
     with torch.no_grad():
         values = method.critics(features, actions, None).amin(0)
-        whole = values + method.scaled(batch.observation["accrued"])
-        for row, got in enumerate(method.gained(features, actions, batch)):
+        whole = values + method.scale_objectives(batch.observation["accrued"])
+        for row, got in enumerate(method.critic_values(features, actions, batch)):
             distance = (method.reference[:, 0] - whole[:, row]).abs() * weights[row]
             assert float(got) == pytest.approx(-float(distance.max()), abs=1e-6)
     plain = make_learner(bank)
@@ -129,7 +129,7 @@ def test_values_become_one_number_by_the_weights_of_each_row(bank: Bank) -> None
     with torch.no_grad():
         values = plain.method.critics(features, actions, None).amin(0)
         expected = (values.T * batch.observation["preference"]).sum(1)
-        assert torch.allclose(plain.method.gained(features, actions, batch), expected)
+        assert torch.allclose(plain.method.critic_values(features, actions, batch), expected)
 
 
 def test_weights_that_are_asked_for_are_in_force_for_an_episode(bank: Bank) -> None:

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from pacesetter.errors import ConfigError
-from pacesetter.methods.objectives.preference import INPUTS, PreferenceSearch, capped, episode_utility
+from pacesetter.methods.objectives.preference import INPUTS, PreferenceSearch, cap_weights, episode_utility
 
 
 def test_no_weight_is_above_the_cap_and_all_sum_to_one() -> None:
     torch.manual_seed(0)
     drawn = torch.rand(500, 5).pow(8)
-    weights = capped(drawn / drawn.sum(1, keepdim=True), 0.6)
+    weights = cap_weights(drawn / drawn.sum(1, keepdim=True), 0.6)
     assert float(weights.max()) <= 0.6 + 1e-6
     assert torch.allclose(weights.sum(1), torch.ones(500), atol=1e-5)
-    assert capped(torch.tensor([0.8, 0.15, 0.05]), 0.6).tolist() == pytest.approx([0.6, 0.3, 0.1])
-    assert capped(torch.tensor([0.5, 0.3, 0.2]), 0.6).tolist() == pytest.approx([0.5, 0.3, 0.2])
+    assert cap_weights(torch.tensor([0.8, 0.15, 0.05]), 0.6).tolist() == pytest.approx([0.6, 0.3, 0.1])
+    assert cap_weights(torch.tensor([0.5, 0.3, 0.2]), 0.6).tolist() == pytest.approx([0.5, 0.3, 0.2])
 
 
 def test_utilities_by_hand() -> None:
@@ -37,7 +37,7 @@ def test_the_search_moves_to_what_is_worth_more_and_settles_below_the_cap() -> N
     members = torch.arange(search.members)
     for _ in range(200):
         weights = search.weights(account.expand(search.members, -1), members)
-        search.hear(members, weights[:, 1] + 0.02 * torch.randn(search.members))
+        search.observe_episodes(members, weights[:, 1] + 0.02 * torch.randn(search.members))
     assert float(search.updates) == 200
     learned = search.weights(account)[0]
     assert float(learned[1]) == pytest.approx(0.6, abs=0.03)

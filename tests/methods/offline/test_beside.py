@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pacesetter.build import build_panel
 from pacesetter.jobs.hydra.compose import compose
-from pacesetter.methods.offline.beside import beside, beside_words
+from pacesetter.methods.offline.beside import beside_words, sharpe_beside
 
 PLANTED = ("+preset=planted", "task=fleet", "data.symbols=5", "data.groups=1", "data.bars=600", "data.strength=0.8")
 
@@ -14,7 +14,7 @@ PLANTED = ("+preset=planted", "task=fleet", "data.symbols=5", "data.groups=1", "
 def test_the_oracle_stands_beside_where_a_truth_is_known():
     config = compose([*PLANTED, "features.leadlag.lookback=null"])
     panel = build_panel(config)
-    figures = beside(config, panel)
+    figures = sharpe_beside(config, panel)
     assert list(figures) == ["hold", "ridge", "lasso", "oracle"]
     assert figures["oracle"] > max(figures["hold"], 1.0)
     words = beside_words(config, replace(panel, truth=None))

@@ -15,7 +15,7 @@ from pacesetter.methods.offline.distillation import (
     FleetDistillation,
     check_temperature,
     divergence,
-    softened,
+    softened_divergence,
 )
 
 
@@ -49,18 +49,18 @@ def test_a_student_answers_as_its_teacher(make_rows, actions):
     student = Fleet(network("mlp", width=8), rows.shapes, rows.symbols, rows.actions, hidden=8)
     config = FleetDistillation(learning_rate=0.01, encoder_learning_rate=0.01)
     trainer = FleetTrainer(Distillation(student, rows, config, teacher))
-    first = trainer.method.judged(trainer)["held_out_loss"].mean()
+    first = trainer.method.judge_held_out(trainer)["held_out_loss"].mean()
     trainer.learn(200 * 128)
-    assert trainer.method.judged(trainer)["held_out_loss"].mean() < 0.1 * first
+    assert trainer.method.judge_held_out(trainer)["held_out_loss"].mean() < 0.1 * first
     assert all(torch.equal(tensor, before[name]) for name, tensor in teacher.state_dict().items())
 
 
 def test_at_temperature_1_the_loss_is_the_divergence_bit_by_bit():
     torch.manual_seed(0)
     teacher, student = MaskedCategorical(torch.randn(5, 7)), MaskedCategorical(torch.randn(5, 7))
-    assert torch.equal(softened(teacher, student, 1.0), divergence(teacher, student))
+    assert torch.equal(softened_divergence(teacher, student, 1.0), divergence(teacher, student))
     wide = TanhGaussian(torch.randn(5, 1), torch.zeros(5, 1))
-    assert torch.equal(softened(wide, wide, 1.0), torch.zeros(5))
+    assert torch.equal(softened_divergence(wide, wide, 1.0), torch.zeros(5))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
@@ -68,7 +68,7 @@ def test_the_gradient_at_a_temperature_is_that_of_hinton(temperature):
     """∂(T²·KL)/∂z = T·(softmax(z/T) − softmax(v/T)), for logits z of the student and v of the teacher."""
     torch.manual_seed(0)
     taught, logits = torch.randn(5, 7, dtype=torch.float64), torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
-    softened(MaskedCategorical(taught), MaskedCategorical(logits), temperature).sum().backward()
+    softened_divergence(MaskedCategorical(taught), MaskedCategorical(logits), temperature).sum().backward()
     expected = temperature * ((logits / temperature).softmax(-1) - (taught / temperature).softmax(-1))
     assert torch.allclose(logits.grad, expected, atol=1e-12)
 
@@ -78,7 +78,7 @@ def test_the_gradient_of_a_hot_one_is_the_difference_of_centred_logits():
     torch.manual_seed(0)
     taught, logits = torch.randn(5, 7, dtype=torch.float64), torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
     mask = torch.arange(7) < 4
-    softened(MaskedCategorical(taught, mask), MaskedCategorical(logits, mask), 1e5).sum().backward()
+    softened_divergence(MaskedCategorical(taught, mask), MaskedCategorical(logits, mask), 1e5).sum().backward()
     z, v = logits.detach()[:, :4], taught[:, :4]
     expected = ((z - z.mean(-1, keepdim=True)) - (v - v.mean(-1, keepdim=True))) / 4
     assert torch.allclose(logits.grad[:, :4], expected, atol=1e-4)
@@ -92,11 +92,11 @@ def test_a_warm_student_is_judged_by_the_plain_divergence(make_rows):
     with torch.no_grad():
         teacher.actor.last.weight.mul_(200)
     methods = [Distillation(student, rows, FleetDistillation(temperature=warm), teacher) for warm in (1.0, 4.0)]
-    judged = [method.judged(FleetTrainer(method))["held_out_loss"] for method in methods]
+    judged = [method.judge_held_out(FleetTrainer(method))["held_out_loss"] for method in methods]
     assert torch.equal(*judged)
     trainer = FleetTrainer(methods[1])
     trainer.learn(200 * 128)
-    assert methods[1].judged(trainer)["held_out_loss"].mean() < 0.2 * judged[0].mean()
+    assert methods[1].judge_held_out(trainer)["held_out_loss"].mean() < 0.2 * judged[0].mean()
 
 
 def test_temperatures_that_cannot_be_are_refused(make_rows):

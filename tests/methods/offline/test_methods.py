@@ -68,7 +68,7 @@ def test_cloning_repeats_the_orders_of_a_teacher(make_rows, actions):
     rows = make_rows(actions, follow=1.0)
     trainer = make_trainer(Cloning, FleetBC(**RATES), rows)
     trainer.learn(150 * 128)
-    judged = trainer.method.judged(trainer)
+    judged = trainer.method.judge_held_out(trainer)
     assert judged["accuracy"].min() > 0.9
     assert trainer.losses()["policy_loss"] == pytest.approx(float(trainer.statistics()["policy_loss"].mean()))
 

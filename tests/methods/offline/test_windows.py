@@ -127,7 +127,7 @@ def test_cloning_reaches_85_percent_of_a_teachers_windows(tmp_path: Path, monkey
     config = compose([*MARKET, "agent=bc", f"agent.dataset={path}", *LEARNED])
     learner: Any = build_learner(config, build_parts(config, build_panel(config)))
     learner.learn(8192)
-    assert float(learner.algorithm.method.judged(learner.algorithm)["accuracy"]) >= 0.85
+    assert float(learner.algorithm.method.judge_held_out(learner.algorithm)["accuracy"]) >= 0.85
 
 
 def test_it_resumes_bit_exactly(random: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_every_encoder_reads_the_window_as_the_classifier_does(name: str, model:
     assert len(encoders) == (3 if name == "sac" else 1)
     for encoder in encoders:
         scaled = [
-            one.normaliser._scaled(window["window"], one.normaliser.centre[:2], one.normaliser.scale[:2])
+            one.normaliser._standardise(window["window"], one.normaliser.centre[:2], one.normaliser.scale[:2])
             for one in (encoder, model.encoder)
         ]
         assert torch.equal(*scaled)

@@ -161,7 +161,7 @@ def test_a_position_without_a_price_is_refused_and_not_counted_as_lost(served):
 
 def test_halt_is_latched_and_a_named_person_resumes(served, made, tmp_path):
     assert served.call("/v1/halt", "trade", json={"reason": "fire drill"}).json()["state"] == "halted"
-    assert served.switch.engaged()
+    assert served.switch.is_engaged()
     told = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)}).json()
     assert told["state"] == "halted"
     assert not any(line["allowed"] for line in told["decisions"])
@@ -170,7 +170,7 @@ def test_halt_is_latched_and_a_named_person_resumes(served, made, tmp_path):
     again.switch.path = served.switch.path
     assert again.call("/v1/state", "read").json()["reason"] == "fire drill"
     assert again.call("/v1/resume", "admin", json={"by": "ada"}).json()["state"] == "active"
-    assert not served.switch.engaged()
+    assert not served.switch.is_engaged()
 
 
 def test_the_guard_and_its_ids_outlive_a_restart(made, tmp_path):
@@ -219,7 +219,7 @@ def test_a_touched_file_halts_and_a_drawdown_latches(served):
     served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL), "account": {"cash": 100_000}})
     told = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL + 1), "account": account}).json()
     assert told["state"] == "halted"
-    assert served.switch.engaged()
+    assert served.switch.is_engaged()
 
 
 def test_a_halt_acts_though_the_kill_switch_cannot_be_written(served, monkeypatch):
@@ -263,7 +263,7 @@ def test_a_halt_acts_at_once_and_the_server_answers_while_its_file_is_written(se
     monkeypatch.setattr("pacesetter.serving.api.app.LATCH_SECONDS", 0.01, raising=False)
     asyncio.run(scenario())
     assert ended == [True]
-    assert not served.switch.engaged()
+    assert not served.switch.is_engaged()
 
 
 def test_a_kill_switch_that_cannot_be_released_stays(served):

@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from typer.main import get_command
 
 from pacesetter.cli import app
-from pacesetter.cli.paper import nested
+from pacesetter.cli.paper import nest_options
 from pacesetter.registry import configure
 from pacesetter.serving.trader.session import PaperConfig
 
@@ -96,7 +96,7 @@ def test_the_proxy_limits_all_but_a_halt_and_is_the_one_that_the_api_believes() 
 def test_the_trader_is_started_with_options_that_it_has() -> None:
     (line,) = COMPOSE["services"]["paper"]["command"]
     words = line.replace("$${OPTIONS:-feed=replay}", "feed=replay").partition("exec pacesetter paper ")[2].split()
-    config = configure(PaperConfig, nested(words[1:]), "paper")
+    config = configure(PaperConfig, nest_options(words[1:]), "paper")
     journal = COMPOSE["services"]["journal"]["environment"]
     url = make_url(config.journal)
     assert (url.host, url.username, url.database) == ("journal", journal["POSTGRES_USER"], journal["POSTGRES_DB"])

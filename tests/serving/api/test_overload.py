@@ -30,7 +30,7 @@ import json, resource, sys
 from types import SimpleNamespace
 from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
-from pacesetter.serving.api.server import _listen
+from pacesetter.serving.api.server import _serve_until_stopped
 
 async def app(scope, receive, send):
     body = json.dumps({"path": scope["path"]}).encode()
@@ -42,7 +42,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (int(descriptors), int(descriptors)))
 settings = ApiSettings(port=int(port), seconds=float(seconds), rate=1e9, burst=10**9)
 routes = {"/livez": Access(), "/state": Access(("read",)), "/halt": Access(("trade",), is_urgent=True)}
 metrics = SimpleNamespace(request=lambda *facts: None)
-_listen(Admission(app, Keys(keys), settings, routes, metrics), settings)
+_serve_until_stopped(Admission(app, Keys(keys), settings, routes, metrics), settings)
 """
 
 

@@ -22,7 +22,7 @@ from pacesetter.market import batch as market_batch
 from pacesetter.serving.api.admission import ApiSettings
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
-from pacesetter.serving.api.server import _door, load_history, rehearse
+from pacesetter.serving.api.server import _open_socket, load_history, rehearse
 
 
 def test_stored_bars_are_enough_to_decide_on(made: Any, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_ends_in_one_sentence(made: Any, tmp_path: Path, co
 
 
 def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_error(made: Any, tmp_path: Path) -> None:
-    with _door(ApiSettings(port=0)) as free:
+    with _open_socket(ApiSettings(port=0)) as free:
         port = free.getsockname()[1]
     (tmp_path / "HALT").touch()
     with started(made, tmp_path, port) as process:
@@ -104,7 +104,7 @@ def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_err
 @pytest.mark.parametrize("host", ["203.0.113.1", "2001:db8::1", "no..host", ""])
 def test_an_address_of_another_machine_is_refused(host: str) -> None:
     with pytest.raises(ConfigError, match=f"cannot listen on {host} port 8000: it is not an address of this machine"):
-        _door(ApiSettings(host=host))
+        _open_socket(ApiSettings(host=host))
 
 
 def test_a_port_of_the_administrators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,4 +113,4 @@ def test_a_port_of_the_administrators_is_refused(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(socket, "create_server", forbidden)
     with pytest.raises(ConfigError, match="port 80: that port needs administrator rights"):
-        _door(ApiSettings(port=80))
+        _open_socket(ApiSettings(port=80))

@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pacesetter.agents.encoders import Encoder, network
-from pacesetter.serving.bundle.shortcuts import shortened
+from pacesetter.serving.bundle.shortcuts import shorten_module
 
 SHAPES = {"window": (5, 4), "position": (7,)}
 
@@ -38,14 +38,14 @@ def test_the_answer_is_that_of_the_encoder(layers, entries, rows):
     trained = encoder(shapes, layers=layers)
     seen = observation(shapes, rows)
     with torch.no_grad():
-        torch.testing.assert_close(shortened(trained)(seen), trained(seen), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(shorten_module(trained)(seen), trained(seen), rtol=1e-5, atol=1e-5)
 
 
 def test_holes_and_infinities_are_treated_as_in_training():
     trained = encoder(SHAPES)
     seen = observation(SHAPES, 3)
     seen["window"][0, 1:4, 0] = torch.tensor([torch.nan, torch.inf, -torch.inf])
-    own, other = trained.normaliser(seen), shortened(trained).normaliser(seen)
+    own, other = trained.normaliser(seen), shorten_module(trained).normaliser(seen)
     assert all(torch.equal(own[name], other[name]) for name in SHAPES)
     assert own["window"][0, 1:4, 0].tolist() == [0.0, 10.0, -10.0]
 
@@ -54,9 +54,9 @@ def test_the_last_block_works_for_the_newest_bar_alone_and_the_trained_policy_st
     trained = encoder(SHAPES, layers=1)
     before = {name: value.clone() for name, value in trained.state_dict().items()}
     whole: Any = copy.deepcopy(trained)
-    whole.stack.newest = lambda tokens: whole.stack(tokens)[:, -1]  # every bar's answer, of which one is read
+    whole.stack.forward_last = lambda tokens: whole.stack(tokens)[:, -1]  # every bar's answer, of which one is read
     work = {}
-    for name, module in (("whole", whole), ("trained", trained), ("short", shortened(trained))):
+    for name, module in (("whole", whole), ("trained", trained), ("short", shorten_module(trained))):
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             module(observation(SHAPES, 6))
         work[name] = counter.get_total_flops()

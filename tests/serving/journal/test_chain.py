@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pacesetter.errors import RunError
-from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
+from pacesetter.serving.journal.chain import GENESIS, canonical_json, link, verify
 
 
 def chain(count: int) -> list[tuple[int, str, str, str]]:
     records, previous = [], GENESIS
     for sequence in range(count):
-        content = canonical({"b": sequence, "a": 1})
+        content = canonical_json({"b": sequence, "a": 1})
         previous = link(previous, sequence, "order", content)
         records.append((sequence, "order", content, previous))
     return records
@@ -23,9 +23,9 @@ def test_an_unbroken_chain_is_counted():
 
 
 def test_canonical_text_does_not_depend_on_the_order_of_keys():
-    assert canonical({"b": 1, "a": 2}) == canonical({"a": 2, "b": 1}) == '{"a":2,"b":1}'
+    assert canonical_json({"b": 1, "a": 2}) == canonical_json({"a": 2, "b": 1}) == '{"a":2,"b":1}'
     with pytest.raises(ValueError, match="JSON"):
-        canonical({"a": float("nan")})
+        canonical_json({"a": float("nan")})
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def test_each_vital_sign_fires_its_own_alert_and_only_beyond_the_threshold(kind:
     thresholds = Thresholds()
     limit = getattr(thresholds, kind)
     step = -1e-6 if kind == "entropy" else 1e-6
-    assert [alert.kind for alert in thresholds.broken(Vitals(**{kind: limit + step}), 0.0)] == [kind]
-    assert thresholds.broken(Vitals(**{kind: limit}), 0.0) == []
-    assert thresholds.broken(Vitals(**{kind: math.nan}), 0.0) == []
+    assert [alert.kind for alert in thresholds.find_alerts(Vitals(**{kind: limit + step}), 0.0)] == [kind]
+    assert thresholds.find_alerts(Vitals(**{kind: limit}), 0.0) == []
+    assert thresholds.find_alerts(Vitals(**{kind: math.nan}), 0.0) == []
 
 
 def test_a_kind_is_silent_while_it_cools_down_and_others_are_not() -> None:
@@ -88,10 +88,10 @@ def test_each_vital_sign_has_a_bound_of_its_own_for_each_level(kind: str) -> Non
     thresholds = Thresholds()
     step = -1e-6 if kind == "entropy" else 1e-6
     warned, worse = getattr(thresholds, kind), getattr(thresholds.critical, kind)
-    levels = [thresholds.broken(Vitals(**{kind: limit + step}), 0.0)[0].level for limit in (warned, worse)]
+    levels = [thresholds.find_alerts(Vitals(**{kind: limit + step}), 0.0)[0].level for limit in (warned, worse)]
     assert levels == ["WARNING", "CRITICAL"]
     mild = replace(thresholds, **{kind: worse + 10 * step})  # a warning beyond the critical bound: nothing before it
-    assert mild.broken(Vitals(**{kind: worse + step}), 0.0) == []
+    assert mild.find_alerts(Vitals(**{kind: worse + step}), 0.0) == []
 
 
 def test_a_sink_that_fails_is_logged_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
@@ -205,7 +205,7 @@ def test_the_watch_looks_back_and_goes_on_after_a_restart() -> None:
     reference = FeatureReference(np.zeros(2), np.ones(2))
     watch = Watch(Thresholds(cooldown_seconds=100.0), Alerts([], 100.0), reference)
     for _ in range(25):
-        watch.served(np.array([0.0, math.nan, 0.0]), [True, False], {"window": np.full((3, 4, 2), 5.0)})
+        watch.record_decisions(np.array([0.0, math.nan, 0.0]), [True, False], {"window": np.full((3, 4, 2), 5.0)})
     vitals = watch.vitals("discrete", 0.01, 0.5, 0.1)
     assert vitals == Vitals(0.01, 0.5, 0.5, 0.1, 0.0, 5.0)
     assert [alert.kind for alert in watch.check(vitals, 0.0)] == ["entropy", "drift"]

@@ -90,7 +90,7 @@ def test_a_symbol_has_one_order_a_bar_and_fifty_a_day() -> None:
     assert reason(guard, order("1"), account(), NOON + 30) == "bar_rate"
     for bar in range(1, 60):
         guard.begin_bar(1e5, NOON + 300 * bar)
-        guard.done(str(bar - 1))
+        guard.close_order(str(bar - 1))
         expected = None if bar < LIMITS.day_count else "day_rate"
         assert reason(guard, order(str(bar), quantity=1.0 + bar), account(), NOON + 300 * bar) == expected
 
@@ -128,10 +128,10 @@ def test_orders_in_flight_count_until_they_are_done() -> None:
     guard = Guard(GuardLimits(bar_count=100))
     assert reason(guard, order("1", quantity=120.0)) is None
     assert reason(guard, order("2", quantity=100.0)) == "symbol_exposure"
-    guard.filled("1", 70.0)
+    guard.record_fill("1", 70.0)
     assert guard.in_flight["1"].quantity == 50.0
     assert reason(guard, order("3", quantity=100.0), account(A=70.0)) == "symbol_exposure"
-    guard.done("1")
+    guard.close_order("1")
     assert reason(guard, order("4", quantity=100.0), account(A=70.0)) is None
 
 
@@ -230,7 +230,7 @@ def test_four_stop_outs_in_24_bars_pause_entries_for_24_bars() -> None:
     for bar in range(1, 4):
         guard.begin_bar(1e5, NOON + 300 * bar, stop_outs=1)
         assert reason(guard, order(str(bar)), account(), NOON + 300 * bar) is None
-        guard.done(str(bar))
+        guard.close_order(str(bar))
     guard.begin_bar(1e5, NOON + 1200, stop_outs=1)
     assert reason(guard, order("x"), account(), NOON + 1200) == "paused"
     assert reason(guard, order("y", quantity=-5.0), account(A=10.0), NOON + 1200) is None
@@ -295,7 +295,7 @@ def test_a_person_who_resumes_frees_a_symbol_for_as_many_orders_as_before() -> N
         for k in range(begin, begin + 5):
             guard.begin_bar(1e5, NOON)
             assert reason(guard, order(str(k), quantity=1.0 + k), account(), NOON) is None
-            guard.done(str(k))
+            guard.close_order(str(k))
         guard.begin_bar(1e5, NOON)
         assert reason(guard, order(str(begin + 5)), account(), NOON) == "repeated_execution"
         guard.resume("Ada")
@@ -304,7 +304,7 @@ def test_a_person_who_resumes_frees_a_symbol_for_as_many_orders_as_before() -> N
 def test_a_client_id_is_used_once_though_the_clock_goes_back_over_midnight_and_a_person_resumes() -> None:
     guard, day = opened(), 86_400
     assert guard.check(order("1"), account(), NOON).allowed
-    guard.done("1")
+    guard.close_order("1")
     for now in (NOON - day, NOON, NOON - 2 * day, NOON):
         guard.mark(1e5, now)
         guard.resume("Ada")
@@ -373,11 +373,11 @@ def test_limits_of_a_plan_are_its_own_and_breakers_follow_the_volatility() -> No
     assert asked.halt_fraction == pytest.approx(0.0504, abs=5e-5)
     assert asked.drawdown_fraction == pytest.approx(0.3)
     assert GuardLimits.of(market, 3.0).drawdown_fraction == 0.9
-    assert asked.changed({"halt_fraction": 0.5}) == dataclasses.replace(asked, halt_fraction=0.5)
+    assert asked.with_breakers({"halt_fraction": 0.5}) == dataclasses.replace(asked, halt_fraction=0.5)
     with pytest.raises(
         ConfigError, match=r"guard\.symbol_fraction=1 is a limit of the portfolio, 0\.5 by the run's plan"
     ):
-        asked.changed({"symbol_fraction": 1})
+        asked.with_breakers({"symbol_fraction": 1})
 
 
 def test_without_breakers_the_limits_of_the_portfolio_stay() -> None:
@@ -480,7 +480,7 @@ def play(
             waiting = list(guard.in_flight.values())
             filled = waiting[choose(len(waiting))]
             held[filled.symbol] += filled.quantity
-            guard.filled(filled.client_id, filled.quantity)
+            guard.record_fill(filled.client_id, filled.quantity)
             checker.fill(filled.client_id)
         elif kind == 5:
             stored = json.dumps(guard.to_dict())

@@ -20,16 +20,16 @@ from pacesetter.serving.risk.order import State
 
 def test_it_is_latched_in_the_file_until_a_named_person_releases_it(tmp_path: Path) -> None:
     switch = KillSwitch(tmp_path / "deep" / "HALT")
-    assert (switch.engaged(), switch.reason(), switch.take_release()) == (False, "", "")
+    assert (switch.is_engaged(), switch.reason(), switch.take_release()) == (False, "", "")
     assert switch.engage("the desk\nburns")
     assert not switch.engage("a later reason")
     again = KillSwitch(switch.path)
-    assert (again.engaged(), again.reason()) == (True, "the desk burns")
+    assert (again.is_engaged(), again.reason()) == (True, "the desk burns")
     with pytest.raises(ConfigError, match="name of the person"):
         again.release(" ")
     assert again.release("Ada")
     assert not again.release("Ada")
-    assert not switch.engaged()
+    assert not switch.is_engaged()
     assert (switch.take_release(), switch.take_release()) == ("Ada", "")
 
 
@@ -60,7 +60,7 @@ def test_an_old_release_does_not_resume_a_guard_that_halts_later(tmp_path: Path)
     assert switch.sync_with_guard(guard) is None
     guard.halt("loss of the day")
     assert switch.sync_with_guard(guard) == ("halt", "loss of the day")
-    assert (switch.engaged(), switch.reason()) == (True, "loss of the day")
+    assert (switch.is_engaged(), switch.reason()) == (True, "loss of the day")
 
 
 def test_a_release_is_not_lost_between_two_threads(tmp_path: Path) -> None:
@@ -88,15 +88,15 @@ def test_a_release_is_not_lost_between_two_threads(tmp_path: Path) -> None:
     may_resume.set()
     for thread in (loop, worker):
         thread.join(10)
-    assert (switch.engaged(), guard.state) == (False, State.ACTIVE)
+    assert (switch.is_engaged(), guard.state) == (False, State.ACTIVE)
 
 
 def test_any_file_counts_and_so_does_a_path_that_cannot_be_looked_at(tmp_path: Path) -> None:
     (tmp_path / "HALT").touch()
-    assert KillSwitch(tmp_path / "HALT").engaged()
+    assert KillSwitch(tmp_path / "HALT").is_engaged()
     assert KillSwitch(tmp_path / "HALT").reason().endswith("HALT exists")
     assert datetime.now(UTC) - datetime.fromisoformat(KillSwitch(tmp_path / "HALT").since()) < timedelta(minutes=1)
-    assert KillSwitch(tmp_path / "HALT" / "below a file").engaged()
+    assert KillSwitch(tmp_path / "HALT" / "below a file").is_engaged()
 
 
 def test_a_full_disk_still_takes_the_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_full_disk_still_takes_the_empty_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("pacesetter.serving.risk.halt.write_atomic", full)
     switch = KillSwitch(tmp_path / "HALT")
     switch.engage("x")
-    assert switch.engaged()
+    assert switch.is_engaged()
 
 
 def test_it_says_whose_limit_engaged_it_and_how_it_is_released(tmp_path: Path) -> None:
@@ -154,5 +154,5 @@ def test_what_is_no_file_halts_nothing_and_is_not_released(tmp_path: Path) -> No
     switch = KillSwitch(tmp_path)
     with pytest.raises(ConfigError, match="remove it by hand"):
         switch.release("Ada")
-    assert switch.engaged()
+    assert switch.is_engaged()
     assert switch.take_release() == ""

@@ -352,7 +352,7 @@ def test_an_order_whose_sending_was_cut_short_is_sent_once(rig: Rig) -> None:
     assert len(rig.exchange.orders) == 1
     trader.journal.close()
     again = rig.trader(plain(0.1, 0.1, 0.0, 0.0))
-    again._resume(again._stored())
+    again._resume(again._read_state())
     assert [row["status"] for row in again.journal.rows(tables.orders)] == ["sent", "sent"]
     assert len(rig.exchange.orders) == 2
     again.journal.close()
@@ -518,7 +518,7 @@ def check_faults(folder: Path, panel: Panel, seed: int, bars: int) -> int:
                 trader.journal.close()
                 trader = started(make)
             if chance.random() < 0.25:
-                switch.release("Ada") if switch.engaged() else switch.engage("drill")
+                switch.release("Ada") if switch.is_engaged() else switch.engage("drill")
             trader.display = Model(rig, trader)
             done += trader.run(chance.randint(1, 4)).new_bars
         # In the end all is well, and everything is closed.

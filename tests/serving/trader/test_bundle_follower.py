@@ -12,7 +12,7 @@ import pytest
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.journal import tables
-from pacesetter.serving.trader.bundle_follower import following
+from pacesetter.serving.trader.bundle_follower import follow_store
 from pacesetter.serving.trader.session import PaperConfig, open_session
 
 OWN = ("hashes.json", "signature.json")  # written again with each bundle
@@ -99,7 +99,7 @@ def test_a_bundle_that_was_rolled_back_does_not_return_while_a_later_one_waits(m
     store = store_of(made, tmp_path, None, None)
     store.rollback()
     add(made, store, FIRST + 1)
-    succession = following(store.folder, None, False)
+    succession = follow_store(store.folder, None, False)
     assert succession is not None
     succession.begin(made.panel.index[FIRST])
     assert succession.name == "0001-toy"
@@ -132,7 +132,7 @@ def test_a_book_is_not_resumed_by_a_policy_fitted_on_its_next_bars(made: Any, tm
 
 def test_the_journal_names_drift_gain_and_forgetting_of_the_update(made: Any, tmp_path: Path) -> None:
     store, at = store_of(made, tmp_path, None), made.panel.index[-1]
-    succession = following(store.folder, None, False)
+    succession = follow_store(store.folder, None, False)
     assert succession is not None
     drifted = {"number": 3, "kind": "swap", "drift": ["earned", "shown"], "gain": 0.0002, "forgotten": -0.25}
     sentences = {
@@ -142,30 +142,30 @@ def test_the_journal_names_drift_gain_and_forgetting_of_the_update(made: Any, tm
     }
     for number, (sentence, update) in enumerate(sentences.items(), 2):
         add(made, store, update=update)
-        assert succession.look(at)[1] == [f"{number:04d}-toy takes over from {number - 1:04d}-toy: {sentence}"]
+        assert succession.find_current(at)[1] == [f"{number:04d}-toy takes over from {number - 1:04d}-toy: {sentence}"]
 
 
 def test_bars_a_year_may_change_with_a_longer_file(made: Any, tmp_path: Path) -> None:
     store, at = store_of(made, tmp_path, None), made.panel.index[-1]
-    succession = following(store.folder, None, False)
+    succession = follow_store(store.folder, None, False)
     assert succession is not None
     usual = made.bundle.features.bars_per_year
     add(made, store, bars_per_year=usual * 1.001)
-    assert succession.look(at)[1] == ["0002-toy takes over from 0001-toy"]
+    assert succession.find_current(at)[1] == ["0002-toy takes over from 0001-toy"]
     add(made, store, bars_per_year=usual * 7)
-    assert succession.look(at)[1] == ["0003-toy cannot take over from 0002-toy: it reads other features"]
+    assert succession.find_current(at)[1] == ["0003-toy cannot take over from 0002-toy: it reads other features"]
 
 
 def test_a_bundle_that_does_not_fit_leaves_the_policy_as_it_is(made: Any, fleet: Any, tmp_path: Path) -> None:
     store, at = store_of(made, tmp_path, None), pd.Timestamp.max.tz_localize("UTC")
-    succession = following(store.folder, None, False)
+    succession = follow_store(store.folder, None, False)
     assert succession is not None
-    assert succession.look(at) == (None, [])
+    assert succession.find_current(at) == (None, [])
     add(fleet, store)
-    bundle, sentences = succession.look(at)
+    bundle, sentences = succession.find_current(at)
     assert bundle is None
     assert sentences[0].startswith("0002-toy cannot take over from 0001-toy: it")
-    assert succession.look(at) == (None, [])  # told once
+    assert succession.find_current(at) == (None, [])  # told once
 
 
 def test_only_a_store_is_followed_and_nothing_is_written(made: Any, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_halt_flattens_every_position_where_that_is_asked_for() -> None:
     bars, now = last_bars(so_far), so_far.index[-1].timestamp()
     desk.settle(so_far, bars, now)
     desk.guard.halt("drill")
-    ticket = desk.flattened(so_far, bars, now)
+    ticket = desk.flatten_orders(so_far, bars, now)
     assert ticket.orders
     later = panel.rows(0, FIRST + BARS + 2)
     desk.settle(later, last_bars(later), later.index[-1].timestamp())
@@ -182,10 +182,10 @@ def test_openings_beyond_the_gross_limit_are_cut_by_one_factor_where_orders_go_e
     desk.settle(panel, last_bars(panel), panel.index[-1].timestamp())
     # 20 % of the first are sold, so that 50 % are held; 40 % and 60 % are asked for: half of each fits.
     asked = np.array([-0.2, 0.4, 0.6, 0.0]) * 100_000.0 / prices
-    np.testing.assert_allclose(desk._affordable(asked) * prices / 100_000.0, [-0.2, 0.2, 0.3, 0.0])
+    np.testing.assert_allclose(desk._cut_to_gross(asked) * prices / 100_000.0, [-0.2, 0.2, 0.3, 0.0])
     fits = asked / 2.0
-    assert desk._affordable(fits * [1, 0.5, 0.5, 1]).tolist() == (fits * [1, 0.5, 0.5, 1]).tolist()
+    assert desk._cut_to_gross(fits * [1, 0.5, 0.5, 1]).tolist() == (fits * [1, 0.5, 0.5, 1]).tolist()
     # Nothing is asked for where nothing may be: an account beyond its limit does not divide by zero.
     broker.report(ReportedAccount(-60_000.0, {panel.symbols[0]: Holding(70_000.0 / prices[0], prices[0])}), prices)
-    assert not desk._affordable(np.zeros(4)).any()
-    assert desk._affordable(asked)[1:].tolist() == [0.0, 0.0, 0.0]
+    assert not desk._cut_to_gross(np.zeros(4)).any()
+    assert desk._cut_to_gross(asked)[1:].tolist() == [0.0, 0.0, 0.0]

@@ -93,7 +93,7 @@ def test_a_journal_that_cannot_be_written_halts_and_no_bar_or_order_is_lost_or_d
             trader.run(BARS)
     trader.journal.close()
     switch = KillSwitch(tmp_path / "faulty" / "HALT")
-    assert switch.engaged()
+    assert switch.is_engaged()
     switch.release("Ada")
     again = make_trader(tmp_path / "faulty", panel=panel)
     again.run(2 * BARS - again.journal.checkpoint()[1]["bars"])  # type: ignore[index]

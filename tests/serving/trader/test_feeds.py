@@ -18,7 +18,7 @@ from pacesetter.errors import DataError, RunError
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.serving.journal.journal import tables
-from pacesetter.serving.trader.feeds import OnlineFeed, rebased
+from pacesetter.serving.trader.feeds import OnlineFeed, find_adjustments
 from pacesetter.serving.trader.paper import PaperTrader
 
 SYMBOLS = ("A", "B", "C")
@@ -98,7 +98,7 @@ def test_trouble_with_one_symbol_does_not_stop_the_others(change: Any, source: S
     trader.run(1)
     source.change = change
     panels = [bar_later(trader, source) for _ in range(3)]
-    trader._stored()  # nor is a restart refused
+    trader._read_state()  # nor is a restart refused
     expected = {
         "vanished": [[True, False, True]] * 3,
         "broken": [[True, False, True], [True] * 3, [True] * 3],  # only the bar that is broken is missing
@@ -211,7 +211,7 @@ def test_one_corrected_bar_is_not_a_re_based_history() -> None:
     panel = load("synthetic", symbols=2, bars=60, seed=1)
     blocks = panel.blocks.copy()
     blocks[panel.fields.index("close"), -1, 0] *= 2.0
-    assert rebased(panel, replace(panel, blocks=blocks).rows(-7, None)) == {}
-    assert rebased(panel, replace(panel, blocks=panel.blocks * [[[0.25, 1.0]]]).rows(-7, None)) == {
+    assert find_adjustments(panel, replace(panel, blocks=blocks).rows(-7, None)) == {}
+    assert find_adjustments(panel, replace(panel, blocks=panel.blocks * [[[0.25, 1.0]]]).rows(-7, None)) == {
         panel.symbols[0]: 0.25
     }

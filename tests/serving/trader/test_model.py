@@ -96,7 +96,7 @@ class Trading(RuleBasedStateMachine):
         self.plain_journal.orders |= dict.fromkeys(waiting, status.value)
         if status in (OrderStatus.REJECTED, OrderStatus.CANCELLED):
             for client_id in waiting:
-                self.guard.done(client_id)
+                self.guard.close_order(client_id)
                 del self.plain_guard.open[client_id]
 
     @rule()
@@ -210,7 +210,7 @@ class Trading(RuleBasedStateMachine):
             if quantity:
                 self.plain_journal.fills.append((order.symbol, quantity, price))
             self.plain_journal.orders[order.client_id] = "filled" if quantity else "cancelled"
-            self.guard.done(order.client_id)
+            self.guard.close_order(order.client_id)
             del self.plain_guard.open[order.client_id]
         return list(settlement.executions), {each: str(at) for each, at in settlement.closed.items()}
 

@@ -170,7 +170,7 @@ def test_books_that_do_not_add_up_are_refused_at_the_start(panel: Panel, tmp_pat
     trader.journal.close()
     with pytest.raises(RunError, match=r"fills of bar .* are not those of the audit log"):
         make_trader(tmp_path, panel=panel).run()
-    assert KillSwitch(tmp_path / "HALT").engaged()
+    assert KillSwitch(tmp_path / "HALT").is_engaged()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_restart_on_other_bars_is_refused_and_halts_nothing(seed: int | None, 
     with pytest.raises(RunError, match=r"run 'run' is at .* this feed has other symbols or bars"):
         again.run()
     again.journal.close()
-    assert not KillSwitch(tmp_path / "HALT").engaged()
+    assert not KillSwitch(tmp_path / "HALT").is_engaged()
     longer = make_trader(tmp_path, panel=panel)  # the same bars and more: it goes on
     assert longer.run()[:2] == (len(panel) - FIRST, 5)
     longer.journal.close()
@@ -234,7 +234,7 @@ def test_the_kill_switch_stops_orders_across_restarts_until_a_person_resumes(pan
     assert {row["reason"] for row in orders if row["time"] >= halted_from} <= {"halted"}
     switch.path.unlink()  # not by a person's name: it latches again
     assert trader.run(1).state is State.HALTED
-    assert switch.engaged()
+    assert switch.is_engaged()
     switch.release("Ada")
     assert trader.run(20).state is State.ACTIVE
     events = [(row["kind"], row["message"]) for row in trader.journal.rows(tables.events) if row["kind"] != "alert"]
@@ -448,7 +448,7 @@ def test_a_clock_that_jumps_halts_cleanly(panel: Panel, tmp_path: Path, jump: fl
     with pytest.raises(RunError, match=message):
         trader.run(2)
     assert trader.desk.guard.state is State.HALTED
-    assert trader.switch.engaged()
+    assert trader.switch.is_engaged()
     trader.journal.close()
 
 
@@ -499,7 +499,7 @@ def test_a_price_that_no_market_has_halts_before_anything_is_booked(
     trader.watch.alerts.close()
     assert equity(trader) == expected[:6]
     assert ["goes from" in alert.message for alert in told if alert.kind == "halt"] == [True]
-    assert trader.switch.engaged()
+    assert trader.switch.is_engaged()
     trader.journal.close()
     trader.switch.release("Ada")
     assert finish(make_trader(tmp_path, panel=panel)) == expected  # the data was put right
@@ -562,7 +562,7 @@ def test_a_live_feed_is_waited_for_and_every_bar_traded_once(
 def test_two_processes_on_one_run_are_one_too_many(panel: Panel, tmp_path: Path) -> None:
     first, second = make_trader(tmp_path, panel=panel), make_trader(tmp_path, panel=panel)
     first.run(3)
-    second._resume(second._stored())
+    second._resume(second._read_state())
     bars = panel.rows(0, FIRST + 4)
     second._trade(bars)
     with pytest.raises(RunError, match="another process trades run 'run'"):
@@ -585,7 +585,7 @@ def test_a_second_start_is_refused_and_the_first_trader_goes_on(
 
     first.display = SimpleNamespace(open=lambda: None, bar=start_second)
     assert finish(first) == expected
-    assert not first.switch.engaged()
+    assert not first.switch.is_engaged()
     assert second.run().bars == len(expected)
     second.journal.close()
 

@@ -245,7 +245,7 @@ def test_features_that_leave_those_of_training_raise_the_drift_alarm(made: Any, 
         watch._rows.clear()
         for seen in shown:
             window = seen["window"] + moved * watch.reference.spread  # type: ignore[union-attr]
-            watch.served(np.zeros(3), [], {"window": window})
+            watch.record_decisions(np.zeros(3), [], {"window": window})
         vitals = watch.vitals("discrete", 0.0, 0.0, 0.0)
         assert [alert.kind for alert in watch.check(vitals, 0.0) if alert.kind == "drift"] == kinds
     trader.journal.close()

@@ -188,9 +188,9 @@ def test_a_bar_asked_about_again_is_answered_alike(panel: Panel, market: MarketP
     for step in (risk, again):
         step.begin(seen)
         views = Views().decide(Snapshot(seen, len(seen) - 1, {"position": np.zeros((4, 1))}, None, FIRST))
-        held = np.float32(step.views_held(*account, desk._closed[:, Bar.CLOSE]))  # as observations hold it
+        held = np.float32(step.views_held(*account, desk._last_bars[:, Bar.CLOSE]))  # as observations hold it
         views += 0.3 * held.astype(np.float64)
-        np.testing.assert_array_equal(step.size(views, *account, desk._closed, desk._rules), first)
+        np.testing.assert_array_equal(step.size(views, *account, desk._last_bars, desk._rules), first)
 
 
 def test_what_does_not_fit_is_refused(panel: Panel, market: MarketParameters) -> None:

@@ -171,12 +171,12 @@ class StreamEncoder(Encoder):
         if STREAM not in observation:
             return super().forward(observation)
         rest = self.normaliser(observation, without=self.layout.window)
-        return self.norm(self._fused(observation[STREAM], self._context(rest, observation)))  # type: ignore[no-any-return]
+        return self.norm(self._fuse_context(observation[STREAM], self._context(rest, observation)))  # type: ignore[no-any-return]
 
     def _summarise(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        return self._fused(self._banded(window, 1)[:, 0], context)
+        return self._fuse_context(self._encode_band(window, 1)[:, 0], context)
 
-    def _fused(self, encoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+    def _fuse_context(self, encoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         summary = encoded + context.to(encoded.dtype)
         return summary + self.fusion(summary)  # type: ignore[no-any-return]
 
@@ -185,9 +185,9 @@ class StreamEncoder(Encoder):
 
         With `config.memory_bars` − 1 more bars than `count` they are what they are in any longer sequence.
         """
-        return self._banded(self.normaliser.scaled(self.config.window, bars), count)
+        return self._encode_band(self.normaliser.scale_entry(self.config.window, bars), count)
 
-    def _banded(self, bars: torch.Tensor, count: int) -> torch.Tensor:
+    def _encode_band(self, bars: torch.Tensor, count: int) -> torch.Tensor:
         """The same of normalised bars."""
         reach = self.config.span - 1
         # Each layer reaches span − 1 bars further back, so the first one needs the most and each later one fewer.
@@ -219,7 +219,7 @@ class StreamEncoder(Encoder):
         self, bar: torch.Tensor, earlier: Sequence[Pair], ages: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The same with keys and values (row, span − 1, width) of each layer apart, so that none is cut out of all."""
-        x, kept = self.embed(self.normaliser.scaled(self.config.window, bar)), []
+        x, kept = self.embed(self.normaliser.scale_entry(self.config.window, bar)), []
         for block, pair in zip(self.blocks, earlier, strict=True):
             x, own = block.append(x, pair, ages)  # type: ignore[operator]
             kept.append(own)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until, split_panel
 from pacesetter.build.fleet import best_fleet, build_market
-from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, shown
+from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, sample_observations
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, market_copies
 from pacesetter.build.trading import FleetTrading
@@ -67,7 +67,7 @@ class FleetTask(Task):
         )
         # Copies are for training alone: validation plays the bars as they are.
         copies = self.copies(config, split)
-        learned, features = copies.beside(split.learned, split.features(split.learned))
+        learned, features = copies.append_copies(split.learned, split.features(split.learned))
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         # Before the entries of conditions are added around it: a course steers the market itself.
         _follow(train, config.trading.curriculum)
@@ -135,7 +135,7 @@ class FleetTask(Task):
 
         return fleet_policy(fleet, config.task_as(FleetTrading), until)
 
-    def served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
+    def make_served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
         """The fleet as a module with its spec."""
         from pacesetter.policies.modules import serve_agent
 
@@ -168,7 +168,7 @@ class FleetTask(Task):
             inner, spec = serve_agent(fleet, {**names, PRIOR: ("lowest", "highest")}, None, task.trades)
             served_prior = serve_prior(inner, spec, beside_prior(stored), names, task.trades)
             return Exported(*served_prior, fleet.symbols, market_rows(bank, task, count))
-        module, spec = self.served(fleet, names, targets_in, task.trades)
+        module, spec = self.make_served(fleet, names, targets_in, task.trades)
         options: dict[str, Any] = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
         (market,) = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
         market = self.shown_in(market, fleet)
@@ -182,7 +182,7 @@ class FleetTask(Task):
         curiosity = load_curiosity(stored.checkpoint, fleet.config.width, fleet.actions)
         # A graph that takes one bar at a time keeps its own memory, beside which there is no place for another.
         if curiosity is None or spec.memory:
-            return Exported(module, spec, spec.symbols, shown(market, look, draw, count))
+            return Exported(module, spec, spec.symbols, sample_observations(market, look, draw, count))
         served, spec = with_curiosity(module, spec, curiosity)
         # Any fixed numbers will do: parity is of the graph, not of what was really expected.
         expected = torch.linspace(-1, 1, spec.inputs[EXPECTED][0])
@@ -190,7 +190,9 @@ class FleetTask(Task):
             served,
             spec,
             spec.symbols,
-            shown(market, lambda rows: look(rows) | {EXPECTED: expected.repeat(len(rows["position"]), 1)}, draw, count),
+            sample_observations(
+                market, lambda rows: look(rows) | {EXPECTED: expected.repeat(len(rows["position"]), 1)}, draw, count
+            ),
         )
 
 

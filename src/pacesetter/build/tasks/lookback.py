@@ -128,7 +128,7 @@ class LookbackTask(Task):
 
         agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
         module, spec = serve_algorithm(agent.algorithm, {}, "continuous")
-        return Exported(module, spec, stored.panel.symbols, _shown(stored, spec, count))
+        return Exported(module, spec, stored.panel.symbols, _sample_observations(stored, spec, count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
         most = stored_config(str(run)).lookback.view.max_assets
@@ -145,9 +145,9 @@ def learned_universe(config: Config, panel: Panel) -> Panel:
     return panel.select(list(symbols)) if symbols else panel
 
 
-def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Any]]:
+def _sample_observations(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Any]]:
     """What the environment shows at random bars with random windows in force, every action allowed."""
-    from pacesetter.policies.windows import unmasked
+    from pacesetter.policies.windows import allow_all_actions
 
     task: LookbackConfig = stored.config.lookback
     generator, batch = np.random.default_rng(0), task.make_batch(stored.panel, ROWS)
@@ -155,27 +155,27 @@ def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, 
     for _ in range(0, wanted, ROWS):
         bars = generator.integers(market.first, len(stored.panel), ROWS)
         batch.place(market, bars, generator.integers(task.windows.shortest, task.windows.longest + 1, ROWS))
-        yield unmasked(batch.observe(), spec)
+        yield allow_all_actions(batch.observe(), spec)
 
 
 def _as_policy(agent: Any, config: Config, is_stochastic: bool = False) -> LookbackPolicy:
     """An agent that has learned as a policy of a panel."""
     from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
 
-    act = _drawn(agent, config.seed) if is_stochastic else agent.act
+    act = _draw_actions(agent, config.seed) if is_stochastic else agent.act
     memory = agent if agent.has_memory else None
     return AgentLookback(act, config.lookback, block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
 
 
-def _drawn(agent: Any, seed: int) -> Any:
+def _draw_actions(agent: Any, seed: int) -> Any:
     """The agent's stochastic actions, whose random numbers are its own."""
-    from pacesetter.learning.randomness import seeded
+    from pacesetter.learning.randomness import use_seed
 
     calls = count()
 
     def act(observation: Any) -> Any:
         # A large prime apart: the draws of two runs with neighbouring seeds do not overlap within a million calls.
-        with seeded(seed * 1_000_003 + next(calls)):
+        with use_seed(seed * 1_000_003 + next(calls)):
             return agent.act(observation, deterministic=False)
 
     return act

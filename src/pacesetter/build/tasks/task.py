@@ -116,7 +116,7 @@ class Task(ABC):
             return policy
         from pacesetter.policies.conditions import ConditionedPolicy
 
-        return ConditionedPolicy(policy, self.conditions.asked(run), config.trading.episode_bars)
+        return ConditionedPolicy(policy, self.conditions.default_request(run), config.trading.episode_bars)
 
     def entry_names(self, names: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """Names of an observation's numbers, by entry, with those of what is asked for."""
@@ -126,7 +126,7 @@ class Task(ABC):
         """The spec of an exported policy with what it is asked for where a request does not say it."""
         if self.conditions is None:
             return spec
-        return replace(spec, conditions=self.conditions.asked(run), limits=self.conditions.limits())
+        return replace(spec, conditions=self.conditions.default_request(run), limits=self.conditions.limits())
 
     # ---- what a task does -----------------------------------------------------------------------------------------
 

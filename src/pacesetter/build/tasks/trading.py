@@ -97,17 +97,19 @@ class SingleAgentTask(Task):
         # Behind the real bars in both sets, so that a place in the training tables is the same place in validation's.
         copies = market_copies(config, split)
         known = [
-            copies.beside(panel, split.features(panel)) for panel in (learned, visible)
+            copies.append_copies(panel, split.features(panel)) for panel in (learned, visible)
         ]  # in the same order in both
         (learned_too, first), (seen_too, second) = known
-        train = self._following(task, self.environment(config, learned_too, config.train.envs, **first, **episodes))
+        train = self._with_curriculum(
+            task, self.environment(config, learned_too, config.train.envs, **first, **episodes)
+        )
         blocks = 1 if self.is_whole else len(task.symbols or visible.symbols)
         validation = self.environment(config, seen_too, blocks, **second, starts="fixed", **common)
         window_bars = config.learned_window_bars
         validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, window_bars, blocks))
         return Parts(train, validation)
 
-    def _following(self, task: Any, env: Any) -> Any:
+    def _with_curriculum(self, task: Any, env: Any) -> Any:
         """The training environment with its curriculum."""
         from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
         from pacesetter.envs.programme import make_course
@@ -175,7 +177,7 @@ class SingleAgentTask(Task):
             return Exported(*served, served[1].symbols, market_rows(whole, config.trading, count))
         spec = self.with_defaults(spec, stored.folder)
         symbols = tuple(name for block in bank.symbols for name in block)
-        return Exported(module, spec, symbols, _shown(algorithm, parts.train, spec, count))
+        return Exported(module, spec, symbols, _sample_observations(algorithm, parts.train, spec, count))
 
 
 class TradingTask(SingleAgentTask):
@@ -196,7 +198,7 @@ class MarketCopies:
     panels: list[Panel]
     tables: list[Any]
 
-    def beside(self, panel: Panel, features: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def append_copies(self, panel: Panel, features: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """A panel and its features with the copies behind it."""
         if not self.panels:
             return panel, features
@@ -205,14 +207,14 @@ class MarketCopies:
 
 def market_copies(config: Config, split: FeatureSplit) -> MarketCopies:
     """The copies that `task.curriculum` asks for; refuses them beside a classifier that knows nothing of such bars."""
-    from pacesetter.envs.difficulty import altered
+    from pacesetter.envs.difficulty import alter_returns
 
     task = config.trading
     copies = copies_of(task.curriculum, task.noise)
     if copies and split.supervised is not None:
         raise ConfigError(f"task.curriculum={task.curriculum} does not go with features.supervised; leave one out")
     panels = [
-        altered(split.learned, copy.noise, copy.volatility, copy.factor, seed=config.seed + number)
+        alter_returns(split.learned, copy.noise, copy.volatility, copy.factor, seed=config.seed + number)
         for number, copy in enumerate(copies)
     ]
     return MarketCopies(panels, [build_table(config, panel) for panel in panels])
@@ -243,10 +245,10 @@ def starts_within(starts: Starts, train: Array) -> Starts:
     pool = starts.pool.copy()
     # The kernel ends an episode at LAST, so it never steps from one training run into the next.
     pool[:, Start.LAST] = last
-    return replace(starts, pool=pool).where(is_kept)
+    return replace(starts, pool=pool).keep_starts(is_kept)
 
 
-def _shown(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
+def _sample_observations(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
     """What training environments show while random actions are played in them."""
     import torch
 

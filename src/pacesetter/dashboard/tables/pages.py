@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 
 from pacesetter.dashboard.live import read_metrics
 from pacesetter.dashboard.texts import say
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["RESULT_PAGES", "Shown"]
 
@@ -63,7 +63,7 @@ def ablations(root: Path) -> Iterator[Shown]:
 
 def decisions(root: Path) -> Iterator[Shown]:
     """What each run's latest set of gates decided, in one table."""
-    stored = [(path, each) for path, each in _stored(root, "decision.json") if "decision" in each]
+    stored = [(path, each) for path, each in _read_stored(root, "decision.json") if "decision" in each]
     if stored:
         names = ("gates", "decision", "sentence")
         rows = [
@@ -83,14 +83,14 @@ def options(root: Path) -> Iterator[Shown]:
         own.columns = [str(name).removeprefix(OPTIONS).replace("_", " ") for name in own.columns]
         if len(own):
             figure = go.Figure([go.Scatter(x=own.index, y=own[name], name=name, mode="lines") for name in own.columns])
-            figure = styled(figure, say("options.picture"), 340).update_xaxes(title=say("live.step"))
+            figure = style_figure(figure, say("options.picture"), 340).update_xaxes(title=say("live.step"))
             latest = own.ffill().iloc[-1].rename_axis("figure").rename("value").reset_index()
             yield Shown(_place(path.parent, root), say("options.text"), latest, figure)
 
 
 def pareto(root: Path) -> Iterator[Shown]:
     """Of each run with several objectives: what each preference came to, and which are on the front."""
-    for path, front in _stored(root, "front.json"):
+    for path, front in _read_stored(root, "front.json"):
         if not {"objectives", "points"} <= set(front):
             continue
         names = [str(name) for name in front["objectives"]]
@@ -130,7 +130,7 @@ def _tables(root: Path, columns: set[str]) -> Iterator[tuple[Path, pd.DataFrame]
             yield path, table
 
 
-def _stored(root: Path, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _read_stored(root: Path, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in _files(root, name):
         content = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(content, dict):
@@ -139,10 +139,10 @@ def _stored(root: Path, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _place(folder: Path, root: Path) -> str:
     """Where it is, runs as a person would say them: `trader · 16 Nov 07:57:12` for 20261116T075712-trader-76c487ce."""
-    return " / ".join(RUN_FOLDER.sub(_spoken, part) for part in folder.relative_to(root).parts)
+    return " / ".join(RUN_FOLDER.sub(_describe_match, part) for part in folder.relative_to(root).parts)
 
 
-def _spoken(match: re.Match[str]) -> str:
+def _describe_match(match: re.Match[str]) -> str:
     return f"{match['name']} · {pd.Timestamp(match['time']):%d %b %H:%M:%S}"
 
 
@@ -160,7 +160,7 @@ def _bars(table: pd.DataFrame, name: str, value: str, half: str, title: str) -> 
         marker_color=colours,
         error_x={"type": "data", "array": ordered.get(half), "color": "#808080"},
     )
-    figure = styled(go.Figure(bars), say(title), 110 + 26 * len(ordered))
+    figure = style_figure(go.Figure(bars), say(title), 110 + 26 * len(ordered))
     return figure.update_yaxes(type="category", automargin=True).update_layout(showlegend=False)
 
 
@@ -177,5 +177,5 @@ def _front(table: pd.DataFrame, names: list[str]) -> go.Figure | None:
     chosen = table[table["chosen"]]
     star = {"symbol": "star", "size": 15, "color": PALETTE[1]}
     figure.add_scatter(x=chosen[names[0]], y=chosen[names[1]], name=say("column.chosen"), mode="markers", marker=star)
-    figure = styled(figure, say("pareto.picture"), 420)
+    figure = style_figure(figure, say("pareto.picture"), 420)
     return figure.update_xaxes(title=names[0]).update_yaxes(title=names[1])

@@ -17,7 +17,7 @@ SAID_ELSEWHERE = ("name", "runs", "schema")  # the table of runs has them
 
 def config_differences(folders: Mapping[str, Path]) -> pd.DataFrame:
     """(key, run) values of the keys in which the configurations of these runs differ, as texts."""
-    stored = {name: _flat(_read(folder)) for name, folder in folders.items()}
+    stored = {name: _flatten(_read(folder)) for name, folder in folders.items()}
     keys = sorted({key for values in stored.values() for key in values if key not in SAID_ELSEWHERE})
     rows = {key: {name: values.get(key, ABSENT) for name, values in stored.items()} for key in keys}
     different = {key: row for key, row in rows.items() if len(set(row.values())) > 1}
@@ -30,8 +30,8 @@ def _read(folder: Path) -> Any:
     )
 
 
-def _flat(content: Any, before: str = "") -> dict[str, str]:
+def _flatten(content: Any, before: str = "") -> dict[str, str]:
     if isinstance(content, dict) and content:
-        parts = [_flat(value, f"{before}.{key}" if before else str(key)) for key, value in content.items()]
+        parts = [_flatten(value, f"{before}.{key}" if before else str(key)) for key, value in content.items()]
         return {key: value for part in parts for key, value in part.items()}
     return {before: str(content)}

@@ -12,9 +12,9 @@ from pacesetter.dashboard import behaviour
 from pacesetter.dashboard.choices import has_choices, read_choices
 from pacesetter.dashboard.fleet import figures_of, fleet_folder, multiples_figure, sorted_fleet, tiles_figure
 from pacesetter.dashboard.folders import RunFacts
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contain_errors, table
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding
 from pacesetter.evaluation.fleet.agents_page import (
@@ -41,10 +41,10 @@ def show_agent() -> None:
     """The page."""
     runs = [run for run in all_runs() if _has_agent(run)]
     if not runs:
-        st.info(say("agent.empty", folder=current().runs))
+        st.info(say("agent.empty", folder=current_settings().runs))
         return
     run = choose_run(sorted(runs, key=lambda run: not behaviour.episode_folders(run.folder)), "agent.run")
-    parts = {"does": _does, "replay": _replay, "why": _why, "fleet": _fleet, "front": _front}
+    parts = {"does": _draw_behaviour, "replay": _replay, "why": _draw_attributions, "fleet": _fleet, "front": _front}
     if has_choices(run.folder):  # it chooses windows, and trades nothing
         parts = {"windows": _windows}
     key = "agent.windows" if "windows" in parts else "agent.tab"
@@ -52,7 +52,7 @@ def show_agent() -> None:
     tabs = st.tabs([say(f"agent.{name}_tab") for name in parts], key=key, on_change="rerun")
     for tab, draw in zip(tabs, parts.values(), strict=True):
         if tab.open:
-            with tab, contained():
+            with tab, contain_errors():
                 draw(run)
 
 
@@ -81,12 +81,12 @@ def _episode(run: RunFacts) -> Path | None:
     return folders[name]
 
 
-def _does(run: RunFacts) -> None:
+def _draw_behaviour(run: RunFacts) -> None:
     """Orders by symbol, by hour, and the parts of the reward."""
     folder = _episode(run)
     if folder is None:
         return
-    fills = _loaded(str(folder), (folder / "ledger.parquet").stat().st_mtime).fills
+    fills = _load_episode(str(folder), (folder / "ledger.parquet").stat().st_mtime).fills
     left, right = st.columns(2)
     with left:
         chart(behaviour.orders_figure(behaviour.order_shares(fills)), "agent.orders")
@@ -105,14 +105,14 @@ def _does(run: RunFacts) -> None:
 def _replay(run: RunFacts) -> None:
     folder = _episode(run)
     if folder is not None:
-        _replayed(str(folder))
+        _draw_replay(str(folder))
 
 
 @st.fragment
-@contained()  # outside it the fragment has shown its traceback already
-def _replayed(folder: str) -> None:
+@contain_errors()  # outside it the fragment has shown its traceback already
+def _draw_replay(folder: str) -> None:
     """The episode up to a bar that slides, with entries and exits on the chart."""
-    episode = _loaded(folder, (Path(folder) / "ledger.parquet").stat().st_mtime)
+    episode = _load_episode(folder, (Path(folder) / "ledger.parquet").stat().st_mtime)
     left, right = st.columns(2)
     with left:
         traded = behaviour.most_traded(episode)
@@ -126,20 +126,20 @@ def _replayed(folder: str) -> None:
     with right:
         most = len(episode.ledger)
         bars = st.slider(say("agent.bars"), 1, most, most, key=f"agent.bars.{folder}") if most > 1 else 1
-    shown = behaviour.replayed(episode, symbols, bars)
-    st.markdown(behaviour.replayed(episode, [], bars).verdict())
+    shown = behaviour.cut_episode(episode, symbols, bars)
+    st.markdown(behaviour.cut_episode(episode, [], bars).verdict())
     chart(shown.figure(), "agent.episode")
     table(shown.trades(), "agent.trades", file_name="trades.csv", formats=MONEY)
 
 
-def _why(run: RunFacts) -> None:
+def _draw_attributions(run: RunFacts) -> None:
     """Attributions and the rest of what the networks say, on demand; those of a fleet are in its report."""
     folder = str(run.folder)
     if fleet_folder(run.folder) is not None:
         st.info(say("agent.in_report"))
     elif st.button(say("agent.explain"), key="agent.explain") or st.session_state.get("agent.explained") == folder:
         st.session_state["agent.explained"] = folder
-        for place, finding in enumerate(_explained(folder)):
+        for place, finding in enumerate(_explain_run(folder)):
             st.subheader(finding.title)
             st.markdown(finding.text)
             chart(finding.figure, f"agent.finding.{place}")
@@ -193,10 +193,10 @@ def _front(run: RunFacts) -> None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _loaded(folder: str, changed: float) -> Episode:
+def _load_episode(folder: str, changed: float) -> Episode:
     return Episode.load(folder)
 
 
 @st.cache_resource(max_entries=4)
-def _explained(folder: str) -> list[BehaviourFinding]:
+def _explain_run(folder: str) -> list[BehaviourFinding]:
     return behaviour.explain(Path(folder))

@@ -8,9 +8,9 @@ import pandas as pd
 import streamlit as st
 
 from pacesetter.dashboard.book import Book, age_text, equity_figure, pnl_figure
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import chart, contained, halted_banner, open_book, table, trading_runs
+from pacesetter.dashboard.views.parts import chart, contain_errors, halted_banner, open_book, table, trading_runs
 
 __all__ = ["show_book"]
 
@@ -23,9 +23,9 @@ LIMITS = {"used": "%.4g", "limit": "%.4g", "share": "percent"}
 def show_book() -> None:
     """The page."""
     halted_banner(is_own_page=True)
-    with contained():
+    with contain_errors():
         _kill()
-    with contained():
+    with contain_errors():
         runs = trading_runs()
         if not runs:
             st.info(say("book.empty"))
@@ -36,10 +36,10 @@ def show_book() -> None:
 @st.fragment(run_every=SECONDS)
 def _book(run: str) -> None:
     """The book as it stands now, read again by itself."""
-    with contained():
+    with contain_errors():
         book = open_book(run)
         if book is not None:
-            _standing(book)
+            _draw_status(book)
             chart(equity_figure(book), "book.equity")
             _holdings(book)
             _options(book)
@@ -49,7 +49,7 @@ def _book(run: str) -> None:
             table(book.trades(), "book.trades", file_name="trades.csv", formats=TRADES)
 
 
-def _standing(book: Book) -> None:
+def _draw_status(book: Book) -> None:
     """The first line: money, risk state, and how old the data is."""
     vitals: dict[str, Any] = book.last["vitals"] or {}
     age = age_text(pd.Timedelta(seconds=round(book.age_seconds())))
@@ -110,8 +110,8 @@ def _events(book: Book) -> None:
 
 def _kill() -> None:
     """The kill button, for who types an admin key; without one there is none."""
-    switch, admin = current().switch, current().admin
-    if switch is None or switch.engaged():
+    switch, admin = current_settings().switch, current_settings().admin
+    if switch is None or switch.is_engaged():
         return
     with st.expander(say("kill.title")):
         if admin is None:

@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from pacesetter.dashboard.folders import RunFacts
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contain_errors, table
 from pacesetter.dashboard.views.window import show_window
 from pacesetter.dashboard.windows import (
     SHORTEST,
@@ -37,7 +37,7 @@ def show_leadlag() -> None:
     """The page."""
     runs = [run for run in all_runs() if run.data]
     if not runs:
-        st.info(say("leadlag.empty", folder=current().runs))
+        st.info(say("leadlag.empty", folder=current_settings().runs))
         return
     left, right = st.columns([3, 1])
     with left:
@@ -55,18 +55,18 @@ def newest_first(runs: Sequence[RunFacts]) -> list[RunFacts]:
 
 
 @st.fragment
-@contained()  # outside it the fragment has shown its traceback already
+@contain_errors()  # outside it the fragment has shown its traceback already
 def _windows(run: str, method: str) -> None:
     """Three views of one panel; a slider redraws nothing else, and but for the first only the open one is drawn."""
-    lens = open_lens(current().runs, run, method)
+    lens = open_lens(current_settings().runs, run, method)
     now, over_time, agent = st.tabs(
         [say("leadlag.now"), say("leadlag.over_time"), say("leadlag.agent_tab")], key="leadlag.tab", on_change="rerun"
     )
-    with now, contained():
+    with now, contain_errors():
         show_window(lens, run)
     for tab, draw in ((over_time, _draw_leadership), (agent, _draw_agent)):
         if tab.open:
-            with tab, contained():
+            with tab, contain_errors():
                 draw(lens, run)
 
 
@@ -81,7 +81,7 @@ def _draw_leadership(lens: Lens, run: str) -> None:
 
 
 def _draw_agent(lens: Lens, run: str) -> None:
-    folder = current().runs / run
+    folder = current_settings().runs / run
     policies, learned = lookback_table(folder), lookback_run(folder)
     if policies is not None:
         columns = [name for name in ("policy", *POLICIES) if name in policies]
@@ -90,7 +90,7 @@ def _draw_agent(lens: Lens, run: str) -> None:
         st.info(say("leadlag.no_lookback"))
     elif st.button(say("leadlag.ask"), key="leadlag.ask") or st.session_state.get("leadlag.asked") == run:
         st.session_state["leadlag.asked"] = run
-        course, shares = windows_figures(_chosen(folder, learned))
+        course, shares = windows_figures(_choose_windows(folder, learned))
         chart(course, "leadlag.course")
         chart(shares, "leadlag.shares")
 
@@ -100,9 +100,9 @@ def _draw_agent(lens: Lens, run: str) -> None:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _leadership(run: str, method: str, lookback: int) -> Leadership:
-    return open_lens(current().runs, run, method).leadership(lookback)
+    return open_lens(current_settings().runs, run, method).leadership(lookback)
 
 
 @st.cache_resource(max_entries=4)
-def _chosen(folder: Path, learned: Path) -> pd.Series:
+def _choose_windows(folder: Path, learned: Path) -> pd.Series:
     return chosen_windows(learned, open_panel(folder))

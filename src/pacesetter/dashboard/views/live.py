@@ -9,9 +9,9 @@ import streamlit as st
 
 from pacesetter.dashboard.folders import RunFacts
 from pacesetter.dashboard.live import CURVES, LiveRun, curve_figure, gate_rows, mix_figure, read_live
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contain_errors, table
 
 __all__ = ["show_live"]
 
@@ -32,7 +32,7 @@ def show_live() -> None:
     """The page: runs that are going on first."""
     runs = [run for run in all_runs() if (run.folder / "metrics.jsonl").is_file()]
     if not runs:
-        st.info(say("live.empty", folder=current().runs))
+        st.info(say("live.empty", folder=current_settings().runs))
         return
     run = choose_run(sorted(runs, key=lambda run: run.status != "running"), "live.run")
     if run.status == "running":
@@ -50,9 +50,9 @@ def _going_on(folder: str) -> None:
 
 
 def _draw(folder: Path, run: RunFacts) -> None:
-    with contained():
+    with contain_errors():
         live = read_live(folder, run.status)
-        _standing(live, run.problem)
+        _draw_status(live, run.problem)
         known = [metric for metric in CURVES if live.latest(metric) is not None]
         for number, metric in enumerate(known):
             if number % 2 == 0:
@@ -65,7 +65,7 @@ def _draw(folder: Path, run: RunFacts) -> None:
         _resources(live)
 
 
-def _standing(live: LiveRun, problem: str) -> None:
+def _draw_status(live: LiveRun, problem: str) -> None:
     """Where the run is, how long it will take, and what is wrong with it."""
     st.progress(min(live.step / max(live.steps, 1), 1.0), say("live.steps", step=live.step, steps=live.steps))
     rate, score = live.latest("steps_per_second"), live.validations["score"].max() if len(live.validations) else None

@@ -15,7 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pacesetter.dashboard.book import HALTED, Book, JournalReader
 from pacesetter.dashboard.folders import RunFacts, find_runs, read_run, stamp
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import LANGUAGES, RIGHT_TO_LEFT, column, language, right_to_left, say, use_reader
 from pacesetter.errors import PacesetterError
 from pacesetter.words import for_spreadsheets
@@ -25,7 +25,7 @@ __all__ = [
     "chart",
     "choose_language",
     "choose_run",
-    "contained",
+    "contain_errors",
     "halt_reason",
     "halted_banner",
     "open_book",
@@ -85,7 +85,7 @@ def choose_language() -> None:
         label_visibility="collapsed",
         required=True,
     )
-    if chosen and chosen != st.query_params.get("language", current().language):
+    if chosen and chosen != st.query_params.get("language", current_settings().language):
         st.query_params["language"] = chosen
 
 
@@ -112,7 +112,7 @@ def _facts(folder: str, root: str, stamp: tuple[float, ...]) -> RunFacts:
 
 def all_runs() -> list[RunFacts]:
     """Every run, the newest first; a folder that has not changed is not read again."""
-    root = current().runs
+    root = current_settings().runs
     # The stamp is part of the key: a changed folder is another entry, and old ones fall out by age.
     return [_facts(str(folder), str(root), stamp(folder)) for folder in find_runs(root)]
 
@@ -125,7 +125,7 @@ def choose_run(runs: Sequence[RunFacts], key: str) -> RunFacts:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def contain_errors() -> Iterator[None]:
     """Whatever goes wrong inside is told in one sentence, and the rest of the page stands."""
     try:
         yield
@@ -179,14 +179,14 @@ def _reader(url: str) -> JournalReader:
 
 def open_book(run: str | None = None) -> Book | None:
     """The book of a trading run, that with the newest bar unless it is named; None without a journal or a bar."""
-    url = current().journal
+    url = current_settings().journal
     runs = _reader(url).runs() if url else []
     return _reader(url).book(run or runs[0]) if runs else None
 
 
 def trading_runs() -> list[str]:
     """Names of the trading runs in the journal."""
-    return _reader(current().journal).runs() if current().journal else []
+    return _reader(current_settings().journal).runs() if current_settings().journal else []
 
 
 def halt_reason(is_own_page: bool = False) -> str | None:
@@ -201,8 +201,8 @@ def halt_reason(is_own_page: bool = False) -> str | None:
     is_live = book is not None and book.is_live()
     if is_live == is_own_page:  # a live one has its banner on every page already
         return None
-    switch = current().switch
-    if switch is not None and switch.engaged():
+    switch = current_settings().switch
+    if switch is not None and switch.is_engaged():
         return switch.reason()
     return book.reason if book is not None and book.state == HALTED else None
 

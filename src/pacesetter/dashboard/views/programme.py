@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import contained, table
+from pacesetter.dashboard.views.parts import contain_errors, table
 from pacesetter.evaluation.programme.status import ProgrammeStatus, latest_status, read_status
 
 __all__ = ["show_programme"]
@@ -21,18 +21,18 @@ SECONDS = 2.0  # between two looks at a programme that is going on
 
 def show_programme() -> None:
     """The page of the latest programme."""
-    folder = latest_status(current().runs)
+    folder = latest_status(current_settings().runs)
     if folder is None:
-        st.info(say("programme.empty", folder=current().runs))
+        st.info(say("programme.empty", folder=current_settings().runs))
         return
     _going_on(str(folder))
 
 
 @st.fragment(run_every=SECONDS)
 def _going_on(folder: str) -> None:
-    with contained():
+    with contain_errors():
         status = read_status(Path(folder))
-        _standing(status)
+        _draw_status(status)
         names = ("phase", "state", "decision", "seconds", "result")
         rows = pd.DataFrame(status.rows, columns=names)
         states = [phase.state.replace(" ", "_") for phase in status.phases]
@@ -41,7 +41,7 @@ def _going_on(folder: str) -> None:
         _report(Path(folder), status)
 
 
-def _standing(status: ProgrammeStatus) -> None:
+def _draw_status(status: ProgrammeStatus) -> None:
     done = sum(phase.state == "done" for phase in status.phases)
     st.progress(done / max(len(status.phases), 1), say("programme.done", done=done, count=len(status.phases)))
     (st.warning if status.synthetic else st.caption)(status.sentence)

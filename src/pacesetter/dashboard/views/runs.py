@@ -10,13 +10,13 @@ import streamlit as st
 
 from pacesetter.dashboard.folders import Filters, RunFacts, by_job, curves, equity_figure, run_table
 from pacesetter.dashboard.live import curve_figure
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.tables import config_differences
 from pacesetter.dashboard.texts import column, say
 from pacesetter.dashboard.tracked import tracked_runs, tracking_uri
-from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contain_errors, table
 
-__all__ = ["embedded", "show_runs"]
+__all__ = ["embed_page", "show_runs"]
 
 FORMATS = {
     "label": 260,
@@ -41,7 +41,7 @@ def show_runs() -> None:
     """The page."""
     runs = all_runs()
     if not runs:
-        st.info(say("runs.empty", folder=current().runs))
+        st.info(say("runs.empty", folder=current_settings().runs))
         return
     filters = _filters(runs)
     kept = by_job([run for run in runs if filters.keep(run)])
@@ -49,12 +49,12 @@ def show_runs() -> None:
     _table(kept, filters)
     for run in [run for run in kept if run.problem][:MOST_PROBLEMS]:
         st.warning(f"{run.name}: {run.problem}")
-    with contained():
+    with contain_errors():
         _compare(kept)
-    with contained():
+    with contain_errors():
         _report(kept)
-    with contained():
-        _tracked()
+    with contain_errors():
+        _draw_tracked()
 
 
 def _table(kept: Sequence[RunFacts], filters: Filters) -> None:
@@ -78,17 +78,17 @@ def _filters(runs: Sequence[RunFacts]) -> Filters:
         tasks, data, presets, tags, regimes, since, until = st.columns(7)
     known = sorted({regime for run in runs for regime, row in run.regimes.items() if row["bars"] > 1})
     return Filters(
-        tasks=_several(tasks, "task", {run.task for run in runs}),
-        data=_several(data, "data", {run.data for run in runs}),
-        presets=_several(presets, "preset", {run.preset for run in runs}),
-        tags=_several(tags, "tags", {word for run in runs for word in run.tags}),
+        tasks=_choose_several(tasks, "task", {run.task for run in runs}),
+        data=_choose_several(data, "data", {run.data for run in runs}),
+        presets=_choose_several(presets, "preset", {run.preset for run in runs}),
+        tags=_choose_several(tags, "tags", {word for run in runs for word in run.tags}),
         regime=regimes.selectbox(say("column.regime"), [None, *known], format_func=_regime, key="runs.regime"),
         since=since.date_input(say("runs.since"), None, key="runs.since"),
         until=until.date_input(say("runs.until"), None, key="runs.until"),
     )
 
 
-def _several(place: st.delta_generator.DeltaGenerator, name: str, values: set[str]) -> list[str]:
+def _choose_several(place: st.delta_generator.DeltaGenerator, name: str, values: set[str]) -> list[str]:
     return place.multiselect(column(name), sorted(values - {""}), key=f"runs.{name}", placeholder=say("choose.all"))
 
 
@@ -119,7 +119,7 @@ def _compare(runs: Sequence[RunFacts]) -> None:
         chart(equity_figure(chosen_curves.judged, with_baselines, is_aligned), "runs.equity")
     elif chosen:
         st.info(say("runs.not_judged"))
-    metrics = chosen_curves.measured()
+    metrics = chosen_curves.metric_names()
     for metric, place in zip(metrics, st.columns(max(len(metrics), 1)), strict=False):
         with place:
             chart(curve_figure(chosen_curves.metrics, metric), f"runs.{metric}")
@@ -147,7 +147,7 @@ def _report(runs: Sequence[RunFacts]) -> None:
     page = _reports(choose_run(having, "runs.reported").folder)[0]
     if st.toggle(say("runs.open"), key="runs.open"):
         content = page.read_text(encoding="utf-8")
-        st.iframe(embedded(content), height=REPORT_PIXELS)
+        st.iframe(embed_page(content), height=REPORT_PIXELS)
         st.download_button(say("runs.save_report"), content, "report.html", "text/html", on_click="ignore")
 
 
@@ -155,15 +155,15 @@ def _reports(folder: Path) -> list[Path]:
     return [folder / name for name in REPORTS if (folder / name).is_file()]
 
 
-def embedded(page: str) -> str:
+def embed_page(page: str) -> str:
     """A page inside a frame of its own origin: a report from elsewhere cannot reach what is typed here."""
     style = "position:fixed;inset:0;width:100%;height:100%;border:0;background:white"
     # Without allow-same-origin: scripts of a report run, and see neither this page nor its cookies.
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
 
 
-def _tracked() -> None:
+def _draw_tracked() -> None:
     """What MLflow tracked, on demand: it takes seconds to import."""
-    uri = tracking_uri(current().runs, current().mlflow)
+    uri = tracking_uri(current_settings().runs, current_settings().mlflow)
     if uri is not None and st.toggle(say("mlflow.show"), key="runs.mlflow"):
         table(tracked_runs(uri), "runs.tracked", file_name="tracked.csv")

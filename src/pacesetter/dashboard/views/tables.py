@@ -7,10 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.tables import Shown
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import chart, contained, table
+from pacesetter.dashboard.views.parts import chart, contain_errors, table
 
 __all__ = ["result_page"]
 
@@ -28,8 +28,8 @@ def result_page(name: str, gather: Callable[[Path], Iterator[Shown]]) -> Callabl
     """The page of that name, which shows what `gather` finds below the runs."""
 
     def show() -> None:
-        with contained():
-            _draw(name, list(gather(current().runs)))
+        with contain_errors():
+            _draw(name, list(gather(current_settings().runs)))
 
     show.__name__ = f"show_{name}"
     return show

@@ -19,7 +19,7 @@ from pacesetter.errors import DataError, did_you_mean
 from pacesetter.frames import Bars
 from pacesetter.panel import Panel
 
-__all__ = ["Files", "opened"]
+__all__ = ["Files", "open_file"]
 
 Array = NDArray[Any]
 
@@ -49,7 +49,7 @@ class Files(TableOptions, ABC):
 
     def read(self) -> Panel | Bars:
         """Bars with the row of each cell, or the Panel that was stored."""
-        files = self._asked(self._files())
+        files = self._select_files(self._files())
         for file in files:
             self._check_bytes(file)
         stored = [file for file in files if self._is_stored_panel(file)]
@@ -62,7 +62,7 @@ class Files(TableOptions, ABC):
         named = {name for part in parts for name in part.symbols}
         if self.symbols and not named.issuperset(self.symbols) and len(files) < len(every := self._files()):
             parts = [self._read_one(file) for file in every]  # a file may name its symbol otherwise than its own name
-        return self.select_symbols(Bars.beside(parts) if len(parts) > 1 else parts[0], self.path)
+        return self.select_symbols(Bars.join_symbols(parts) if len(parts) > 1 else parts[0], self.path)
 
     def pieces(self) -> Iterator[Bars]:
         """The bars of each file that `read` puts side by side, one file in memory at a time; refuses a stored panel."""
@@ -87,7 +87,7 @@ class Files(TableOptions, ABC):
 
     def origin_files(self) -> list[Path]:
         """The files that `read` reads, by which a cache of panels tells whether anything changed."""
-        return self._asked(self._files())
+        return self._select_files(self._files())
 
     def symbol_names(self) -> tuple[str, ...]:
         """The symbols there are, without reading their bars: of a folder by the names of its files."""
@@ -102,7 +102,7 @@ class Files(TableOptions, ABC):
     def _names_inside(self, file: Path) -> tuple[str, ...]:
         """The symbols of one file."""
 
-    def _asked(self, files: list[Path]) -> list[Path]:
+    def _select_files(self, files: list[Path]) -> list[Path]:
         """Of a folder only the files named after the symbols, where each has one; otherwise all."""
         by_name = {self._symbol_of(file): file for file in files}
         if self.symbols and len(files) > 1 and set(self.symbols) <= set(by_name):
@@ -120,12 +120,12 @@ class Files(TableOptions, ABC):
             files = [file for file in paths if file.is_file() and file.name.lower().endswith(self.endings)]
             if not files:
                 raise DataError(f"folder {self.path} has no {' or '.join(self.endings)} file; give another data.path")
-            return self._unskipped(files)
+            return self._drop_skipped(files)
         if not os.path.exists(self.path):
             raise DataError(f"file {self.path} does not exist; give data.path=…")
         return [Path(self.path)]
 
-    def _unskipped(self, files: list[Path]) -> list[Path]:
+    def _drop_skipped(self, files: list[Path]) -> list[Path]:
         """The files of a folder without those of `skip`; refuses a name that none has."""
         names = {name: file for file in files for name in (file.name, self._symbol_of(file))}
         unknown = next((name for name in self.skip if name not in names), None)
@@ -145,7 +145,7 @@ class Files(TableOptions, ABC):
             raise DataError(f"{file.name} is empty (0 bytes); write it again")
         self._check_size(size, file)
         if self.sha256 is not None:
-            with opened(file) as stream:
+            with open_file(file) as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             if digest != self.sha256.lower():
                 raise DataError(f"{file.name} has SHA-256 {digest}, not data.sha256; the file was changed or damaged")
@@ -174,7 +174,7 @@ class Files(TableOptions, ABC):
         return bars
 
 
-def opened(file: Path) -> BufferedReader:
+def open_file(file: Path) -> BufferedReader:
     try:
         return file.open("rb")
     except OSError as problem:

@@ -16,7 +16,7 @@ import pyarrow.compute
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from pacesetter.data.files.folder import Files, opened
+from pacesetter.data.files.folder import Files, open_file
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
 from pacesetter.frames import recognise
@@ -143,7 +143,7 @@ def _may_hold(statistics: Any, symbols: Sequence[str]) -> bool:
 
 def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:
     """What `take` takes from the opened file; whatever goes wrong inside the library is a damaged file to us."""
-    with opened(path) as stream:
+    with open_file(path) as stream:
         try:
             # Without checksums a flipped byte inside a page reads as another price.
             return take(pa.parquet.ParquetFile(stream, page_checksum_verification=True))

@@ -17,8 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.data.files.folder import Files
-from pacesetter.data.loading import Loading, apply_allowances, cut, validate_bars
-from pacesetter.data.quality import Examined, Readiness, examined, whole_readiness
+from pacesetter.data.loading import Loading, apply_allowances, apply_loading, validate_bars
+from pacesetter.data.quality import Examined, Readiness, examine_bars, whole_readiness
 from pacesetter.data.source import Source
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.frames import Bars
@@ -65,7 +65,7 @@ class SymbolStream:
 
     def bars(self, symbols: Symbols) -> Bars:
         """The raw bars of some symbols on all moments; besides them, those of one file are in memory."""
-        placed = Bars.placed(_pieces(self.origin, symbols), self.index, self.fields, len(symbols))
+        placed = Bars.from_parts(_pieces(self.origin, symbols), self.index, self.fields, len(symbols))
         return replace(placed, calendar=self.calendar)
 
     def panel(self, symbols: Symbols) -> Panel:
@@ -77,7 +77,7 @@ class SymbolStream:
         """The moments of the loaded panel, after resampling and cutting."""
         unseen = np.zeros((len(self.index), 1), bool)
         empty = Panel(self.index, ("none",), ("close",), np.full((1, len(self.index), 1), np.nan), unseen)
-        return cut(empty, replace(self.loading, fill="none", membership=None)).index
+        return apply_loading(empty, replace(self.loading, fill="none", membership=None)).index
 
 
 class _Survey(NamedTuple):
@@ -112,13 +112,13 @@ def open_stream(source: Source, loading: Loading, at_once: int, run: RunGroups =
 
 def check_stream(stream: SymbolStream, at_once: int, run: RunGroups = one_by_one) -> Readiness:
     """What `check` says of all symbols, some of them examined at a time."""
-    parts = run(partial(_examined, stream), groups(stream.symbols, at_once))
+    parts = run(partial(_examine, stream), groups(stream.symbols, at_once))
     report = whole_readiness(parts, stream.index, stream.fields, stream.calendar)
     return replace(report, findings=apply_allowances(report.findings, stream.loading))
 
 
-def _examined(stream: SymbolStream, symbols: Symbols) -> Examined:
-    return examined(stream.bars(symbols), stream.loading.quality)
+def _examine(stream: SymbolStream, symbols: Symbols) -> Examined:
+    return examine_bars(stream.bars(symbols), stream.loading.quality)
 
 
 def _names(source: Files) -> Symbols:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from pacesetter.data.files.folder import Files, opened
+from pacesetter.data.files.folder import Files, open_file
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
 from pacesetter.frames import check_columns, recognise
@@ -68,7 +68,7 @@ class CsvFiles(Files):
                 pa.csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
             )
         except pa.ArrowInvalid as problem:
-            raise DataError(_ragged(lines, numbers, delimiter, len(names), path.name)) from problem
+            raise DataError(_describe_ragged_line(lines, numbers, delimiter, len(names), path.name)) from problem
         # Row numbers in messages assume one line a row.
         if table.num_rows != len(numbers):
             raise DataError(f"{path.name} has a quoted field that spans lines; write each row on one line")
@@ -77,7 +77,7 @@ class CsvFiles(Files):
     def _text(self, path: Path) -> str:
         most = self.max_mb * 2**20
         try:
-            with opened(path) as stream:
+            with open_file(path) as stream:
                 # By gzip's magic number: the ending may say otherwise.
                 packed = stream.read(2) == b"\x1f\x8b"
                 stream.seek(0)
@@ -129,7 +129,7 @@ def _is_name(cell: str) -> bool:
     return bool(cell.strip()) and not re.fullmatch(r"[\d.+-][\d.eE+-]*", cell.strip())
 
 
-def _ragged(lines: list[str], numbers: Array, delimiter: str, width: int, name: str) -> str:
+def _describe_ragged_line(lines: list[str], numbers: Array, delimiter: str, width: int, name: str) -> str:
     """The sentence that names the first line with too few or too many columns."""
     for number in numbers:
         count = len(_cells(lines[number - 1], delimiter))

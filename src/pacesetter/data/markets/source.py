@@ -71,7 +71,7 @@ class Markets:
                 f"{path.name} has no column 'market' (XNYS, XTKS …), without which it is unclear when a bar was known"
             )
         for market, rows in table.groupby("market", sort=False):
-            yield str(market), _stamped(rows.drop(columns="market"), str(market), path.name)
+            yield str(market), _stamp_closes(rows.drop(columns="market"), str(market), path.name)
 
     def _from_yahoo(self) -> Iterator[tuple[str, Panel]]:
         if not self.symbols:
@@ -92,7 +92,7 @@ def exchange_of(symbol: str) -> str:
     return CALENDARS[suffix]
 
 
-def _stamped(rows: pd.DataFrame, market: str, origin: str) -> Panel:
+def _stamp_closes(rows: pd.DataFrame, market: str, origin: str) -> Panel:
     """The bars of one exchange, each known at its session's close."""
     kept = ["date", "symbol", *(field for field in FIELDS if field in rows)]
     missing = [name for name in ("date", "symbol", "close") if name not in rows]

@@ -48,7 +48,7 @@ class TickSeries:
         """Mean nanoseconds between two ticks."""
         return float(np.diff(self.times).mean())
 
-    def earlier(self, seconds: float) -> TickSeries:
+    def shift_back(self, seconds: float) -> TickSeries:
         """The same with stamps moved back by a latency that is known."""
         return TickSeries(self.name, self.times - round(seconds * SECOND), self.prices)
 
@@ -69,7 +69,7 @@ def read_ticks(path: str | Path, latency: Mapping[str, float] | None = None) -> 
     for name, seconds in (latency or {}).items():
         if name not in series:
             raise ConfigError(f"data.latency names '{name}', which is not in {path}{did_you_mean(name, series)}")
-        series[name] = series[name].earlier(float(seconds))
+        series[name] = series[name].shift_back(float(seconds))
     return series
 
 
@@ -81,7 +81,7 @@ def _series_of(file: Path) -> list[TickSeries]:
         raise DataError(f"{file.name} has no time column; name one of {', '.join(TIMES)}")
     table = table.assign(_times=_nanoseconds(table[stamp], file), _prices=_prices(table, file))
     parts = table.groupby(symbol, sort=True) if symbol else [(file.stem.split(".")[0], table)]
-    return [_checked(str(name), part, file) for name, part in parts]
+    return [_check_series(str(name), part, file) for name, part in parts]
 
 
 def _column(table: pd.DataFrame, names: tuple[str, ...]) -> str | None:
@@ -122,7 +122,7 @@ def _prices(table: pd.DataFrame, file: Path) -> Array:
     return numbers
 
 
-def _checked(name: str, part: pd.DataFrame, file: Path) -> TickSeries:
+def _check_series(name: str, part: pd.DataFrame, file: Path) -> TickSeries:
     times, prices = part["_times"].to_numpy(), part["_prices"].to_numpy()
     back = np.flatnonzero(np.diff(times) < 0)
     if len(back):

@@ -73,8 +73,8 @@ class Bank:
             raise ConfigError("an environment needs one panel or more; the list is empty")
         given = _for_each(tables, len(markets), "table")
         odds = _for_each(supervised, len(markets), "supervised")
-        parts = [cls._of(*market, symbols, is_whole) for market in zip(markets, given, odds, strict=True)]
-        return parts[0] if len(parts) == 1 else cls._joined(parts)
+        parts = [cls._from_panel(*market, symbols, is_whole) for market in zip(markets, given, odds, strict=True)]
+        return parts[0] if len(parts) == 1 else cls._join_blocks(parts)
 
     def with_market(self, market: MarketParameters) -> Bank:
         """The same markets with their bars as the rules read them; itself where plain bars are enough."""
@@ -103,7 +103,7 @@ class Bank:
         )
 
     @classmethod
-    def _of(
+    def _from_panel(
         cls,
         panel: Panel,
         table: FeatureTable | None,
@@ -150,7 +150,7 @@ class Bank:
         )
 
     @classmethod
-    def _joined(cls, parts: Sequence[Bank]) -> Bank:
+    def _join_blocks(cls, parts: Sequence[Bank]) -> Bank:
         """Blocks of several markets, one after another."""
         first = parts[0]
         for part in parts:
@@ -162,11 +162,11 @@ class Bank:
                     "environment; give each the same number"
                 )
         return cls(
-            bars=_padded([part.bars for part in parts], 1),
-            windows=_padded([part.windows for part in parts], 2),
-            context=_padded([part.context for part in parts], 1),
-            known=_padded([part.known for part in parts], 2),
-            labels=_padded([part.labels for part in parts], 2),
+            bars=_pad_blocks([part.bars for part in parts], 1),
+            windows=_pad_blocks([part.windows for part in parts], 2),
+            context=_pad_blocks([part.context for part in parts], 1),
+            known=_pad_blocks([part.known for part in parts], 2),
+            labels=_pad_blocks([part.labels for part in parts], 2),
             lasts=np.concatenate([part.lasts for part in parts]),
             symbols=tuple(names for part in parts for names in part.symbols),
             times=tuple(times for part in parts for times in part.times),
@@ -204,18 +204,19 @@ class Bank:
         if self.is_whole:
             for bars, names in zip(self.bars, self.symbols, strict=True):
                 check_account_bars(bars, names, market)
-        if market.limits.volume_cap_fraction is not None and self._dry is not None:
+        if market.limits.volume_cap_fraction is not None and self._volumeless is not None:
             raise ConfigError(
-                f"limits.volume_cap_fraction needs volume, which {self._dry} lacks; give it or set the limit to None"
+                f"limits.volume_cap_fraction needs volume, which {self._volumeless} lacks; "
+                "give it or set the limit to None"
             )
 
     @cached_property
-    def _dry(self) -> str | None:
+    def _volumeless(self) -> str | None:
         """Symbols of the first block without any volume; looked for once, as a curriculum asks at every change."""
         is_dry = ~self.bars[..., Bar.VOLUME].any(axis=(1, 2))
         return ", ".join(self.symbols[int(is_dry.argmax())]) if is_dry.any() else None
 
-    def holds(self, places: Array, window_bars: int) -> bool:
+    def contains_starts(self, places: Array, window_bars: int) -> bool:
         """Whether each of (place, Start) lies in the bank: a whole window before it, its last bar after it."""
         block, t, last = places.T
         if not ((block >= 0) & (block < len(self.lasts))).all():
@@ -279,7 +280,7 @@ def _whole_windows(known: Array, bars: int) -> Array:
     return whole
 
 
-def _padded(blocks: Sequence[Array], time_axis: int) -> Array:
+def _pad_blocks(blocks: Sequence[Array], time_axis: int) -> Array:
     """Blocks joined along their first axis, with zeros after the end of shorter ones."""
     longest = max(block.shape[time_axis] for block in blocks)
     padded = []

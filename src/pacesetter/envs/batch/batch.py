@@ -27,7 +27,7 @@ from pacesetter.envs.batch.loops import (
     restart_rows,
 )
 from pacesetter.envs.batch.observation import ObservationBuilder
-from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
+from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, check_stored, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.batch.sizing import BatchSizer
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
@@ -58,7 +58,7 @@ LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
 REWARD = int(Outcome.REWARD)  # NumPy takes a plain number quicker than a member of an enum,
 WHOLE_NUMBERS, BOOLEANS, SINGLES = map(np.dtype, ("int64", "bool", "float32"))  # and a dtype quicker than a type
 GROWTH = slice(Outcome.GROWTH, Outcome.GROWTH + 1)  # the only component where the reward is the P&L
-BOUND = ("_fixed", "_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
+BOUND = ("_fixed_arrays", "_step_rows", "_single_step")  # made on first use for the arrays of the batch and its starts
 REMADE = ("_state", "_sources", "_unseen", "_input", *BOUND)  # not pickled
 NUMBERS = (int, float, np.integer, np.floating)
 
@@ -145,7 +145,7 @@ class Batch:
         self.action_shapes = [shape for shape in shapes if math.prod(shape) == self.inputs.size]  # none turned round
         self.settings = self._packed_settings(restarts)
         # Twice: row 0 is in force, row 1 comes into force with the next episode.
-        self.parameters = np.tile(self.market.packed(), (2, env_count, 1))
+        self.parameters = np.tile(self.market.to_vector(), (2, env_count, 1))
         self.accounts = np.zeros((env_count, len(Account)))
         self.positions = np.zeros((env_count, positions_each, len(Position)))
         self.cursor = np.zeros((env_count, len(Cursor)), dtype=np.int64)
@@ -184,7 +184,7 @@ class Batch:
         """Give the environments `rows` other market parameters from their next episode on; refuses rows it lacks."""
         self.bank.check_market(market)
         try:
-            self.parameters[1, rows] = market.packed()
+            self.parameters[1, rows] = market.to_vector()
         except (IndexError, TypeError) as problem:
             raise ConfigError(
                 f"some of these rows are not among the {self.env_count} environments; count from 0"
@@ -250,7 +250,7 @@ class Batch:
             self._read(action)
         if self.sizer is not None:
             self._size()
-        step_row, ledger, vector, outcome = self._alone
+        step_row, ledger, vector, outcome = self._single_step
         if step_row() >= 0:
             raise self._refusal(0)
         if self.sizer is not None:
@@ -302,7 +302,7 @@ class Batch:
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
         # Everything is checked before anything is written.
-        given = fitting(self, stored)
+        given = check_stored(self, stored)
         load_reward(self._reward, stored)
         if self.sizer is not None:
             self.sizer.load_state_dict(stored)
@@ -394,10 +394,15 @@ class Batch:
         self, index: Array, ends: Array, ledger: Array, outcome: Array, vectors: Array, *tables: Array
     ) -> tuple[Array, Array, Array, tuple[Array, ...]]:
         """What a compiled step takes: ended rows, the index, the ends, and the arrays of `step_row` in its order."""
-        return self._ended, index, ends, (*self._state, ledger, self.fills, outcome, vectors, *self._fixed, *tables)
+        return (
+            self._ended,
+            index,
+            ends,
+            (*self._state, ledger, self.fills, outcome, vectors, *self._fixed_arrays, *tables),
+        )
 
     @cached_property
-    def _fixed(self) -> tuple[Array, ...]:
+    def _fixed_arrays(self) -> tuple[Array, ...]:
         return self.starts.pool, self.starts.offsets, *self._sources
 
     @cached_property
@@ -409,7 +414,7 @@ class Batch:
         return FasterOf(alone, STEPS[True, has_one].compile(types)) if self._is_parallel else alone
 
     @cached_property
-    def _alone(self) -> tuple[Callable[[], int], Array, Array, Array]:
+    def _single_step(self) -> tuple[Callable[[], int], Array, Array, Array]:
         """The compiled step of a batch of one with its arguments; ledger row, account vector and outcome it writes."""
         index, ends, ledger, outcome, vectors, *_ = self._outputs()
         arguments = self._arguments(index, ends, ledger, outcome, vectors, *self._unseen)

@@ -11,7 +11,7 @@ from pacesetter.envs.batch.batch import GROWTH, LEDGER_SIZE, OUTCOME_SIZE, Batch
 from pacesetter.envs.batch.counterfactual import Counterfactual, repeated_reward
 from pacesetter.envs.batch.loops import restart_where
 from pacesetter.envs.batch.masks import limit_row, mask_row
-from pacesetter.envs.batch.remembered import REMEMBERED, fitting, load_reward, stored_reward
+from pacesetter.envs.batch.remembered import REMEMBERED, check_stored, load_reward, stored_reward
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, Setting, step_row, try_row
 from pacesetter.errors import ConfigError
 from pacesetter.market.cuda import SIMULATED, KernelLauncher, by_column, device_view, thread_for_each, to_device
@@ -70,7 +70,10 @@ class DeviceBatch:
         self.inputs[...] = actions.reshape(self.inputs.shape)
         if check:
             self._check()
-        ledger, outcome = _fresh((self.batch.env_count, LEDGER_SIZE)), _fresh((OUTCOME_SIZE, self.batch.env_count), 1)
+        ledger, outcome = (
+            _new_memory((self.batch.env_count, LEDGER_SIZE)),
+            _new_memory((OUTCOME_SIZE, self.batch.env_count), 1),
+        )
         vectors = self._vectors()
         written = (device_view(ledger), self._fills, device_view(outcome), device_view(vectors))
         self._launch(step_rows, self._inputs, *self._state, *written, *self._starts, *self._tables)
@@ -84,7 +87,7 @@ class DeviceBatch:
 
     def action_masks(self) -> Any:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
-        masks = _fresh(self.batch.mask_shape, axis=1, dtype="bool")
+        masks = _new_memory(self.batch.mask_shape, axis=1, dtype="bool")
         self._launch(mask_rows, device_view(masks), *self._state[1:])
         if self.batch.repetition_limit is not None:
             self._launch(limit_rows, device_view(masks), self._state[0], self._state[-1])
@@ -93,11 +96,11 @@ class DeviceBatch:
     def counterfactual(self) -> Counterfactual:
         """What each of the seven orders would come to in every environment, which stays as it is."""
         rows, (_, width, entries) = self.batch.env_count * DISCRETE_COUNT, self.positions.shape
-        ledger, outcome = _fresh((rows, LEDGER_SIZE)), _fresh((OUTCOME_SIZE, rows), 1)
-        vectors = _fresh((rows, self.batch.builder.vector_size), dtype="float32")
-        copies = (_fresh((rows, self.accounts.shape[1])), _fresh((rows, width, entries)))
-        written = (*copies, ledger, _fresh((rows, width, self.fills.shape[2])), outcome, vectors)
-        arrays = (device_view(_fresh((rows, width))), *self._state, *map(device_view, written))
+        ledger, outcome = _new_memory((rows, LEDGER_SIZE)), _new_memory((OUTCOME_SIZE, rows), 1)
+        vectors = _new_memory((rows, self.batch.builder.vector_size), dtype="float32")
+        copies = (_new_memory((rows, self.accounts.shape[1])), _new_memory((rows, width, entries)))
+        written = (*copies, ledger, _new_memory((rows, width, self.fills.shape[2])), outcome, vectors)
+        arrays = (device_view(_new_memory((rows, width))), *self._state, *map(device_view, written))
         self._launch(try_rows, *arrays)
         rewards = outcome[Outcome.REWARD] if self._reward is None else repeated_reward(self._reward)(ledger).total
         shape, ended = (self.batch.env_count, DISCRETE_COUNT), outcome[Outcome.TERMINATED] != 0
@@ -110,7 +113,7 @@ class DeviceBatch:
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
-        given = fitting(self.batch, stored)
+        given = check_stored(self.batch, stored)
         load_reward(self._reward, stored)
         for name, values in given.items():
             getattr(self, name)[...] = to_device(values)
@@ -139,10 +142,10 @@ class DeviceBatch:
         return self.batch.builder.arrange(vectors, index, windows, context)
 
     def _vectors(self) -> Any:
-        return _fresh((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
+        return _new_memory((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
 
 
-def _fresh(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:
+def _new_memory(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:
     """New memory of the device in the same layout."""
     if SIMULATED:
         return np.empty(shape, dtype)

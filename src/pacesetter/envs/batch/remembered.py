@@ -15,7 +15,7 @@ from pacesetter.rewards import Reward
 if TYPE_CHECKING:
     from pacesetter.envs.batch.batch import Batch
 
-__all__ = ["PLACE", "REMEMBERED", "fitting", "load_reward", "stored_reward"]
+__all__ = ["PLACE", "REMEMBERED", "check_stored", "load_reward", "stored_reward"]
 
 Array = NDArray[Any]
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
@@ -23,7 +23,7 @@ PREFIX = "reward."  # of what the reward remembers, in a stored state
 PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of starts
 
 
-def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
+def check_stored(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
     """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
     given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
     # A state stored before a market parameter was added can still be resumed.
@@ -32,7 +32,9 @@ def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
     for name, values in given.items():
         own = getattr(batch, name)
         is_alike = values.shape == own.shape and values.dtype == own.dtype
-        if not is_alike or (own is batch.cursor and not batch.bank.holds(values[:, PLACE], batch.window_bars)):
+        if not is_alike or (
+            own is batch.cursor and not batch.bank.contains_starts(values[:, PLACE], batch.window_bars)
+        ):
             raise ConfigError(
                 f"stored '{name}' does not match this batch of {batch.env_count}; use the options it was stored with"
             )

@@ -97,7 +97,7 @@ class BatchSizer:
             self._base[block, part], self._volatilities[block, part] = each.base, each.volatilities
             self._days[block, part], self._correlations[block, : len(each.correlations)] = each.days, each.correlations
         self._scale = 1.0 if risk.scale is None else risk.scale
-        self._risk, self._bars = risk.packed(self._scale), bank.bars
+        self._risk, self._bars = risk.to_vector(self._scale), bank.bars
         self.base_quantities, self._wanted, self._targets = np.zeros((3, env_count, width))
         self.sizes = np.zeros((env_count, len(RiskColumn)))
         self.sizes[:, RiskColumn.SCALE] = self._scale

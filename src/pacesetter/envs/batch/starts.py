@@ -63,23 +63,23 @@ class Starts:
             raise DataError(bank.why_unusable(window_bars, episode_bars))
         pool = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
         if kind == "random":
-            return cls._grouped([pool])
+            return cls._from_groups([pool])
         if kind == "fixed":
             # Grouped by block, so that environment e always plays block e modulo their number.
-            return cls._grouped([pool[blocks == block][:1] for block in range(len(usable))], is_fixed=True)
+            return cls._from_groups([pool[blocks == block][:1] for block in range(len(usable))], is_fixed=True)
         labels = bank.regimes[usable]
-        return cls._grouped([pool[labels == label] for label in np.unique(labels)])
+        return cls._from_groups([pool[labels == label] for label in np.unique(labels)])
 
-    def where(self, is_kept: Array) -> Starts:
+    def keep_starts(self, is_kept: Array) -> Starts:
         """The starts marked by (start,) booleans, in their groups; refuses to keep none."""
         if not is_kept.any():
             raise DataError("no start is left; relax the stage, or give more bars")
         cuts = self.offsets[1:-1]
         parts = zip(np.split(self.pool, cuts), np.split(is_kept, cuts), strict=True)
-        return self._grouped([group[kept] for group, kept in parts], self.is_fixed)
+        return self._from_groups([group[kept] for group, kept in parts], self.is_fixed)
 
     @classmethod
-    def _grouped(cls, groups: Sequence[Array], is_fixed: bool = False) -> Starts:
+    def _from_groups(cls, groups: Sequence[Array], is_fixed: bool = False) -> Starts:
         kept = [group for group in groups if len(group)]
         return cls(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), is_fixed)
 

@@ -15,7 +15,7 @@ from pacesetter.errors import DataError
 if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["ObservationTables", "entry_columns", "last_known", "shown"]
+__all__ = ["ObservationTables", "entry_columns", "last_known", "to_observation"]
 
 Array = NDArray[Any]
 Names = dict[str, tuple[str, ...]]
@@ -61,8 +61,8 @@ class ObservationTables:
         places = {entry: slice(int(ends[k]), int(ends[k + 1])) for k, entry in enumerate(parts)}
         empty = np.zeros((*known.shape, 0), np.float32)
         context = np.concatenate([*parts.values(), empty], axis=2)
-        windows = shown(last_known(table.values[:, :, columns["window"]]))
-        return cls(windows, shown(last_known(context)), names, places, known)
+        windows = to_observation(last_known(table.values[:, :, columns["window"]]))
+        return cls(windows, to_observation(last_known(context)), names, places, known)
 
 
 def entry_columns(names: Sequence[str]) -> dict[str, list[int]]:
@@ -93,6 +93,6 @@ def last_known(values: Array, before: Array | None = None) -> Array:
     return np.where(latest >= 0, filled, np.float32(np.nan) if before is None else before[:, None])
 
 
-def shown(values: Array) -> Array:
+def to_observation(values: Array) -> Array:
     """Last known values as an agent sees them: float32, and 0 where nothing was known yet."""
     return np.ascontiguousarray(np.where(np.isnan(values), np.float32(0), values), dtype=np.float32)

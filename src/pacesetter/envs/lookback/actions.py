@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import SHORTEST
 
-__all__ = ["Bounds", "Clamp", "Windows", "cut"]
+__all__ = ["Bounds", "Clamp", "Windows", "clamp_windows"]
 
 Array = NDArray[Any]
 
@@ -96,7 +96,7 @@ class Windows:
         """(action,) what the discrete actions stand for: windows, or changes of the window."""
         return np.array(self.grid if self.action == "absolute" else self.deltas)
 
-    def asked(self, actions: ArrayLike, before: Array) -> Array:
+    def read_actions(self, actions: ArrayLike, before: Array) -> Array:
         """(env,) windows that actions ask for: (env,) places, or (env, 1) numbers in −1 … 1; refuses any other."""
         try:
             values = np.asarray(actions).reshape(len(before))
@@ -120,7 +120,7 @@ class Windows:
             windows = np.rint(self.shortest * (self.longest / self.shortest) ** ((shares.astype(np.float64) + 1) / 2))
         return np.asarray(windows, dtype=np.int64)
 
-    def menu(self, before: Array) -> Array:
+    def list_windows(self, before: Array) -> Array:
         """(env, action) windows that each discrete action asks for."""
         from_here = before[:, None] if self.action == "delta" else np.zeros((len(before), 1), dtype=np.int64)
         return np.asarray(self.choices + from_here)
@@ -131,19 +131,19 @@ def _are_places(places: Array, count: int) -> bool:
     return bool(((places >= 0) & (places < count)).all())
 
 
-def cut(asked: Array, bounds: Bounds, max_delta: int | None) -> tuple[Array, Array]:
+def clamp_windows(asked: Array, bounds: Bounds, max_delta: int | None) -> tuple[Array, Array]:
     """The feasible windows nearest to those asked for (env, …), and why they differ as `Clamp` bits; same shape.
 
     Bounds come before the largest change, and history before both: a window without enough bars cannot be scored.
     """
     shape = np.shape(asked)
     windows, why = np.empty((2, len(asked), asked.size // len(asked)), dtype=np.int64)
-    _cut(asked.reshape(windows.shape), *bounds, NO_LIMIT if max_delta is None else max_delta, windows, why)
+    _clamp_windows(asked.reshape(windows.shape), *bounds, NO_LIMIT if max_delta is None else max_delta, windows, why)
     return windows.reshape(shape), why.reshape(shape)
 
 
 @njit(cache=True)
-def _cut(
+def _clamp_windows(
     asked: Array, low: Array, high: Array, history: Array, before: Array, max_delta: int, windows: Array, why: Array
 ) -> None:
     for e in range(asked.shape[0]):

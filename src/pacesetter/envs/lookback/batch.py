@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.starts import chosen_rows, whole_seeds
-from pacesetter.envs.lookback.actions import Bounds, Clamp, Windows, cut
-from pacesetter.envs.lookback.curriculum import Dealer, Episodes
+from pacesetter.envs.lookback.actions import Bounds, Clamp, Windows, clamp_windows
+from pacesetter.envs.lookback.curriculum import Episodes, EpisodeSampler
 from pacesetter.envs.lookback.liquidity import LiquidityFilter
 from pacesetter.envs.lookback.market import LookbackMarket, View
 from pacesetter.envs.task_options import TaskOptions
@@ -68,7 +68,7 @@ class LookbackConfig(TaskOptions):
         """What a turnover of 1 costs, as a fraction of capital, by the market kernel's own rates."""
         return self.costs.commission_bps * BPS + self.costs.adverse_fraction
 
-    def make_batch(self, panel: Panel, env_count: int = 1, dealer: Dealer | None = None) -> LookbackBatch:
+    def make_batch(self, panel: Panel, env_count: int = 1, dealer: EpisodeSampler | None = None) -> LookbackBatch:
         """Environments of this configuration; `dealer` of another batch of the same panel shares its markets."""
         return LookbackBatch(panel, self, env_count, dealer)
 
@@ -124,11 +124,13 @@ class LookbackBatch:
     )
     is_steered: ClassVar[bool] = False  # whether something but the agent and the dealer decides rewards and bounds
 
-    def __init__(self, panel: Panel, config: LookbackConfig, env_count: int = 1, dealer: Dealer | None = None) -> None:
+    def __init__(
+        self, panel: Panel, config: LookbackConfig, env_count: int = 1, dealer: EpisodeSampler | None = None
+    ) -> None:
         """`dealer` of another batch of the same panel and config shares its markets."""
         check_range(1, env_count=env_count)
         self.config, self.env_count = config, env_count
-        self.dealer = dealer or Dealer(panel, config.windows, config.view, config.episodes)
+        self.dealer = dealer or EpisodeSampler(panel, config.windows, config.view, config.episodes)
         self.assets = config.view.max_assets or len(panel.symbols)
         self.reward = Reward(config.reward, env_count, LOOKBACK_COLUMNS)
         read = {column for name in self.reward.names for column in REWARDS[name].columns}
@@ -167,7 +169,7 @@ class LookbackBatch:
         """Begin the next episode of the environments `rows`."""
         self._part_from_handed_out()
         for row in rows.tolist():
-            self.markets[row], *rest = self.dealer.deal(self.generators[row])
+            self.markets[row], *rest = self.dealer.draw_episode(self.generators[row])
             self._place(row, *rest)
         self._group(rows)
 
@@ -203,13 +205,13 @@ class LookbackBatch:
             self.config.liquidity.check(market.liquidity)
             rows = np.array([row for row in fresh if self.markets[row] is market])
             lookbacks = self.lookback[rows]
-            self.chosen[rows] = market.encoded(self.t[rows], lookbacks)
+            self.chosen[rows] = market.encode_windows(self.t[rows], lookbacks)
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
     def step(self, actions: ArrayLike) -> LookbackStep:
         """Decide, measure, and move on by one bar; refuses before a row that ended, or never began, is restarted."""
-        return self.move(self.config.windows.asked(actions, self.lookback))
+        return self.move(self.config.windows.read_actions(actions, self.lookback))
 
     def move(self, asked: Array) -> LookbackStep:
         """`step` for windows (env,) instead of actions."""
@@ -217,23 +219,23 @@ class LookbackBatch:
             raise ConfigError("there is no open episode: call reset() first")
         # New arrays are made below instead of writing into these: a step that was handed out must not change.
         bars, before = self.t, self.lookback
-        self.lookback, clamped = self.feasible(asked)
+        self.lookback, clamped = self.clamp(asked)
         # With the window before and the one now in force, hence between the two assignments.
         ledger = self._ledger_of(before, clamped)
         self.t = bars + 1
         self.chosen, troubled = np.empty_like(self.chosen), np.zeros(self.env_count, dtype=bool)
         for market, rows in self.groups:
-            self.chosen[rows], troubled[rows] = self._look(market, rows, bars[rows], ledger)
+            self.chosen[rows], troubled[rows] = self._measure_windows(market, rows, bars[rows], ledger)
         self._count_trouble(troubled, bars)
         values = self.reward(ledger)
         self.decisions = self.decisions + 1
         self.total = self.total + values.total
         return LookbackStep(values, asked, self.lookback, clamped, self.t > self.stop, bars, troubled)
 
-    def feasible(self, asked: Array) -> tuple[Array, Array]:
+    def clamp(self, asked: Array) -> tuple[Array, Array]:
         """The windows that come into force where `asked` (env, …) are asked for, and why they differ as Clamp bits."""
         bounds = Bounds(self.low, self.high, self.t, self.lookback)
-        lookback, clamped = cut(asked, bounds, self.config.windows.max_delta)
+        lookback, clamped = clamp_windows(asked, bounds, self.config.windows.max_delta)
         if self.config.liquidity.is_on and self.config.liquidity.thin == "reject":
             thin = self._is_thin(lookback)
             before = self.lookback.reshape(-1, *[1] * (lookback.ndim - 1))
@@ -248,8 +250,8 @@ class LookbackBatch:
         """
         if self.config.windows.space == "continuous":
             raise ConfigError("masks are for windows.space='discrete'; continuous windows are clipped and flagged")
-        menu = self.config.windows.menu(self.lookback)
-        lookback, clamped = self.feasible(menu)
+        menu = self.config.windows.list_windows(self.lookback)
+        lookback, clamped = self.clamp(menu)
         # A learner with masks cannot sample from an empty set.
         nearest = np.abs(lookback - menu).argmin(axis=1)[:, None] == np.arange(menu.shape[1])
         allowed = clamped == Clamp.NONE
@@ -272,7 +274,7 @@ class LookbackBatch:
             ledger[:, LookbackColumn.THIN] = ((clamped & Clamp.THIN) > 0) | self._is_thin(self.lookback)
         return ledger
 
-    def _look(self, market: LookbackMarket, rows: Array, bars: Array, ledger: Array) -> tuple[Array, Array]:
+    def _measure_windows(self, market: LookbackMarket, rows: Array, bars: Array, ledger: Array) -> tuple[Array, Array]:
         """Measure the windows at `bars` into the ledger and encode them a bar later: (encodings, troubled)."""
         count, symbols = len(bars), len(market.panel.symbols)
         lookbacks = self.lookback[rows]
@@ -287,7 +289,7 @@ class LookbackBatch:
             ledger[rows, LookbackColumn.INFORMATION] = information
         if self._trades:
             self._trade(market, rows, bars, now, ledger)
-        return market.encoded(bars + 1, lookbacks), measures[:, Measure.IS_MEASURED] == 0.0
+        return market.encode_windows(bars + 1, lookbacks), measures[:, Measure.IS_MEASURED] == 0.0
 
     def _trade(self, market: LookbackMarket, rows: Array, bars: Array, matrices: Array, ledger: Array) -> None:
         """Follow the leaders of the windows: the return fill to fill and what the change of weights costs."""

@@ -21,7 +21,7 @@ from pacesetter.leadlag.structure.anomaly import instability, worst_windows
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["OWN_RESOLUTION", "Curriculum", "Dealer", "Episodes", "LookbackEpisode", "common_labels"]
+__all__ = ["OWN_RESOLUTION", "Curriculum", "EpisodeSampler", "Episodes", "LookbackEpisode", "common_labels"]
 
 Array = NDArray[Any]
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class LookbackEpisode(NamedTuple):
     high: int
 
 
-class Dealer:
+class EpisodeSampler:
     """Deals episodes to all environments of a batch, and is told their results.
 
     `restart` brings it back to its first episode; one seed then deals the same episodes.
@@ -134,7 +134,7 @@ class Dealer:
         self.kept[bars[bars < len(self.panel)]] = True
         self._groups.cache_clear()
 
-    def learnable(self, market: LookbackMarket) -> Array:
+    def learnable_bars(self, market: LookbackMarket) -> Array:
         """(time,) True where a decision may be learned from: its bar is kept, and the bars that pay for it are."""
         if self.kept is None or market.panel is not self.panel:
             return np.ones(len(market.panel), dtype=bool)
@@ -142,7 +142,7 @@ class Dealer:
         padded = np.append(self.kept, np.zeros(outcome - 1, dtype=bool))
         return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, outcome).all(axis=1))
 
-    def deal(self, generator: np.random.Generator) -> LookbackEpisode:
+    def draw_episode(self, generator: np.random.Generator) -> LookbackEpisode:
         """The next episode, drawn with an environment's own `generator`."""
         market = self._next_market(generator)
         self.dealt += 1
@@ -156,7 +156,7 @@ class Dealer:
             start = int(bars[generator.integers(len(bars))])
         stop = market.last if self.episodes.bars is None else min(start + self.episodes.bars - 1, market.last)
         if self.kept is not None:
-            gaps = np.flatnonzero(~self.learnable(market)[start : stop + 1])
+            gaps = np.flatnonzero(~self.learnable_bars(market)[start : stop + 1])
             stop = start + int(gaps[0]) - 1 if len(gaps) else stop
         return LookbackEpisode(market, start, stop, *self.bounds)
 
@@ -167,7 +167,7 @@ class Dealer:
         low, high = stages[self.stage] if stages else (self.windows.shortest, self.windows.longest)
         return max(low, self.windows.shortest), min(high, self.windows.longest)
 
-    def finished(self, mean_reward: float) -> None:
+    def record_episode(self, mean_reward: float) -> None:
         """Record an episode that ended; the curriculum may advance."""
         curriculum = self.episodes.curriculum
         self._scores.append(mean_reward)
@@ -246,14 +246,14 @@ class Dealer:
         longest = max(self.windows.longest, self.windows.seen[-1])
         warmup = longest if self.episodes.warmup_bars is None else self.episodes.warmup_bars
         bars = np.arange(max(market.first, warmup), market.last + 1)
-        bars = bars[self.learnable(market)[bars]]
+        bars = bars[self.learnable_bars(market)[bars]]
         if len(bars) == 0:
             raise DataError(
                 f"{len(market.panel)} bars leave no decision after {max(market.first, warmup)} bars of history; load "
                 "more bars, or lower windows.longest or episodes.warmup_bars"
             )
         if self.episodes.starts == "adversarial":
-            return [self._breaks(market, bars)]
+            return [self._find_breaks(market, bars)]
         if self.episodes.starts == "stratified":
             labels = common_labels(market.panel)[bars]
             return [bars[labels == label] for label in np.unique(labels)]
@@ -262,7 +262,7 @@ class Dealer:
             bars = bars[: max(len(bars) - self.episodes.bars + 1, 1)]
         return [bars]
 
-    def _breaks(self, market: LookbackMarket, bars: Array) -> Array:
+    def _find_breaks(self, market: LookbackMarket, bars: Array) -> Array:
         """Starts a middle window before the worst breaks of the lead–lag structure."""
         lookback = min(self.windows.seen[1], int(bars[0]))
         step = max(1, len(bars) // SWEPT_WINDOWS)

@@ -72,7 +72,7 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
         step = self.batch.step([action])
         is_over = bool(step.truncated[0])
         if is_over:
-            self.batch.dealer.finished(float(self.batch.total[0] / self.batch.decisions[0]))
+            self.batch.dealer.record_episode(float(self.batch.total[0] / self.batch.decisions[0]))
         return self._observation(), float(step.reward.total[0]), False, is_over, self._info(action, step)
 
     def action_masks(self) -> Array:

@@ -211,5 +211,5 @@ class AgentLookback:
         bars = np.minimum(np.arange(t, t + self.block_bars), len(batch.markets[0].panel) - 1)
         at, held = (part.ravel() for part in np.meshgrid(bars, before))
         batch.place(batch.markets[0], at, np.where(held > 0, held, windows.start))
-        chosen, _ = batch.feasible(windows.asked(self.act(batch.observe()), batch.lookback))
+        chosen, _ = batch.clamp(windows.read_actions(self.act(batch.observe()), batch.lookback))
         return dict(zip(zip(at.tolist(), held.tolist(), strict=True), chosen.tolist(), strict=True))

@@ -149,7 +149,7 @@ class LookbackMarket:
             matrices = np.pad(matrices, ((0, 0), (0, missing), (0, missing)), constant_values=np.nan)
         return np.asarray(self.encoder.encode(matrices, lookbacks), dtype=np.float32)
 
-    def encoded(self, ends: Array, lookbacks: Array) -> Array:
+    def encode_windows(self, ends: Array, lookbacks: Array) -> Array:
         """(window, entry) float32 encodings of windows that are known to fit; those of the grid are computed once."""
         out = np.empty((len(ends), self._entries), dtype=np.float32)
         # −1 for a window outside the grid, which is encoded each time.
@@ -159,7 +159,7 @@ class LookbackMarket:
             out[alone] = self.encode(self.matrices(ends[alone], lookbacks[alone]), lookbacks[alone])
         for place in np.unique(places[places >= 0]).tolist():
             own = np.flatnonzero(places == place)
-            out[own] = self._remembered(place, ends[own])
+            out[own] = self._grid_encodings(place, ends[own])
         return out
 
     def short_to_long(self, bars: Array) -> Array:
@@ -170,7 +170,7 @@ class LookbackMarket:
         out = np.zeros((len(bars), 3, self._entries), dtype=np.float32)
         inside = np.flatnonzero(bars >= self.first)
         for column, lookback in enumerate(self.windows.seen):
-            out[inside, column] = self._remembered(int(self._place_of[lookback]), bars[inside])
+            out[inside, column] = self._grid_encodings(int(self._place_of[lookback]), bars[inside])
         return out
 
     def _remember(self) -> None:
@@ -189,7 +189,7 @@ class LookbackMarket:
         self._encodings = np.zeros((len(lengths), len(self.panel), self._entries), dtype=np.float32)
         self._is_encoded = np.zeros((len(lengths), len(self.panel)), dtype=bool)
 
-    def _remembered(self, place: int, bars: Array) -> Array:
+    def _grid_encodings(self, place: int, bars: Array) -> Array:
         """(bar, entry) encodings of the window number `place`, each cut to the history before its bar."""
         fresh = np.unique(bars[~self._is_encoded[place, bars]])
         for ends in self._blocks(fresh):

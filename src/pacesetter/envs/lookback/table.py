@@ -108,7 +108,7 @@ def _block(market: LookbackMarket, config: LookbackConfig, bars: Array, has_befo
     # Pairs compare a bar with the one before, so a block needs the last bar of the block before it.
     known = _measure(market, config, np.append(bars[0] - 1, bars) if has_before else bars)
     own = known.rows(slice(1, None)) if has_before else known
-    held = known.rows(slice(0, -1)) if has_before else _begun(own)
+    held = known.rows(slice(0, -1)) if has_before else _initial_windows(own)
     count = len(config.windows.grid)
     rejects = config.liquidity.is_on and config.liquidity.thin == "reject"
     thin = own.thin if rejects else np.zeros_like(own.thin)
@@ -169,7 +169,7 @@ def _places(config: LookbackConfig, lookbacks: Array) -> Array:
     return np.asarray(np.log(np.maximum(lookbacks, 1) / shortest) / np.log(longest / shortest))
 
 
-def _begun(own: _Windows) -> _Windows:
+def _initial_windows(own: _Windows) -> _Windows:
     """What was in force before each bar; before the first decision a window, but neither scores nor weights."""
     shifted = own.rows(np.maximum(np.arange(len(own.thin)) - 1, 0))
     # As at an episode's start: nothing to agree with, and all in cash.

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep
-from pacesetter.envs.lookback.curriculum import OWN_RESOLUTION, Dealer, common_labels
+from pacesetter.envs.lookback.curriculum import OWN_RESOLUTION, EpisodeSampler, common_labels
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
@@ -128,7 +128,7 @@ class TwoLevelConfig(LookbackConfig):
                 f"{WHERE} sets resolutions of the panel; leave out task.episodes.resolutions and synthetic_share"
             )
 
-    def make_batch(self, panel: Panel, env_count: int = 1, dealer: Dealer | None = None) -> LookbackBatch:
+    def make_batch(self, panel: Panel, env_count: int = 1, dealer: EpisodeSampler | None = None) -> LookbackBatch:
         return TwoLevelBatch(panel, self, env_count, dealer)
 
 
@@ -138,7 +138,9 @@ class TwoLevelBatch(LookbackBatch):
     stored_rows: ClassVar[tuple[str, ...]] = (*LookbackBatch.stored_rows, "dealt_low", "dealt_high", "setting")
     is_steered = True
 
-    def __init__(self, panel: Panel, config: TwoLevelConfig, env_count: int = 1, dealer: Dealer | None = None) -> None:
+    def __init__(
+        self, panel: Panel, config: TwoLevelConfig, env_count: int = 1, dealer: EpisodeSampler | None = None
+    ) -> None:
         self.controller = config.controller
         self.setting, self.dealt_low, self.dealt_high = np.zeros((3, env_count), dtype=np.int64)
         self._labels: WeakKeyDictionary[LookbackMarket, Array] = WeakKeyDictionary()
@@ -183,7 +185,7 @@ class TwoLevelBatch(LookbackBatch):
         """Put the setting of each row in force: first its market, then its range and its weights."""
         for market, rows in list(self.groups):
             labels = partial(self._labels_of, market)
-            self.setting[rows] = self.controller.places(self._own(market)[self.t[rows]], labels)
+            self.setting[rows] = self.controller.places(self._panel_bars(market)[self.t[rows]], labels)
         if not self._keeps_market and self.controller.resolutions != {OWN_RESOLUTION}:
             self._change_markets()
         self.high = np.minimum(self.dealt_high, self._highs[self.setting])
@@ -209,7 +211,7 @@ class TwoLevelBatch(LookbackBatch):
         if moved:
             super()._group(np.array(moved))
 
-    def _own(self, market: LookbackMarket) -> Array:
+    def _panel_bars(self, market: LookbackMarket) -> Array:
         """(time,) bars of the panel that were the last ones at each bar of a market."""
         if market.resolution == OWN_RESOLUTION:
             return np.arange(len(market.panel) + 1)

@@ -60,7 +60,7 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
             if batch.config.windows.space == "discrete":
                 infos["final_action_mask"] = batch.masks()
             for mean_reward in (batch.total[ended] / batch.decisions[ended]).tolist():
-                batch.dealer.finished(mean_reward)
+                batch.dealer.record_episode(mean_reward)
             batch.restart(ended)
             observation = batch.observe()
         return observation, step.reward.total, np.zeros(self.num_envs, dtype=bool), step.truncated, infos

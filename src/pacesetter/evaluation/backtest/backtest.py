@@ -316,11 +316,11 @@ class _Account:
             self.batch.settings[[Setting.LOWEST, Setting.HIGHEST]] *= most
         if risk is not None and risk.is_on:
             self._sizer = make_sizer(risk, policy, panel, first, bank=bank, window_bars=window_bars)
-        self._vector = self._begun(rules)
+        self._vector = self._initial_account(rules)
         if self._sizer is not None:
             self._sizer.adopt(self.batch.accounts[0], self.batch.positions[0], bank.bars[0, first, :, Bar.CLOSE], first)
 
-    def _begun(self, rules: MarketParameters) -> Array:
+    def _initial_account(self, rules: MarketParameters) -> Array:
         """The account's vector at its first close, with the holdings that it begins with; refuses one without a price.
 
         An environment leaves such a holding out, since its episodes start anywhere.

@@ -31,8 +31,8 @@ def describe_cuts(result: Backtest, market: MarketParameters) -> str:
     largest = float(np.abs(asked).max(initial=0.0))
     remedies = (
         ("shorting=false", "shorting=true"),
-        (f"position_cap={cap:g}", f"position_cap={_enough(largest)}"),
-        (_leverage_key(market), f"leverage={_enough(float(steps[2].max(initial=0.0)))}"),
+        (f"position_cap={cap:g}", f"position_cap={_round_up(largest)}"),
+        (_leverage_key(market), f"leverage={_round_up(float(steps[2].max(initial=0.0)))}"),
     )
     said = [
         f"{key} took {before - after:.1%} (allow it by {remedy})"
@@ -61,6 +61,6 @@ def _leverage_key(market: MarketParameters) -> str:
     return f"leverage={market.limits.gross_leverage:g}" + (f" less reserve_cash={reserve:g}" if reserve else "")
 
 
-def _enough(weight: float) -> str:
+def _round_up(weight: float) -> str:
     """A round number that is not below the weight."""
     return f"{np.ceil(weight * 100 - 1e-9) / 100:g}"

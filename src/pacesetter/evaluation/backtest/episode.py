@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 from pacesetter.envs.render import episode_chart
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.report.pictures import MOST_LINES, PALETTE, styled
+from pacesetter.evaluation.report.pictures import MOST_LINES, PALETTE, style_figure
 from pacesetter.evaluation.statistics.metrics import win_rate
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.lots import match_lots
@@ -96,7 +96,7 @@ class Episode:
         on that at the mean entry price, and `fills` counts.
         """
         rows = self._fill_rows()
-        described = [self._described(trade, rows[trade.entry_bar :, trade.position]) for trade in trades(rows)]
+        described = [self._describe_trade(trade, rows[trade.entry_bar :, trade.position]) for trade in trades(rows)]
         return pd.DataFrame(described, columns=list(TRADE_COLUMNS))
 
     def lots(self) -> pd.DataFrame:
@@ -116,7 +116,7 @@ class Episode:
     def summary(self) -> dict[str, float]:
         """Bars, return, cost (money), cost share of the first equity, trades closed and open, lots, drawdown."""
         first, table = float(self.ledger["equity_before"].iloc[0]), self.trades()
-        closed, lots = table.query("reason != 'open'"), match_lots(self._fill_rows()).closed()
+        closed, lots = table.query("reason != 'open'"), match_lots(self._fill_rows()).drop_open()
         cost = float(self.ledger["cost"].sum())
         return {
             "bars": len(self.ledger),
@@ -157,7 +157,7 @@ class Episode:
         figure.add_scatter(x=self.ledger.index, y=self.ledger["equity"], name="equity", line=line, row=2, col=1)
         figure.update_yaxes(title="close" if len(self.symbols) == 1 else "close / first close", row=1)
         cut = f" ({len(shown)} of {len(self.symbols)} symbols)" if len(shown) < len(self.symbols) else ""
-        return styled(figure, f"Entries and exits{cut}", 620).update_yaxes(title="equity", row=2)
+        return style_figure(figure, f"Entries and exits{cut}", 620).update_yaxes(title="equity", row=2)
 
     def sections(self) -> list[Section]:
         """The verdict with the chart, and the trades, for a report."""
@@ -187,7 +187,7 @@ class Episode:
             raise RunError(f"{folder} cannot be written ({problem.strerror}); copy the ledger elsewhere") from problem
         return page, picture, table, lots
 
-    def _described(self, trade: Trade, rows: Array) -> dict[str, Any]:
+    def _describe_trade(self, trade: Trade, rows: Array) -> dict[str, Any]:
         """A row of `trades`, from the fills (bar, Fill) of its symbol from its entry on."""
         is_open = trade.exit_bar is None
         last = len(self.ledger) - 1 if trade.exit_bar is None else trade.exit_bar
@@ -196,7 +196,7 @@ class Episode:
         # Within a bar the order comes before the exit, so the running sum is what was held in time.
         held = legs.cumsum()
         most = float(held[np.abs(held).argmax()])
-        unrealised = self._unrealised(trade, rows) if is_open else 0.0
+        unrealised = self._unrealised_gain(trade, rows) if is_open else 0.0
         return {
             "symbol": self.symbols[trade.position],
             "entry": self.ledger.index[trade.entry_bar],
@@ -213,7 +213,7 @@ class Episode:
             "reason": "open" if is_open else trade.reason,
         }
 
-    def _unrealised(self, trade: Trade, rows: Array) -> float:
+    def _unrealised_gain(self, trade: Trade, rows: Array) -> float:
         """What an open trade's holding is worth above its mean entry, at the last close."""
         quantities, prices = rows[:, [Fill.QUANTITY, Fill.EXIT_QUANTITY]], rows[:, [Fill.PRICE, Fill.EXIT_PRICE]]
         # The last bar's rows are the last K of the table; a negative place finds this symbol's.

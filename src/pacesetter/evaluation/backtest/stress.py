@@ -68,7 +68,7 @@ class Move(Stress):
     def apply(self, panel: Panel, start: int) -> Panel:
         # 0 before, a ramp inside, 1 after: the level stays where the stress left it.
         steps = np.clip(np.arange(len(panel)) - start + 1, 0, self.bars) / self.bars
-        return _scaled(panel, np.log1p(self.size) * steps[:, None])
+        return _scale_prices(panel, np.log1p(self.size) * steps[:, None])
 
 
 STRESSES.add("crash", partial(Move, bars=10, size=-0.3))
@@ -89,7 +89,7 @@ class Sideways(Stress):
         taken = np.zeros_like(returns)
         # Less its own mean the sum over the stretch is 0, and bar-to-bar noise stays.
         taken[stretch] = returns[stretch].mean(axis=0)
-        return _scaled(panel, -np.cumsum(taken, axis=0))
+        return _scale_prices(panel, -np.cumsum(taken, axis=0))
 
 
 @STRESSES.register("volatility_shock")
@@ -106,7 +106,7 @@ class VolatilityShock(Stress):
         stretch = slice(start, start + self.bars)
         # factor − 1 on top of the return that is in the prices already.
         added[stretch], ranges[stretch] = (self.factor - 1.0) * returns[stretch], self.factor - 1.0
-        return _scaled(panel, np.cumsum(added, axis=0), ranges[:, None])
+        return _scale_prices(panel, np.cumsum(added, axis=0), ranges[:, None])
 
 
 @STRESSES.register("liquidity_drought")
@@ -213,7 +213,7 @@ def _log_returns(panel: Panel) -> Array:
     return np.nan_to_num(np.diff(pd.DataFrame(np.log(close)).ffill().to_numpy(), axis=0, prepend=np.nan))
 
 
-def _scaled(panel: Panel, shifts: Array, ranges: Array | float = 0.0) -> Panel:
+def _scale_prices(panel: Panel, shifts: Array, ranges: Array | float = 0.0) -> Panel:
     """The panel with `shifts` added to all log prices, and each price `ranges` times further from its close in logs."""
     close = panel.close
     blocks = [

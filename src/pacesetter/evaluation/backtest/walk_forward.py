@@ -27,7 +27,7 @@ from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
-__all__ = ["Each", "Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_forward"]
+__all__ = ["Each", "Fit", "FoldResult", "Paths", "WalkForward", "combinatorial_paths", "walk_forward"]
 
 Array = NDArray[Any]
 Fit = Callable[[tuple[Panel, ...], Fold], Policy]
@@ -57,7 +57,7 @@ class WalkForward:
     @property
     def times(self) -> pd.DatetimeIndex:
         """(n,) when the bars of `returns` are known."""
-        return _joined([fold.result for fold in self.folds])
+        return _join_times([fold.result for fold in self.folds])
 
     @property
     def positive_share(self) -> float:
@@ -140,7 +140,7 @@ class Paths:
         return pd.DataFrame(figures).rename_axis("path")
 
 
-def combinatorial(
+def combinatorial_paths(
     fit: Fit,
     panel: Panel,
     *,
@@ -175,7 +175,7 @@ def combinatorial(
     blocks = [tested[start] for start in sorted(tested)]
     # (path, n): zip pairs the p-th test of every block.
     returns = [np.concatenate([result.returns for result in path]) for path in zip(*blocks, strict=True)]
-    return Paths(_joined([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
+    return Paths(_join_times([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
 
 
 def _play_blocks(fit: Fit, panel: Panel, options: dict[str, Any], folds: int, fold: Fold) -> dict[int, Backtest]:
@@ -196,7 +196,7 @@ def _report(tell: Tell | None, number: int, folds: int, tests: Sequence[Backtest
         tell(f"fold {number} of {folds}: tested {spans}, return {growth:+.1%}")
 
 
-def _joined(results: Sequence[Backtest]) -> pd.DatetimeIndex:
+def _join_times(results: Sequence[Backtest]) -> pd.DatetimeIndex:
     """The times of results in a row."""
     return pd.DatetimeIndex(np.concatenate([result.times.asi8 for result in results])).tz_localize("UTC")
 

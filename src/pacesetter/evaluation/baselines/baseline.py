@@ -21,7 +21,7 @@ from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import Registry, configure
 
-__all__ = ["BASELINES", "Allocation", "Baseline", "capped", "recent_returns"]
+__all__ = ["BASELINES", "Allocation", "Baseline", "cap_shares", "recent_returns"]
 
 Array = NDArray[Any]
 LEAST_OBSERVED = 0.5  # of the returns of a history; a symbol with fewer is left out
@@ -95,7 +95,7 @@ class Allocation(Baseline):
         if chosen.any():
             # What halted symbols tie up cannot be spent on others.
             room = max(1.0 - float(np.abs(held[~trades]).sum()), 0.0)
-            orders[chosen] = capped(room * self.allocate(np.nan_to_num(returns[:, chosen]), snapshot), self.cap)
+            orders[chosen] = cap_shares(room * self.allocate(np.nan_to_num(returns[:, chosen]), snapshot), self.cap)
         return orders
 
     def is_due(self, snapshot: Snapshot) -> bool:
@@ -121,7 +121,7 @@ def recent_returns(panel: Panel, bars: int) -> Array:
     return returns
 
 
-def capped(shares: Array, cap: float) -> Array:
+def cap_shares(shares: Array, cap: float) -> Array:
     """(k,) shares of which none is above `cap`; the excess goes to the others in proportion while they have room.
 
     A share of 0 stays 0, and what exceeds every cap is left out of the sum.

@@ -28,9 +28,9 @@ from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = [
     "BASELINES",
-    "alike",
-    "distinct",
+    "drop_equal",
     "evaluate_baselines",
+    "group_equal",
     "left_out_sentence",
     "make_baseline",
     "possible_baselines",
@@ -45,7 +45,7 @@ def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None,
 def possible_baselines(bank: Bank) -> list[str]:
     """Names of the default baselines that find in the bank what they need, cash first and then by the alphabet.
 
-    Of equal ones the first is counted (see `distinct`), which must not depend on what was imported first.
+    Of equal ones the first is counted (see `drop_equal`), which must not depend on what was imported first.
     """
     possible = (name for name in BASELINES if BASELINES[name].is_default and not BASELINES[name].lacks(bank))
     # Cash first: all others are judged in excess of it.
@@ -89,12 +89,12 @@ def evaluate_baselines(
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     played = {}
     for baseline in chosen:
-        policy, step = _refitted(baseline, panel, panel.index[[first]] if refits is None else refits, risk)
+        policy, step = _refit_policy(baseline, panel, panel.index[[first]] if refits is None else refits, risk)
         played[baseline.name] = backtest(policy, panel, risk=step, **options)
     return played
 
 
-def _refitted(
+def _refit_policy(
     baseline: Baseline, panel: Panel, refits: pd.DatetimeIndex, risk: RiskOptions | None
 ) -> tuple[Policy, RiskOptions | None]:
     """A baseline that fits itself again at each of the moments, and its risk; any other as it is."""
@@ -113,12 +113,12 @@ def _measure_scale(baseline: sized.SizedForecast, panel: Panel, t: int, risk: Ri
     return fit_scale(views, risk_tables(panel, risk), risk, start) if len(views) else 0.0
 
 
-def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
+def drop_equal(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
     """The results without those whose returns equal an earlier one's bit for bit, and a sentence that names them.
 
     Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
     """
-    groups = alike(results)
+    groups = group_equal(results)
     said = [
         f"{', '.join(same)} {'has' if len(same) == 1 else 'have'} the same returns as {first} at every bar"
         for first, *same in groups
@@ -128,7 +128,7 @@ def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]
     return {first: results[first] for first, *_ in groups}, note
 
 
-def alike(results: Mapping[str, Backtest]) -> list[list[str]]:
+def group_equal(results: Mapping[str, Backtest]) -> list[list[str]]:
     """Names of the results in groups whose returns are equal bit for bit, in the order of the first of each."""
     names: dict[bytes, list[str]] = {}
     for name, result in results.items():

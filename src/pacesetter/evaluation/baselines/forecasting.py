@@ -77,7 +77,7 @@ class Forecasting(Baseline):
     def decide(self, snapshot: Snapshot) -> Array:
         # Fitted at the first decision, from what is known then, and never again: no later bar can leak in.
         if snapshot.t == snapshot.first:
-            self.thresholds = self._fitted(snapshot)
+            self.thresholds = self._fit_thresholds(snapshot)
         held = snapshot.observation["position"][:, PositionEntry.WEIGHT] > 0
         if self.thresholds == NEVER:
             return np.where(held, 0.0, np.nan)
@@ -86,7 +86,7 @@ class Forecasting(Baseline):
         leaves = held & (forecast < self.thresholds.exit)
         return np.select([~snapshot.panel.mask[snapshot.t], enters, leaves], [np.nan, self.size, 0.0], np.nan)
 
-    def _fitted(self, snapshot: Snapshot) -> ForecastThresholds:
+    def _fit_thresholds(self, snapshot: Snapshot) -> ForecastThresholds:
         if len(snapshot.panel) < LEAST_BARS:
             return NEVER
         earned = fill_returns(snapshot.panel)
@@ -240,7 +240,7 @@ class Oracle(Forecasting):
     truth: Truth | None = field(default=None, init=False, repr=False)
 
     @classmethod
-    def knowing(cls, truth: Truth | None, bank: Bank, market: MarketParameters) -> Self:
+    def from_truth(cls, truth: Truth | None, bank: Bank, market: MarketParameters) -> Self:
         """The oracle of a market whose truth is known; refuses another."""
         if truth is None:
             raise DataError("an oracle needs a market with a known truth; give data=synthetic")
@@ -268,14 +268,14 @@ class ReturnsOracle(Oracle):
 
     def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
         returns = recent_returns(snapshot.panel, len(snapshot.panel))
-        return np.stack([self._expected(returns[: t + 1], t) for t in range(len(returns))])
+        return np.stack([self._expected_returns(returns[: t + 1], t) for t in range(len(returns))])
 
     def forecast(self, snapshot: Snapshot) -> Array:
         assert self.truth is not None, "an oracle is made by `knowing`"
         depth = int(self.truth.schedule.lags.max()) + 1
-        return self._expected(recent_returns(snapshot.panel, depth), snapshot.t)
+        return self._expected_returns(recent_returns(snapshot.panel, depth), snapshot.t)
 
-    def _expected(self, returns: Array, t: int) -> Array:
+    def _expected_returns(self, returns: Array, t: int) -> Array:
         """(symbol,) sign · strength · mean return of the leaders `lag` bars before t + 1; the last row is bar t."""
         assert self.truth is not None, "an oracle is made by `knowing`"
         # The relations of the bar that is forecast, not of the bar of the decision.

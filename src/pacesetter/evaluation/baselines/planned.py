@@ -70,7 +70,7 @@ class OraclePlanned(OracleSized):
         if self.choices is None:
             return np.where(held != 0, 0.0, np.nan)
         now = self._places(held)
-        wanted = self._wanted(self.choices, self.forecast(snapshot), now)
+        wanted = self._plan_targets(self.choices, self.forecast(snapshot), now)
         return np.where(trades & (wanted != now), self.levels[wanted], np.nan)
 
     def _plan(self, snapshot: Snapshot) -> None:
@@ -111,7 +111,7 @@ class OraclePlanned(OracleSized):
         """Net Sharpe ratio a bar of the plans on known bars."""
         held, nets = self._places(np.zeros(len(choices))), np.zeros(len(responses))
         for t, (response, gains) in enumerate(zip(responses, np.nan_to_num(earned), strict=True)):
-            wanted = self._wanted(choices, response, held)
+            wanted = self._plan_targets(choices, response, held)
             traded = np.abs(self.levels[wanted] - self.levels[held])
             nets[t] = self.levels[wanted] @ gains - (traded * (self.cost + self.impact * np.sqrt(traded / depth))).sum()
             held = wanted
@@ -122,7 +122,7 @@ class OraclePlanned(OracleSized):
         places: Array = np.rint((held - self.levels[0]) / step).astype(int).clip(0, POSITIONS - 1)
         return places
 
-    def _wanted(self, choices: Array, response: Array, held: Array) -> Array:
+    def _plan_targets(self, choices: Array, response: Array, held: Array) -> Array:
         steps = self.grids[:, 1] - self.grids[:, 0]
         places = np.rint((response - self.grids[:, 0]) / steps).astype(int).clip(0, SIGNALS - 1)
         wanted: Array = choices[np.arange(len(choices)), places, held]

@@ -108,9 +108,9 @@ class Sizing:
         """The first shape for (time, symbol) forecasts that were not fitted to these bars."""
         signal = forecasts / volatility
         wanted = (signal - price_of_risk(signal, self.price, self.lowest < 0)) / volatility
-        return self._reaching(wanted[wanted > 0], CAP_QUANTILE)
+        return self._with_gain(wanted[wanted > 0], CAP_QUANTILE)
 
-    def _reaching(self, wanted: Array, quantile: float) -> Self:
+    def _with_gain(self, wanted: Array, quantile: float) -> Self:
         """With the gain by which that quantile of the (k,) targets of gain 1 reaches the cap."""
         high = float(np.quantile(wanted, quantile)) if len(wanted) else 0.0
         return replace(self, gain=self.cap / high if high > 0 else 0.0)
@@ -124,7 +124,7 @@ class Formula(Sizing):
         return np.asarray(np.clip(self.gain * forecast / (volatility**2 + forecast**2), self.lowest, self.cap))
 
     def first(self, forecasts: Array, volatility: Array) -> Self:
-        return self._reaching(np.abs(forecasts / (volatility**2 + forecasts**2)).ravel(), FORMULA_QUANTILE)
+        return self._with_gain(np.abs(forecasts / (volatility**2 + forecasts**2)).ravel(), FORMULA_QUANTILE)
 
 
 def price_of_risk(signal: Array, price: float, shorting: bool = False) -> Array:
@@ -369,14 +369,16 @@ class Trees(Forecasting):
         features, known = self.history[:bars], known_rows(earned, self.lags)
         learned, tested = learned_rows(known, split), known & (np.arange(bars) >= split)
         targets, middle, spread = standardise(earned, learned)
-        inputs = [_screened(features[learned], column) for column in targets[learned].T]
-        models = [_boosted(features[learned][:, use], y) for use, y in zip(inputs, targets[learned].T, strict=True)]
-        stages = np.stack([_staged(model, features[:, use]) for model, use in zip(models, inputs, strict=True)], axis=2)
+        inputs = [_screen_inputs(features[learned], column) for column in targets[learned].T]
+        models = [_boost_trees(features[learned][:, use], y) for use, y in zip(inputs, targets[learned].T, strict=True)]
+        stages = np.stack(
+            [_staged_forecasts(model, features[:, use]) for model, use in zip(models, inputs, strict=True)], axis=2
+        )
         losses = np.square(stages[:, tested] - targets[tested]).mean(axis=(1, 2))
         best = int(np.argmin(losses))
         # Refitted to all known bars with as many rounds.
-        models = [_boosted(features[known][:, use], y) for use, y in zip(inputs, targets[known].T, strict=True)]
-        rows = [_staged(model, self.history[:, use])[best] for model, use in zip(models, inputs, strict=True)]
+        models = [_boost_trees(features[known][:, use], y) for use, y in zip(inputs, targets[known].T, strict=True)]
+        rows = [_staged_forecasts(model, self.history[:, use])[best] for model, use in zip(models, inputs, strict=True)]
         self.forecasts = np.stack(rows, axis=1) * spread + middle
         chosen: Array = stages[best] * spread + middle
         return chosen
@@ -395,7 +397,7 @@ def observed_returns(close: Array) -> Array:
     return returns
 
 
-def _screened(features: Array, target: Array) -> Array:
+def _screen_inputs(features: Array, target: Array) -> Array:
     """Places of the inputs that correlate most with the target, at most 50."""
     spread = features.std(axis=0)
     centred = features - features.mean(axis=0)
@@ -403,7 +405,7 @@ def _screened(features: Array, target: Array) -> Array:
     return np.sort(np.argsort(-strength, kind="stable")[:MOST_INPUTS])
 
 
-def _boosted(features: Array, target: Array) -> Any:
+def _boost_trees(features: Array, target: Array) -> Any:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     # Small trees and large leaves: a bar's return is nearly all noise.
@@ -414,7 +416,7 @@ def _boosted(features: Array, target: Array) -> Any:
     return model.fit(features, target)
 
 
-def _staged(model: Any, features: Array) -> Array:
+def _staged_forecasts(model: Any, features: Array) -> Array:
     """(rounds, time) forecasts after each number of `ROUNDS`."""
     stages = list(model.staged_predict(features))
     return np.stack([stages[rounds - 1] for rounds in ROUNDS])

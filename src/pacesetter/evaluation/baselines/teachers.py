@@ -77,7 +77,9 @@ class OracleTeacher:
     stop: int
 
     @classmethod
-    def knowing(cls, panel: Panel, bank: Bank, market: MarketParameters, stop: int, shown: int | None = None) -> Self:
+    def from_truth(
+        cls, panel: Panel, bank: Bank, market: MarketParameters, stop: int, shown: int | None = None
+    ) -> Self:
         """The oracle of bars before `stop`; refuses a market without truth, or one in which trading never pays.
 
         Thresholds are those with the best Sharpe ratio after costs on these bars. As a yardstick, not a teacher,

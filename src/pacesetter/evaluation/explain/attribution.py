@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, needs
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding, Names
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.policies.why import Push, why_sentence
 
 if TYPE_CHECKING:
@@ -74,22 +74,26 @@ class Attributions:
     def by_feature(self) -> pd.DataFrame:
         """A row for each feature, strongest first: `influence` is the mean of Σ|a|, `effect` that of Σ a."""
         parts = [
-            _measured(entry.swapaxes(1, 3), {"entry": name, "feature": list(self.names[name])})
+            _measure_influence(entry.swapaxes(1, 3), {"entry": name, "feature": list(self.names[name])})
             for name, entry in self.entries.items()
         ]
-        return _ranked(pd.concat(parts))
+        return _rank_influence(pd.concat(parts))
 
     def by_asset(self) -> pd.DataFrame:
         """A row for each asset, strongest first; refuses agents of one symbol where it is not named."""
         if self._width > 1:
-            parts = [_measured(entry, {"asset": self.assets}) for entry in self.entries.values() if entry.shape[1] > 1]
+            parts = [
+                _measure_influence(entry, {"asset": self.assets})
+                for entry in self.entries.values()
+                if entry.shape[1] > 1
+            ]
             # Summed over entries: an asset's influence is that of all it shows.
-            return _ranked(pd.concat(parts).groupby("asset", as_index=False).sum())
+            return _rank_influence(pd.concat(parts).groupby("asset", as_index=False).sum())
         if not self.assets:
             raise ConfigError("each of these observations has one symbol; name it in `symbols`")
         flat = np.concatenate([entry.reshape(len(entry), -1) for entry in self.entries.values()], axis=1)
         each = pd.DataFrame({"asset": self.assets, "influence": np.abs(flat).sum(axis=1), "effect": flat.sum(axis=1)})
-        return _ranked(each.groupby("asset", as_index=False).mean())
+        return _rank_influence(each.groupby("asset", as_index=False).mean())
 
     def by_lag(self) -> pd.DataFrame:
         """A row for each bar of the windows, the newest, lag 0, first; refuses observations without a window."""
@@ -98,10 +102,10 @@ class Attributions:
             raise ConfigError("these observations have no window, so they have no lags")
         # Windows have the newest bar last.
         lags = np.arange(windows[0].shape[2])[::-1]
-        parts = [_measured(entry.swapaxes(1, 2), {"lag": lags}) for entry in windows]
-        return _shared(pd.concat(parts).groupby("lag", as_index=False).sum())
+        parts = [_measure_influence(entry.swapaxes(1, 2), {"lag": lags}) for entry in windows]
+        return _add_shares(pd.concat(parts).groupby("lag", as_index=False).sum())
 
-    def signed(self, signs: Mapping[int, float]) -> Attributions:
+    def apply_signs(self, signs: Mapping[int, float]) -> Attributions:
         """The same with some observations' attributions turned round by a sign."""
         factors = np.array([signs.get(row, 1.0) for row in range(len(self.outputs))])
         entries = {name: entry * factors[:, None, None, None] for name, entry in self.entries.items()}
@@ -115,12 +119,12 @@ class Attributions:
             for feature, size in zip(self.names[name], entry[row].sum(axis=(0, 1)), strict=True)
         ]
 
-    def why(self, rows: Sequence[int], orders: Sequence[str]) -> BehaviourFinding:
+    def explain_orders(self, rows: Sequence[int], orders: Sequence[str]) -> BehaviourFinding:
         """A sentence for each order in words, of the observations `rows`."""
         said = [why_sentence(order, self.pushes(row)) for row, order in zip(rows, orders, strict=True)]
         strongest = sorted(self.pushes(rows[-1]), key=lambda push: -abs(push.size))[:10]
         bars = go.Bar(y=[push.feature for push in strongest], x=[push.size for push in strongest], orientation="h")
-        figure = styled(go.Figure(bars), f"Pushes behind the latest: {orders[-1]}", 140 + 18 * len(strongest))
+        figure = style_figure(go.Figure(bars), f"Pushes behind the latest: {orders[-1]}", 140 + 18 * len(strongest))
         figure.update_yaxes(autorange="reversed", type="category", automargin=True)
         text = "The features behind the latest orders by integrated gradients, and the strongest against each."
         return BehaviourFinding("Why these orders", text, pd.DataFrame({"order": orders, "why": said}), figure)
@@ -140,7 +144,7 @@ class Attributions:
         # Length is the size of the influence, colour its direction: effects of both signs cancel, sizes do not.
         colours = np.where(shown["effect"] >= 0, PALETTE[0], PALETTE[5])
         bars = go.Bar(y=labels, x=shown["share"], orientation="h", marker={"color": colours})
-        figure = styled(go.Figure(bars), f"Share of influence by {kind}", 140 + 18 * len(shown))
+        figure = style_figure(go.Figure(bars), f"Share of influence by {kind}", 140 + 18 * len(shown))
         figure.update_xaxes(tickformat=".0%").update_yaxes(autorange="reversed", type="category", automargin=True)
         text = (
             f"Integrated gradients over {len(self.outputs):,} observations against the baseline; blue raises the "
@@ -149,19 +153,19 @@ class Attributions:
         return BehaviourFinding(f"Attribution by {kind}", text, table, figure)
 
 
-def _measured(entry: Array, columns: Mapping[str, Any]) -> pd.DataFrame:
+def _measure_influence(entry: Array, columns: Mapping[str, Any]) -> pd.DataFrame:
     """Influence and effect along axis 1 of attributions (observation, ·, ·, ·)."""
     influence = np.abs(entry).sum(axis=(2, 3)).mean(axis=0)
     return pd.DataFrame({**columns, "influence": influence, "effect": entry.sum(axis=(2, 3)).mean(axis=0)})
 
 
-def _shared(table: pd.DataFrame) -> pd.DataFrame:
+def _add_shares(table: pd.DataFrame) -> pd.DataFrame:
     # tiny instead of 0: a policy that ignores everything has shares of 0, not NaN.
     return table.assign(share=table["influence"] / max(table["influence"].sum(), np.finfo(float).tiny))
 
 
-def _ranked(table: pd.DataFrame) -> pd.DataFrame:
-    return _shared(table).sort_values("influence", ascending=False, kind="stable", ignore_index=True)
+def _rank_influence(table: pd.DataFrame) -> pd.DataFrame:
+    return _add_shares(table).sort_values("influence", ascending=False, kind="stable", ignore_index=True)
 
 
 def integrated_gradients(
@@ -204,7 +208,7 @@ def integrated_gradients(
     with torch.no_grad():
         outputs, baselines = (explained(*part, *fixed).double().numpy() for part in (inputs, origin))
     for steps in STEPS:
-        parts = zip(starts, _integrated(explained, inputs, origin, fixed, steps), strict=True)
+        parts = zip(starts, _integrate_gradients(explained, inputs, origin, fixed, steps), strict=True)
         entries = {name: _four_axes(part, name in network.encoder.layout.assets) for name, part in parts}
         attributions = Attributions(entries, outputs, baselines, tuple(symbols), _feature_names(entries, names or {}))
         # Completeness (Σ a = f(x) − f(b)) is exact for the integral: what is missing is the error of its steps.
@@ -213,7 +217,7 @@ def integrated_gradients(
     return attributions
 
 
-def _integrated(
+def _integrate_gradients(
     function: Callable[..., torch.Tensor], inputs: Tensors, origin: Tensors, fixed: Tensors, steps: int
 ) -> Tensors:
     """captum's integral of the gradients along the straight path from `origin` to `inputs`.

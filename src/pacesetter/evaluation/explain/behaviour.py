@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.leadlag.structure.anomaly import AlertLevels
 from pacesetter.market.orders import Discrete
 from pacesetter.policies.variety import evenness
@@ -92,7 +92,7 @@ def action_distribution(actions: Array, names: Sequence[str] | None = None) -> B
         f"{len(values):,} actions; the most frequent one, {labels[share.argmax()]}, takes {share.max():.0%}; "
         f"the entropy is {evenness(counts):.0%} of the maximum."
     )
-    figure = styled(go.Figure(go.Bar(x=labels, y=share)), "Actions taken", 340).update_yaxes(tickformat=".0%")
+    figure = style_figure(go.Figure(go.Bar(x=labels, y=share)), "Actions taken", 340).update_yaxes(tickformat=".0%")
     return BehaviourFinding("Action distribution", text, table, figure)
 
 
@@ -117,7 +117,7 @@ def state_action_map(
         zmid=0.0,
         colorbar={"title": "mean action"},
     )
-    figure = styled(go.Figure(heat), f"Mean action by {_label(x)} and {_label(y)}", 440)
+    figure = style_figure(go.Figure(heat), f"Mean action by {_label(x)} and {_label(y)}", 440)
     figure.update_xaxes(title=_label(x), type="category").update_yaxes(title=_label(y), type="category")
     text = f"Mean action over {len(taken):,} decisions; axes show the median of each bin of equal counts."
     return BehaviourFinding("State–action map", text, table, figure, is_listed=False)
@@ -193,7 +193,7 @@ def value_landscape(
         values = network.values(network.tensors(grid)).numpy().reshape(points, points)
     table = pd.DataFrame(values, index=up, columns=across)
     heat = go.Contour(z=values, x=across, y=up, colorscale="Cividis", colorbar={"title": "value"})
-    figure = styled(go.Figure(heat), f"Value by {_label(x)} and {_label(y)}", 440)
+    figure = style_figure(go.Figure(heat), f"Value by {_label(x)} and {_label(y)}", 440)
     figure.update_xaxes(title=_label(x)).update_yaxes(title=_label(y))
     text = f"Critic's value, from {values.min():.4g} to {values.max():.4g}; other inputs at the median observation."
     return BehaviourFinding("Value landscape", text, table, figure, is_listed=False)
@@ -223,7 +223,7 @@ def attention_map(
     received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
     text = f"Rows attend to columns. Highest attention: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."
     heat = go.Heatmap(z=weights, x=labels, y=labels, colorscale="Cividis", zmin=0.0)
-    figure = styled(go.Figure(heat), f"Attention between {kind}s", max(340, min(60 + 16 * len(labels), 900)))
+    figure = style_figure(go.Figure(heat), f"Attention between {kind}s", max(340, min(60 + 16 * len(labels), 900)))
     figure.update_xaxes(type="category").update_yaxes(type="category", autorange="reversed")
     return BehaviourFinding(f"Attention by {kind}", text, table, figure, is_listed=False)
 
@@ -265,5 +265,5 @@ def anomaly_overlay(
         f"alarms: {counts.get('alarm', 0)}."
     )
     return BehaviourFinding(
-        "Anomalies over equity", text, table, styled(figure, "Equity with anomalies of the lead–lag matrix")
+        "Anomalies over equity", text, table, style_figure(figure, "Equity with anomalies of the lead–lag matrix")
     )

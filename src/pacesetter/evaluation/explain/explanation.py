@@ -109,15 +109,15 @@ def explain_agent(
     attributions = integrated_gradients(agent, few, bank.names, named)
     findings = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
     if not policy.is_whole:
-        findings += _why(attributions, orders.reshape(-1)[chosen], is_discrete, named)
-    x, y = _strongest(attributions)
+        findings += _explain_orders(attributions, orders.reshape(-1)[chosen], is_discrete, named)
+    x, y = _strongest_features(attributions)
     findings.append(state_action_map(observations, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
     if readout(agent).values is not None:
         findings.append(value_landscape(agent, observations, *HOLDING, bank.names))
-    return findings + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
+    return findings + ([attention_map(agent, few, panel.symbols)] if _has_attention(agent) else [])
 
 
-def _why(
+def _explain_orders(
     attributions: Attributions, orders: Array, is_discrete: bool, symbols: Sequence[str]
 ) -> list[BehaviourFinding]:
     """Sentences on the latest orders that were not to hold; nothing where there was none."""
@@ -128,14 +128,14 @@ def _why(
     words = [_order_words(float(values[k]), symbols[k] if len(symbols) else "") for k in places]
     # What is explained of a discrete order is its own probability: what raises it speaks for it, a sale or not.
     signs = [np.sign(values[k]) if is_discrete else 1.0 for k in places]
-    return [attributions.signed(dict(zip(places, signs, strict=True))).why(places, words)]
+    return [attributions.apply_signs(dict(zip(places, signs, strict=True))).explain_orders(places, words)]
 
 
 def _order_words(value: float, symbol: str) -> str:
     return f"{'buy' if value > 0 else 'sell'} {abs(value):.2f} {symbol}".strip()
 
 
-def _strongest(attributions: Attributions) -> list[tuple[str, str]]:
+def _strongest_features(attributions: Attributions) -> list[tuple[str, str]]:
     """The two features of single symbols that had the most influence."""
     features = attributions.by_feature()
     # The portfolio's entries are one for all symbols and cannot be mapped to single decisions.
@@ -143,7 +143,7 @@ def _strongest(attributions: Attributions) -> list[tuple[str, str]]:
     return list(zip(own["entry"], own["feature"], strict=True))
 
 
-def _attends(agent: Any) -> bool:
+def _has_attention(agent: Any) -> bool:
     from pacesetter.agents.encoders import TransformerEncoder
     from pacesetter.learning.sb3.readout import readout
 

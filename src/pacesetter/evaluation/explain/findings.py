@@ -46,7 +46,7 @@ def explanation_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
         window_bars=run.task.window_bars,
         risk=run.sizing,
     )
-    return [_titled(finding, "" if isinstance(run.policy, AgentPolicy) else symbol) for finding in findings]
+    return [_title_section(finding, "" if isinstance(run.policy, AgentPolicy) else symbol) for finding in findings]
 
 
 def _as_agent(run: StoredRun) -> AgentPolicy:
@@ -62,7 +62,7 @@ def _as_agent(run: StoredRun) -> AgentPolicy:
     return AgentPolicy(agent, policy.name, action, fitted_until=until, own_account=own)
 
 
-def _titled(finding: BehaviourFinding, symbol: str) -> Section:
+def _title_section(finding: BehaviourFinding, symbol: str) -> Section:
     section = finding.section()
     return replace(section, title=f"{section.title} ({symbol})") if symbol else section
 

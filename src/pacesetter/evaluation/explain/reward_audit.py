@@ -62,7 +62,7 @@ def audit(components: pd.DataFrame, reward: ArrayLike, equity_change: ArrayLike,
     table = pd.DataFrame(
         {
             "balance": ratio(size, size.sum()),
-            "signal_to_noise": ratio(np.abs(values.mean(axis=0)), values.std(axis=0) * _moves(values)),
+            "signal_to_noise": ratio(np.abs(values.mean(axis=0)), values.std(axis=0) * _varying_columns(values)),
             "equity": correlation[:-2, -1],
         },
         index=names,
@@ -71,7 +71,7 @@ def audit(components: pd.DataFrame, reward: ArrayLike, equity_change: ArrayLike,
     # Only what is paid: a penalty for doing nothing does not reward it.
     gains = np.maximum(total, 0.0)
     idle = float(ratio(gains[~acts].sum(), gains.sum()))
-    figures = float(correlation[-2, -1]), _opposed(total, earned), idle
+    figures = float(correlation[-2, -1]), _opposed_share(total, earned), idle
     return RewardAudit(table, alike, *figures, tuple(_signs(table, correlation[:-2, :-2], *figures)))
 
 
@@ -116,16 +116,16 @@ def _check(components: Array, *series: Array) -> None:
 def _correlation(columns: Array) -> Array:
     """(k, k) Pearson's, of columns (step, k); NaN where one never changes."""
     spread = columns - columns.mean(axis=0)
-    size = np.sqrt(np.square(spread).sum(axis=0)) * _moves(columns)
+    size = np.sqrt(np.square(spread).sum(axis=0)) * _varying_columns(columns)
     return ratio(spread.T @ spread, np.outer(size, size))
 
 
-def _moves(columns: Array) -> Array:
+def _varying_columns(columns: Array) -> Array:
     """(k,) False where a column never changes, whatever rounding its mean leaves."""
     return np.asarray(np.ptp(columns, axis=0) > 0)
 
 
-def _opposed(reward: Array, earned: Array) -> float:
+def _opposed_share(reward: Array, earned: Array) -> float:
     # By stretches, not bar by bar: single bars are mostly noise, in which reward and equity often disagree.
     stretches = [np.array_split(values, min(STRETCHES, len(reward))) for values in (reward, earned)]
     return float(np.mean([part.sum() > 0 > gain.sum() for part, gain in zip(*stretches, strict=True)]))

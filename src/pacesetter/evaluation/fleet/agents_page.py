@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.evaluation.report.tables import read_table
 
 __all__ = [
@@ -103,7 +103,7 @@ def curves_figure(curves: pd.DataFrame, table: pd.DataFrame) -> go.Figure:
         figure.add_scatter(x=steps, y=values, text=names, name=label, mode="lines", line=line, opacity=0.55)
     median = curves.median(axis=1)
     figure.add_scatter(x=curves.index, y=median, name="median", mode="lines", line={"width": 3, "color": PALETTE[0]})
-    titled = styled(figure, f"Validation Sharpe ratio of {len(table)} agents", 420)
+    titled = style_figure(figure, f"Validation Sharpe ratio of {len(table)} agents", 420)
     return titled.update_xaxes(title="steps of each agent").update_yaxes(title="Sharpe ratio")
 
 
@@ -113,4 +113,4 @@ def action_figure(table: pd.DataFrame) -> go.Figure:
     for order, colour in ORDERS.items():
         figure.add_bar(x=table["symbol"], y=table[order], name=order, marker={"color": colour})
     figure.update_layout(barmode="stack", bargap=0.1)
-    return styled(figure, "Orders of each agent").update_yaxes(range=[0, 1], tickformat=".0%")
+    return style_figure(figure, "Orders of each agent").update_yaxes(range=[0, 1], tickformat=".0%")

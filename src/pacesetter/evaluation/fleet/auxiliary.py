@@ -38,7 +38,7 @@ def head_accuracies(
     own = {name: shape for name, shape in shapes.items() if name not in market.tables.places}
     flat = {name: torch.zeros(len(index), *shape, device=market.device) for name, shape in own.items()}
     observation = flat | {INDEX: index}
-    wanted = extra.wanted(observation, NextBar(bank, market.device), market.tables)
+    wanted = extra.prediction_targets(observation, NextBar(bank, market.device), market.tables)
     features = trainer.fleet.encoder(market.tables(observation)).float()
     accuracies: dict[str, dict[str, float | None]] = {}
     for name, accuracy in extra.accuracy(features, wanted).items():

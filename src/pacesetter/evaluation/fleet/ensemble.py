@@ -86,7 +86,7 @@ class Ensemble:
     @property
     def diversification(self) -> float:
         """Mean volatility of the agents / volatility of all in equal parts: 1 where they move as one."""
-        together = self.together().std(ddof=0)
+        together = self.combine().std(ddof=0)
         return float(self.returns.std(ddof=0).mean() / together) if together > 0 else float("nan")
 
     @property
@@ -107,7 +107,7 @@ class Ensemble:
 
     # ---- leaving out ----------------------------------------------------------------------------------------------
 
-    def together(self, agents: list[str] | None = None) -> pd.Series[float]:
+    def combine(self, agents: list[str] | None = None) -> pd.Series[float]:
         """(time,) returns of these agents in equal parts, of all by default; one that does not play holds cash."""
         return self.returns[agents or list(self.returns.columns)].fillna(0.0).mean(axis=1)
 
@@ -147,7 +147,7 @@ class Ensemble:
         kept = Ensemble(self.returns.iloc[:half], self.bars_per_year, self.redundant).kept
         if not kept:
             return None
-        later = pd.DataFrame({"all": self.together(), "kept": self.together(kept)}).iloc[half:]
+        later = pd.DataFrame({"all": self.combine(), "kept": self.combine(kept)}).iloc[half:]
         everybody, pruned = sharpe_of_known(later.to_numpy(), self.bars_per_year).tolist()
         return everybody, pruned
 
@@ -182,7 +182,7 @@ def _evidence_row(returns: Array, bars_per_year: float, draws: int, seed: int) -
 def returns_frame(played: FleetPlay, market: FleetMarket) -> pd.DataFrame:
     """(time, agent) returns of what was played in a market of one panel."""
     times = pd.DatetimeIndex(market.batch.bank.times[0], tz="UTC", name="time")
-    returns = played.aligned(len(times)).double().numpy()
+    returns = played.align_returns(len(times)).double().numpy()
     return pd.DataFrame(returns, times, list(played.symbols)).dropna(how="all")
 
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from pacesetter.evaluation.fleet.ensemble import Ensemble
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["correlation_figure", "ensemble_section", "evidence_section"]
 
@@ -51,7 +51,7 @@ def _evidence_figure(ordered: pd.DataFrame) -> go.Figure:
     points = go.Scatter(
         x=list(ordered.index), y=ordered["sharpe"], error_y=reach, mode="markers", marker={"color": colours, "size": 6}
     )
-    titled = styled(go.Figure(points), "Sharpe ratio of each agent out-of-sample, 95 % intervals")
+    titled = style_figure(go.Figure(points), "Sharpe ratio of each agent out-of-sample, 95 % intervals")
     return titled.update_yaxes(title="Sharpe ratio")
 
 
@@ -90,16 +90,16 @@ def _pruning(ensemble: Ensemble) -> str:
 
 def correlation_figure(ensemble: Ensemble) -> go.Figure:
     """Correlations of the agents' returns, agents that move alike side by side."""
-    order = _alike(ensemble.correlation)
+    order = _cluster_order(ensemble.correlation)
     matrix = ensemble.correlation.iloc[order, order]
     names = [str(name) for name in matrix.columns]
     heat = go.Heatmap(z=matrix.to_numpy(), x=names, y=names, zmin=-1, zmax=1, colorscale="PuOr_r")
-    figure = styled(go.Figure(heat), "Correlation of the agents' returns", 560)
+    figure = style_figure(go.Figure(heat), "Correlation of the agents' returns", 560)
     has_labels = len(names) <= MOST_LABELS
     return figure.update_xaxes(showticklabels=has_labels).update_yaxes(showticklabels=has_labels, autorange="reversed")
 
 
-def _alike(correlation: pd.DataFrame) -> list[int]:
+def _cluster_order(correlation: pd.DataFrame) -> list[int]:
     """The agents in the order of a hierarchical clustering by 1 − correlation."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -115,4 +115,4 @@ def _alike(correlation: pd.DataFrame) -> list[int]:
 def _shares_figure(shares: Any) -> go.Figure:
     colours = np.where(shares >= 0, PALETTE[0], PALETTE[5])
     bars = go.Bar(x=list(shares.index), y=shares, marker={"color": colours})
-    return styled(go.Figure(bars), "Share of the gains and losses").update_yaxes(tickformat=".0%")
+    return style_figure(go.Figure(bars), "Share of the gains and losses").update_yaxes(tickformat=".0%")

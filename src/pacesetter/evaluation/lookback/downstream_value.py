@@ -31,14 +31,14 @@ from pacesetter.policies.market_rows import market_bank
 if TYPE_CHECKING:
     from pacesetter.evaluation.stored_run import StoredRun
 
-__all__ = ["EXPECTED", "worth_sentences", "worth_table"]
+__all__ = ["EXPECTED", "downstream_sentences", "downstream_table"]
 
 Array = NDArray[Any]
 EXPECTED = "expected"
 HISTORY_BARS = 750  # before the test bars, from which the rule takes its thresholds
 
 
-def worth_table(
+def downstream_table(
     judgement: LookbackJudgement,
     panel: Panel,
     config: LookbackConfig,
@@ -64,7 +64,7 @@ def worth_table(
     return pd.DataFrame(list(rows.values()), index=index).reset_index()
 
 
-def worth_sentences(worth: pd.DataFrame, learned: str) -> tuple[str, ...]:
+def downstream_sentences(worth: pd.DataFrame, learned: str) -> tuple[str, ...]:
     """What the agent's windows add for each rule, in words; a window that earns nothing is said to."""
     said = []
     for rule, table in worth.groupby("rule", sort=False):

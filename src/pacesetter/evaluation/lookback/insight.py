@@ -20,7 +20,7 @@ from pacesetter.evaluation.explain.behaviour import anomaly_overlay, attention_m
 from pacesetter.evaluation.explain.reward_audit import audit
 from pacesetter.evaluation.lookback.judgement import AGENT, LookbackJudgement
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import fill_to_fill_returns, follower_weights, last_moves
@@ -204,7 +204,7 @@ def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Secti
         f"{gini(gains):.2f} of the absolute earnings."
     )
     assets = Section("Concentration by asset", text, (), ("symbol", "share of the lead", "earned"), rows)
-    return [_choices(judgement), assets, _pairs(positive.mean(axis=0), _followed(run, bars, positive), symbols)]
+    return [_choices(judgement), assets, _pairs(positive.mean(axis=0), _follower_returns(run, bars, positive), symbols)]
 
 
 def _choices(judgement: LookbackJudgement) -> Section:
@@ -221,7 +221,7 @@ def _choices(judgement: LookbackJudgement) -> Section:
     return Section("Concentration by choice", text, (), ("window", "bars", "reward"), rows)
 
 
-def _followed(run: LookbackRun, bars: Array, positive: Array) -> Array:
+def _follower_returns(run: LookbackRun, bars: Array, positive: Array) -> Array:
     """(leader, follower) mean of link · sign of the leader's last move · the follower's next fill-to-fill return."""
     moves, returns = last_moves(run.panel)[bars], fill_to_fill_returns(run.panel)[bars]
     earned = np.einsum("tij,ti,tj->ij", positive, np.sign(np.nan_to_num(moves)), np.nan_to_num(returns))
@@ -237,7 +237,7 @@ def _pairs(links: Array, earned: Array, symbols: tuple[str, ...]) -> Section:
         for i, j in order
     )
     heat = go.Heatmap(z=links, x=list(symbols), y=list(symbols), colorscale="Cividis", zmin=0.0)
-    figure = styled(go.Figure(heat), "Mean link in the chosen windows, row leads column", 420)
+    figure = style_figure(go.Figure(heat), "Mean link in the chosen windows, row leads column", 420)
     flat, gains = shares.ravel(), np.abs(earned).ravel() / max(np.abs(earned).sum(), 1e-12)
     text = (
         "Mean of each link where it is above 0, and what following that leader alone earned before costs, in "

@@ -165,7 +165,7 @@ class LookbackJudgement:
                 for gate in self.gates
             ],
         } | {name: {str(key): row for key, row in table.to_dict("index").items()} for name, table in tables.items()}
-        plain: dict[str, Any] = _plain(content)
+        plain: dict[str, Any] = _to_plain(content)
         return plain
 
 
@@ -399,12 +399,12 @@ def _text(interval: Interval) -> str:
     return f"{interval.value:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
 
 
-def _plain(content: Any) -> Any:
+def _to_plain(content: Any) -> Any:
     """Numbers as JSON has them; what is not known is null."""
     if isinstance(content, Mapping):
-        return {str(key): _plain(value) for key, value in content.items()}
+        return {str(key): _to_plain(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):
-        return [_plain(value) for value in content]
+        return [_to_plain(value) for value in content]
     if isinstance(content, (float, np.floating)):
         return float(content) if np.isfinite(content) else None
     return content.item() if isinstance(content, np.generic) else content

@@ -52,7 +52,7 @@ def lookback_sections(judgement: LookbackJudgement, panel: Panel) -> list[Sectio
         _regimes(judgement),
         _costs(judgement),
     ]
-    return sections if judgement.worth.empty else [*sections, _worth(judgement)]
+    return sections if judgement.worth.empty else [*sections, _downstream_section(judgement)]
 
 
 def store_lookback(judgement: LookbackJudgement, panel: Panel, folder: Path, facts: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ def _liquidity(judgement: LookbackJudgement) -> Section:
     return Section("Liquidity by window", text, (), header, rows)
 
 
-def _worth(judgement: LookbackJudgement) -> Section:
+def _downstream_section(judgement: LookbackJudgement) -> Section:
     rows = tuple(
         (
             str(row["rule"]),

@@ -17,7 +17,7 @@ from pacesetter.evaluation.lookback.judgement import AGENT
 from pacesetter.evaluation.lookback.page import WINDOWS
 from pacesetter.evaluation.lookback.stored import LookbackRun
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.leadlag.engine import LeadLag
@@ -135,7 +135,7 @@ class LookbackReplay:
         curve = self.rewards[AGENT].cumsum()
         figure.add_scatter(x=index, y=curve, name="cumulated reward", mode="lines", row=2, col=1)
         figure.update_yaxes(type="log", row=1, col=1)
-        return styled(figure, "Windows and cumulated reward", 480)
+        return style_figure(figure, "Windows and cumulated reward", 480)
 
     def _matrix(self, row: int) -> go.Figure:
         bar, window = int(self.windows["bar"].iloc[row]), int(self.windows[AGENT].iloc[row])
@@ -143,7 +143,7 @@ class LookbackReplay:
         symbols = list(self.run.panel.symbols)
         heat = go.Heatmap(z=matrix, x=symbols, y=symbols, colorscale="RdBu", zmid=0.0)
         title = f"{self.windows.index[row]:%Y-%m-%d}, window of {window} bars"
-        return styled(go.Figure(heat), title, 380).update_yaxes(autorange="reversed")
+        return style_figure(go.Figure(heat), title, 380).update_yaxes(autorange="reversed")
 
     def _observations(self, shown: list[int]) -> Section:
         """What the agent saw at these decisions, number by number."""

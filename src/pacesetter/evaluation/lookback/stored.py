@@ -26,7 +26,7 @@ from pacesetter.evaluation.backtest.markets import (
 )
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.backtest.stress import stress_scenarios
-from pacesetter.evaluation.lookback.downstream_value import worth_sentences, worth_table
+from pacesetter.evaluation.lookback.downstream_value import downstream_sentences, downstream_table
 from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
 from pacesetter.evaluation.lookback.page import BRIEF, PRINTED, lookback_sections, store_lookback
 from pacesetter.evaluation.report.account_page import page_header
@@ -112,7 +112,7 @@ class LookbackRun:
         """
         panel, seed = self.panel, self.config.seed
         agents = {AGENT: self.agent(panel), STOCHASTIC: self.agent(panel, is_stochastic=True)}
-        trials = Trials.beside(self.folder.parent)
+        trials = Trials.for_runs(self.folder.parent)
         trial = Trial(panel.fingerprint, "lookback", self.folder.name, seed)
         # Before judging: this run is one of the trials that its own level is raised for.
         trials.add(trial)
@@ -120,8 +120,8 @@ class LookbackRun:
         count = len({each.run for each in trials.of(panel.fingerprint, "lookback")})
         judgement = judge_lookback(agents, panel, self.task, self.first, trials=count, draws=draws, seed=seed)
         other = None if trader is None else StoredRun(trader)
-        worth = worth_table(judgement, panel, self.task, trader=other, draws=draws, seed=seed)
-        return replace(judgement, worth=worth, notes=worth_sentences(worth, judgement.learned))
+        worth = downstream_table(judgement, panel, self.task, trader=other, draws=draws, seed=seed)
+        return replace(judgement, worth=worth, notes=downstream_sentences(worth, judgement.learned))
 
     def play(self) -> dict[str, float]:
         """The agent alone on the test bars: reward, components, windows and switches."""
@@ -154,7 +154,7 @@ class LookbackRun:
             self.first - HISTORY_BARS - self.task.windows.longest, 0
         )  # what the agent and features look back to
         recent = self.panel.rows(start, None)
-        table = self.over(stress_scenarios(recent, self.first - start)[1:], judgement.learned)
+        table = self.evaluate_scenarios(stress_scenarios(recent, self.first - start)[1:], judgement.learned)
         wide = table["reward"].unstack("policy")[[AGENT, judgement.learned]]
         rows = tuple(
             (str(name).replace("_", " "), *(f"{value:+.4f}" for value in row)) for name, *row in wide.itertuples()
@@ -168,17 +168,17 @@ class LookbackRun:
         """Figures of the agent and simple policies by (scenario, policy) on other markets: see `MARKETS`."""
         if market not in MARKETS:
             raise ConfigError(f"unknown market '{market}'{did_you_mean(market, MARKETS)}")
-        return self.over(MARKETS[market](self))
+        return self.evaluate_scenarios(MARKETS[market](self))
 
-    def elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
+    def evaluate_elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
         """The same on the bars of another source, from a fifth of them on."""
-        return self.over([Scenario(name, panel, len(panel) // 5, is_unseen=True)])
+        return self.evaluate_scenarios([Scenario(name, panel, len(panel) // 5, is_unseen=True)])
 
-    def over(self, scenarios: Iterable[Scenario], *beside: str) -> pd.DataFrame:
+    def evaluate_scenarios(self, scenarios: Iterable[Scenario], *beside: str) -> pd.DataFrame:
         """The same over given scenarios; a market of other symbols needs a universe mask, task.view.max_assets."""
         rows: dict[tuple[str, str], Any] = {}
         for scenario in scenarios:
-            panel, task = scenario.panel, self._fitting(scenario)
+            panel, task = scenario.panel, self._check_scenario(scenario)
             view = task.view
             scores = WindowScores(task.windows.grid, view.method, view.horizon_bars, dict(view.options))
             simple = baseline_policies(scores)
@@ -193,7 +193,7 @@ class LookbackRun:
     def _start(self, scenario: Scenario) -> int:
         return max(scenario.first, self.task.windows.longest, self.task.windows.seen[-1])
 
-    def _fitting(self, scenario: Scenario) -> LookbackConfig:
+    def _check_scenario(self, scenario: Scenario) -> LookbackConfig:
         """The options for a market; refuses one of more or fewer symbols where the agent has no universe mask."""
         self.config.problem.check_symbols(self.folder, self.panel.symbols, scenario.label, scenario.panel.symbols)
         return replace(self.task, trouble_limit=len(scenario.panel))  # a stressed market may halt for long

@@ -67,7 +67,7 @@ class GateDecision:
         counts = Counter(each.state for each in self.held)
         said = f"{self.name} by the gates '{self.gates.name}': {counts['pass']} passed, {counts['FAIL']} failed"
         missing = [each.limit.metric for each in self.held if each.measured is None]
-        said += f", {len(missing)} not measured{_by(missing)}"
+        said += f", {len(missing)} not measured{_explain_measuring(missing)}"
         if counts["n/a"]:
             said += f", {counts['n/a']} not applicable because the oracle fails them too"
         if self.stretch:
@@ -109,7 +109,7 @@ def decide(folder: Path, gates: GateSet, beside: Path | None = None) -> GateDeci
         held_gates(record, own),
         held_gates(record, gates.conditional),
         headline=str(record.judged["headline"]),
-        reason=_withheld(config, gates),
+        reason=_explain_withheld(config, gates),
         stretch=held_gates(record, gates.stretch),
         is_about=not gates.subjects or any(has_subject(config, subject) for subject in gates.subjects),
     )
@@ -135,13 +135,13 @@ def store_decision(decision: GateDecision, folder: Path) -> Path:
     return write_atomic(path, json.dumps(decision.to_json(), indent=2) + "\n")
 
 
-def _by(metrics: list[str]) -> str:
+def _explain_measuring(metrics: list[str]) -> str:
     """How metrics that were not measured can be, where an evaluation alone does not do it."""
     ways = dict.fromkeys(known.by for known in map(find_metric, metrics) if known is not None and known.by)
     return f": {', '.join(ways)}" if ways else ""
 
 
-def _withheld(config: Config, gates: GateSet) -> str:
+def _explain_withheld(config: Config, gates: GateSet) -> str:
     """Why these bars cannot earn a GO; empty where they can."""
     source = str(config.data.get("source", ""))
     if gates.synthetic or source not in MADE_UP:

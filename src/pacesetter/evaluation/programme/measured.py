@@ -147,7 +147,7 @@ def find_metric(name: str) -> Metric | None:
     return (
         None
         if known not in RANGES
-        else Metric(known, partial(_trained, known), *RANGES[known], by="train with +preset=recovery")
+        else Metric(known, partial(_training_figure, known), *RANGES[known], by="train with +preset=recovery")
     )
 
 
@@ -196,7 +196,7 @@ def _training_gates(stored: Mapping[str, Any]) -> dict[str, Any]:
 # ---- what can be read -----------------------------------------------------------------------------------------------
 
 
-def _trained(name: str, record: RunRecord) -> Measured:
+def _training_figure(name: str, record: RunRecord) -> Measured:
     """What training measured, and what the oracle had on the same bars."""
     gate = (record.gates or {}).get(name)
     if gate is None:
@@ -246,7 +246,7 @@ def _sharpe(record: RunRecord) -> Measured:
     return Measured(value, low, high)
 
 
-def _bootstrapped(name: str, statistic: Callable[[float], Statistic], is_risk: bool = False) -> Any:
+def _with_interval(name: str, statistic: Callable[[float], Statistic], is_risk: bool = False) -> Any:
     """A figure with the interval of its statistic, where the returns were kept."""
 
     def read(record: RunRecord) -> Measured:
@@ -269,7 +269,9 @@ def _ratio(bars_per_year: float) -> Statistic:
     return partial(sharpe, bars_per_year=bars_per_year)
 
 
-def _paired(record: RunRecord, value: float, other: str | None, statistic: Callable[[float], Statistic]) -> Measured:
+def _paired_difference(
+    record: RunRecord, value: float, other: str | None, statistic: Callable[[float], Statistic]
+) -> Measured:
     """A difference to another policy of the table with its interval, where the returns of both were kept."""
     own, beside = record.series(record.policy), record.series(other)
     if own is None or beside is None or math.isnan(record.bars_per_year):
@@ -282,13 +284,13 @@ def _above_index(record: RunRecord) -> Measured:
     own, index = record.figure("annual_return"), record.judged.get("index")
     if index:
         return Measured(own - float(index["annual_return"]))
-    return _paired(record, own - record.figure("annual_return", record.index), record.index, _annual)
+    return _paired_difference(record, own - record.figure("annual_return", record.index), record.index, _annual)
 
 
 def _above_supervised(record: RunRecord) -> Measured:
     best = record.best_of(SUPERVISED)
     value = math.nan if best is None else record.figure("sharpe") - record.figure("sharpe", best)
-    return _paired(record, value, best, _ratio)
+    return _paired_difference(record, value, best, _ratio)
 
 
 def _supervised_ratio(record: RunRecord) -> Measured:
@@ -349,7 +351,7 @@ def _number_above(bar: float) -> Callable[[pd.DataFrame], float]:
     return lambda table: float((table["sharpe"] > bar).sum())
 
 
-def _finished(table: pd.DataFrame) -> float:
+def _count_finished(table: pd.DataFrame) -> float:
     return float(np.isfinite(table["sharpe"].to_numpy(dtype=float)).sum())
 
 
@@ -357,7 +359,7 @@ def _succeeded(table: pd.DataFrame) -> float:
     return float(((table["sharpe"] > SUCCESS) & ~(table["drawdown"] > LARGE_LOSS)).sum())
 
 
-def _crashed(table: pd.DataFrame) -> float:
+def _count_crashed(table: pd.DataFrame) -> float:
     return float((table["drawdown"] > LARGE_LOSS).sum())
 
 
@@ -370,7 +372,7 @@ def _agents_above_supervised(record: RunRecord) -> Measured:
     return Measured(float((record.agents["sharpe"] > bar).sum()))
 
 
-def _judged(name: str) -> Callable[[RunRecord], Measured]:
+def _read_verdict(name: str) -> Callable[[RunRecord], Measured]:
     """What the verdict says with yes or no; NaN where it was not asked."""
 
     def read(record: RunRecord) -> Measured:
@@ -421,10 +423,10 @@ METRICS: dict[str, Metric] = {
     "sharpe_triple_costs": Metric("Sharpe ratio at 3× costs", _costs(3.0)),
     "windows_with_gain": Metric("share of profitable test periods", _windows, 0.0, 1.0),
     "regimes_with_gain": Metric("regimes with a gain", _regimes, 0.0, 4.0),
-    "total_return": Metric("total return", _bootstrapped("total_return", lambda _: total_return), -1.0),
-    "annual_return": Metric("annual return", _bootstrapped("annual_return", _annual), -1.0),
+    "total_return": Metric("total return", _with_interval("total_return", lambda _: total_return), -1.0),
+    "annual_return": Metric("annual return", _with_interval("annual_return", _annual), -1.0),
     "max_drawdown": Metric(
-        "largest drawdown", _bootstrapped("max_drawdown", lambda _: max_drawdown, is_risk=True), 0.0, 1.0
+        "largest drawdown", _with_interval("max_drawdown", lambda _: max_drawdown, is_risk=True), 0.0, 1.0
     ),
     "win_rate": Metric("win rate of lots", _win_rate, 0.0, 1.0),
     "profit_factor": Metric("profit factor of lots", _figure("lot_profit_factor"), 0.0),
@@ -437,21 +439,23 @@ METRICS: dict[str, Metric] = {
     "walk_forward_sharpe": Metric(
         "Sharpe ratio of walk-forward folds, mean", _walk_forward, by="pacesetter evaluate RUN --folds 5"
     ),
-    "edge": Metric("an edge was found", _judged("has_edge"), 0.0, 1.0),
-    "evidence": Metric("better than all baselines", _judged("is_evidence"), 0.0, 1.0),
-    "agents": Metric("agents that finished", _agents(_finished), 0.0),
+    "edge": Metric("an edge was found", _read_verdict("has_edge"), 0.0, 1.0),
+    "evidence": Metric("better than all baselines", _read_verdict("is_evidence"), 0.0, 1.0),
+    "agents": Metric("agents that finished", _agents(_count_finished), 0.0),
     "agents_succeeded": Metric("agents above a Sharpe ratio of 0.3 that did not lose half", _agents(_succeeded), 0.0),
     "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _share_above(0.2), 0.0, 1.0),
     "agents_above_03": Metric("agents above a Sharpe ratio of 0.3", _agents(_number_above(0.3)), 0.0),
     "agents_above_supervised": Metric(
         "agents a fifth above the best supervised baseline", _agents_above_supervised, 0.0
     ),
-    "agents_crashed": Metric("agents that lost more than half", _agents(_crashed), 0.0),
+    "agents_crashed": Metric("agents that lost more than half", _agents(_count_crashed), 0.0),
     "curiosity_gradient": Metric("gradient norm of curiosity", _last("icm/gradient_norm"), 0.0),
     "goal_success_gain": Metric(
         "goals reached, gain over the run beside", _gain(_last("her/goal_achievement_rate")), by=BESIDE
     ),
-    "states_gain": Metric("states visited, gain over the run beside", _gain(partial(_trained, STATES)), by=BESIDE),
+    "states_gain": Metric(
+        "states visited, gain over the run beside", _gain(partial(_training_figure, STATES)), by=BESIDE
+    ),
     "sharpe_gain": Metric("Sharpe ratio, gain over the run beside as a share of it", _gain(_sharpe), by=BESIDE),
     "largest_objective_weight": Metric("largest weight of an objective", _largest_weight, 0.0, 1.0),
     "direction_accuracy": Metric("accuracy of the head for the next direction", _direction, 0.0, 1.0),

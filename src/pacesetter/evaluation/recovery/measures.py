@@ -1,6 +1,6 @@
 """What a trace amounts to: named numbers, each with what it must be; the gates of a policy that has not collapsed.
 
-Names and meaning are fixed: a gate engine reads them as `named(gates)`, name → value, sense, limit, passed, oracle.
+Names and meaning are fixed: a gate engine reads `gates_by_name(gates)`, name → value, sense, limit, passed, oracle.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = [
     "VOLUNTARY",
     "all_gates",
     "beside_oracle",
+    "gates_by_name",
     "is_recovered",
-    "named",
     "recovery_gates",
     "state_counts",
     "trace_sharpe",
@@ -94,11 +94,11 @@ def trace_values(trace: Trace) -> dict[str, float]:
         ENTROPY: nats,
         # log of the number of bins is the entropy of equal use.
         HISTOGRAM: nats / float(np.log(len(counts))),
-        DISTINCT: _distinct(trace),
+        DISTINCT: _distinct_actions(trace),
         FILLS: fills,
         VOLUNTARY: fills,
         TRIPS: 1000.0 * float((trace.closed & trace.is_played).sum()) / played,
-        STATES: _visited(trace),
+        STATES: _visited_share(trace),
         FINITE: float((np.isfinite(trace.actions) & np.isfinite(trace.returns))[trace.is_played].mean()),
     }
     if trace.kinds is None:
@@ -154,7 +154,7 @@ def recovery_gates(trace: Trace, limits: Gates, best_constant: float | None = No
     """The gates beyond those of `collapse_gates` that have a limit, of one trace."""
     values = trace_values(trace)
     kept = {name: values[name] for name in TRACED}
-    return training_gates(kept | _above(trace, best_constant), limits, trace.kinds)
+    return training_gates(kept | _above_constant(trace, best_constant), limits, trace.kinds)
 
 
 def all_gates(trace: Trace, limits: Gates, best_constant: float | None = None) -> list[Gate]:
@@ -163,10 +163,10 @@ def all_gates(trace: Trace, limits: Gates, best_constant: float | None = None) -
     del values[VOLUNTARY]  # all trades of a trace are
     if trace.kinds is not None:
         del values[HISTOGRAM]  # orders have the entropy's own limit
-    return training_gates(values | _above(trace, best_constant), limits, trace.kinds)
+    return training_gates(values | _above_constant(trace, best_constant), limits, trace.kinds)
 
 
-def _above(trace: Trace, best_constant: float | None) -> dict[str, float]:
+def _above_constant(trace: Trace, best_constant: float | None) -> dict[str, float]:
     return {} if best_constant is None else {ABOVE_CONSTANT: trace_sharpe(trace) - best_constant}
 
 
@@ -177,7 +177,7 @@ def beside_oracle(gates: Sequence[Gate], oracle: Mapping[str, float] | None) -> 
     return [replace(gate, oracle=oracle.get(gate.name)) for gate in gates]
 
 
-def named(gates: Sequence[Gate]) -> dict[str, dict[str, Any]]:
+def gates_by_name(gates: Sequence[Gate]) -> dict[str, dict[str, Any]]:
     """Name → value, sense, limit, passed, oracle, applicable: what a gate engine reads."""
     return {
         gate.name: {
@@ -226,7 +226,7 @@ def _entropy(counts: Array) -> float:
     return float(-(shares * np.log(shares)).sum()) + 0.0
 
 
-def _distinct(trace: Trace) -> float:
+def _distinct_actions(trace: Trace) -> float:
     """Mean number of distinct actions in a sliding 20 / min(20, kinds); over the steps there are where fewer."""
     kinds = trace.kinds or BINS
     # Bins of [-1, 1]; 1 itself belongs to the last one.
@@ -255,7 +255,7 @@ def state_counts(trace: Trace) -> Array:
     return counts
 
 
-def _visited(trace: Trace) -> float:
+def _visited_share(trace: Trace) -> float:
     counts = state_counts(trace)
     occurs = counts.sum(axis=0) > 0
     return float((counts[:, occurs] > 0).mean()) if occurs.any() else 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.evaluation.recovery.measures import STATE_NAMES, is_recovered, named, state_counts
+from pacesetter.evaluation.recovery.measures import STATE_NAMES, gates_by_name, is_recovered, state_counts
 from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.gates import Gate
@@ -26,13 +26,15 @@ ABOUT = (
 
 def store_gates(run: Run, ways: Ways, traces: Mapping[str, Trace], agents: Mapping[str, Ways] | None = None) -> None:
     """Write `gates.json`, by way of acting and name, and `gates.html`; `agents` are those of a fleet, one by one."""
-    by_way = {way: named(gates) for way, gates in ways.items()}
+    by_way = {way: gates_by_name(gates) for way, gates in ways.items()}
     stored: dict[str, Any] = {"gates": by_way}
     judged = by_way.get("deterministic", {})
     if agents is None:
         stored["recovered"] = is_recovered(judged)
     else:
-        stored["agents"] = {symbol: {way: named(gates) for way, gates in own.items()} for symbol, own in agents.items()}
+        stored["agents"] = {
+            symbol: {way: gates_by_name(gates) for way, gates in own.items()} for symbol, own in agents.items()
+        }
         stored["recovered"] = {
             symbol: is_recovered(own.get("deterministic", {})) for symbol, own in stored["agents"].items()
         }
@@ -70,12 +72,12 @@ def verdict(gate: Gate) -> str:
 def _heat_map(way: str, trace: Trace) -> Section:
     import plotly.graph_objects as go
 
-    from pacesetter.evaluation.report.pictures import styled
+    from pacesetter.evaluation.report.pictures import style_figure
 
     counts = state_counts(trace)
     shares = counts / max(int(counts.sum()), 1)
     figure = go.Figure(go.Heatmap(z=np.log10(np.maximum(shares, 1e-5)), x=list(REGIMES), y=list(STATE_NAMES), zmin=-5))
-    styled(figure, f"log10 of the share of steps in each state, {way}", 420)
+    style_figure(figure, f"log10 of the share of steps in each state, {way}", 420)
     text = "Position and its unrealised return against the regime; the darkest cells were never visited."
     return Section(f"States visited, {way}", text, (figure,))
 

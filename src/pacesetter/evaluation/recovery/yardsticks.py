@@ -53,7 +53,7 @@ def oracle_act(batch: Batch, panel: Panel, stop: int) -> Act:
     last = int(batch.bank.lasts.max()) + 1
     try:
         # Thresholds from training bars, responses of the judged ones: it knows the signal, not its own result.
-        teacher = OracleTeacher.knowing(panel, batch.bank, batch.market, stop, shown=min(last + 1, len(panel)))
+        teacher = OracleTeacher.from_truth(panel, batch.bank, batch.market, stop, shown=min(last + 1, len(panel)))
     except DataError:
         return lambda observation, masks: np.zeros(batch.inputs.shape)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled
+from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure
 from pacesetter.evaluation.statistics.metrics import win_rate
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.lots import Lots
@@ -59,11 +59,11 @@ def _rules(rules: MarketParameters) -> dict[str, str]:
 
 def monthly_section(result: Backtest) -> Section:
     """Returns by year and month, and of each year, as a heat map with numbers."""
-    by_month = _compounded(result, "M")
+    by_month = _compound_returns(result, "M")
     days = pd.PeriodIndex(by_month.index)
     table = pd.DataFrame({"year": days.year, "month": days.month, "value": by_month.to_numpy()})
     months = table.pivot_table(index="year", columns="month", values="value").reindex(columns=range(1, 13))
-    years = _compounded(result, "Y")
+    years = _compound_returns(result, "Y")
     won = int((by_month > 0).sum())
     best, worst = by_month.idxmax(), by_month.idxmin()
     text = (
@@ -73,7 +73,7 @@ def monthly_section(result: Backtest) -> Section:
     return Section("Monthly returns", text, (_months_figure(months, years.to_numpy()),))
 
 
-def _compounded(result: Backtest, period: str) -> pd.Series[float]:
+def _compound_returns(result: Backtest, period: str) -> pd.Series[float]:
     """Total return of each calendar month or year; a bar counts where it is known."""
     calendar = result.times.tz_localize(None).to_period(period)
     growth = pd.Series(1 + result.returns, result.times).groupby(calendar).prod()
@@ -98,7 +98,7 @@ def _months_figure(months: pd.DataFrame, years: Array) -> go.Figure:
         xgap=2,
         ygap=2,
     )
-    figure = styled(go.Figure(heat), "Return by month", 110 + 26 * len(months))
+    figure = style_figure(go.Figure(heat), "Return by month", 110 + 26 * len(months))
     figure.update_xaxes(type="category", side="top", showgrid=False)
     figure.update_layout(title={"yref": "container", "y": 0.98, "yanchor": "top"}, margin={"t": 70})
     return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
@@ -128,7 +128,7 @@ def weights_section(result: Backtest) -> Section:
         lines[f"{len(rest)} others"] = weights[:, rest].sum(axis=1)
     colours = [*COLOURS[: len(largest)], *["#bdbdbd"][: len(lines) - len(largest)], CASH_COLOUR]
     lines["cash"] = 1 - weights.sum(axis=1)
-    rows = _few(len(result))
+    rows = _thin_bars(len(result))
     figure = go.Figure()
     for colour, (name, values) in zip(colours, lines.items(), strict=True):
         # stacked where no position is short; a stack of both signs cannot be read
@@ -141,7 +141,7 @@ def weights_section(result: Backtest) -> Section:
         f"On average {np.abs(weights).sum(axis=1).mean():.0%} of equity is invested, in "
         f"{(np.abs(weights) > 1e-6).sum(axis=1).mean():.1f} symbols."
     )
-    return Section("Weights over time", text, (styled(figure, "Weights").update_yaxes(tickformat=".0%"),))
+    return Section("Weights over time", text, (style_figure(figure, "Weights").update_yaxes(tickformat=".0%"),))
 
 
 # ---- trades ---------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def trades_section(result: Backtest) -> Section:
     for trade in result.trades():
         by_symbol.setdefault(trade.position, []).append(trade)
     lots = result.lots()
-    by_lot = {place: Lots(*(column[lots.position == place] for column in lots)).closed() for place in by_symbol}
+    by_lot = {place: Lots(*(column[lots.position == place] for column in lots)).drop_open() for place in by_symbol}
     earned = {place: float(closed.pnl.sum()) for place, closed in by_lot.items()}
     order = sorted(by_symbol, key=lambda place: -abs(earned[place]))
     choices = tuple((result.symbols[place], _prices_figure(result, place, by_symbol[place])) for place in order)
@@ -187,13 +187,13 @@ def _prices_figure(result: Backtest, place: int, closed: list[Trade]) -> go.Figu
     most = min(MOST_MARKS, MARKS_IN_ALL // len(result.symbols))
     drawn = sorted(sorted(closed, key=lambda trade: -abs(trade.pnl))[:most], key=lambda trade: trade.entry_bar)
     closes = np.where(result.closes[:, place] > 0, result.closes[:, place], np.nan)
-    rows = _few(len(result), MOST_IN_ALL // len(result.symbols))
+    rows = _thin_bars(len(result), MOST_IN_ALL // len(result.symbols))
     line = {"width": 1.2, "color": "#808080"}
     figure = go.Figure(go.Scatter(x=result.times[rows], y=closes[rows], mode="lines", name="close", line=line))
     for name, marks in _marks(result, drawn).items():
         figure.add_scatter(name=name, mode="markers", **marks)
     cut = f" ({len(drawn)} of {len(closed)} trades)" if len(drawn) < len(closed) else ""
-    return styled(figure, f"{result.symbols[place]}: entries and exits{cut}", 420)
+    return style_figure(figure, f"{result.symbols[place]}: entries and exits{cut}", 420)
 
 
 def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, Any]]:
@@ -239,5 +239,5 @@ def _exits(closed: list[Trade]) -> list[tuple[int, float, str]]:
     ]
 
 
-def _few(bars: int, most: int = MOST_POINTS) -> Array:
+def _thin_bars(bars: int, most: int = MOST_POINTS) -> Array:
     return np.unique(np.linspace(0, bars - 1, min(bars, most, MOST_POINTS)).astype(int))

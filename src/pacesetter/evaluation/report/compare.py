@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import styled, thinned
+from pacesetter.evaluation.report.pictures import style_figure, thin_bars
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.intervals import Interval, interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
@@ -164,7 +164,7 @@ def compare_section(runs: Sequence[Judged]) -> Section:
     is_cut = any(len(run.returns) > len(common) for run in runs)
     text = (
         f"{len(runs)} runs over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all share."
-        f"{OWN_BARS if is_cut else ''}{_choice(runs, common)}{_superior(runs, common)}"
+        f"{OWN_BARS if is_cut else ''}{_choice(runs, common)}{_superiority_sentence(runs, common)}"
     )
     return Section("Comparison", text, (_picture(runs, common),), HEADER, tuple(rows))
 
@@ -175,7 +175,7 @@ def _choice(runs: Sequence[Judged], common: Any) -> str:
     return said and f" Among them, {said}"
 
 
-def _superior(runs: Sequence[Judged], common: Any) -> str:
+def _superiority_sentence(runs: Sequence[Judged], common: Any) -> str:
     """Which runs are better than hold, or cash where hold was not played, with all of them looked at."""
     against = "hold" if "hold" in runs[0].returns.columns else "cash"
     returns = np.column_stack([run.returns.loc[common, run.policy] for run in runs])
@@ -185,12 +185,12 @@ def _superior(runs: Sequence[Judged], common: Any) -> str:
 
 
 def _picture(runs: Sequence[Judged], common: Any) -> go.Figure:
-    figure, rows = go.Figure(), thinned(len(common))
+    figure, rows = go.Figure(), thin_bars(len(common))
     for run in runs:
         equity = 100 * (1 + run.returns.loc[common, run.policy]).cumprod().to_numpy()
         name = f"{run.name[:15]} {run.policy}"
         figure.add_scatter(x=common[rows], y=equity[rows], name=name, mode="lines", line={"width": 1.6})
-    return styled(figure, "Equity, start = 100", 420).update_yaxes(type="log")
+    return style_figure(figure, "Equity, start = 100", 420).update_yaxes(type="log")
 
 
 # ---- runs that choose windows ---------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ def _windows_section(runs: Sequence[Judged], common: pd.Index) -> Section:
         f"{len(runs)} lookback agents over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all "
         "share: mean reward a bar with its interval, and the paired difference to the first."
     )
-    figure, shown = go.Figure(), thinned(len(common))
+    figure, shown = go.Figure(), thin_bars(len(common))
     for run, own in zip(runs, rewards, strict=True):
         figure.add_scatter(x=common[shown], y=np.cumsum(own)[shown], name=run.name[:24], mode="lines")
-    return Section("Comparison", text, (styled(figure, "Cumulated reward", 420),), WINDOW_HEADER, rows)
+    return Section("Comparison", text, (style_figure(figure, "Cumulated reward", 420),), WINDOW_HEADER, rows)
 
 
 def _window_row(run: Judged, own: Array, first: Array) -> tuple[str, ...]:

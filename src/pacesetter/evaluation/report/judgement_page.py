@@ -17,8 +17,8 @@ from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.account_page import monthly_section, trades_section, weights_section
 from pacesetter.evaluation.report.memo import memo
-from pacesetter.evaluation.report.page import Section, number, plain
-from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled, thinned
+from pacesetter.evaluation.report.page import Section, format_number, number
+from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure, thin_bars
 from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import drawdowns, metrics, volatility
@@ -85,12 +85,17 @@ def markdown(sections: list[Section]) -> str:
         lines = [f"## {for_markdown(section.title)}", "", *(f"- {for_markdown(reason)}" for reason in section.reasons)]
         lines += ["", text] if section.reasons else [text]
         if section.rows:
-            lines += ["", _line(section.header), _line(["---"] * len(section.header)), *map(_line, section.rows)]
+            lines += [
+                "",
+                _markdown_row(section.header),
+                _markdown_row(["---"] * len(section.header)),
+                *map(_markdown_row, section.rows),
+            ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
-def _line(cells: Any) -> str:
+def _markdown_row(cells: Any) -> str:
     # A bar would begin another column.
     return "| " + " | ".join(for_markdown(cell).replace("|", "/") for cell in cells) + " |"
 
@@ -162,7 +167,12 @@ def _gates_section(judgement: Judgement) -> Section:
     decision = "NO-GO" if failed else "GO"
     text = f"{decision}: {count - failed} of {count} gates passed; the memo has the decision."
     rows = tuple(
-        (gate.name, plain(gate.value), f"{SENSES[gate.sense]} {gate.limit:g}", "pass" if gate.passed else "FAIL")
+        (
+            gate.name,
+            format_number(gate.value),
+            f"{SENSES[gate.sense]} {gate.limit:g}",
+            "pass" if gate.passed else "FAIL",
+        )
         for gate in judgement.gates
     )
     return Section("Gates", text, (), ("gate", "value", "limit", ""), rows)
@@ -246,12 +256,12 @@ def equity_picture(results: Sequence[Backtest], has_equal_volatility: bool = Fal
     figure.update_yaxes(type="log", row=1, col=1)
     figure.update_yaxes(tickformat=".0%", autorange="reversed", row=2, col=1)  # hangs down, without a sign
     if has_equal_volatility:
-        return styled(figure, f"Equity at the volatility of {results[0].name} (start = 100) and drawdown", 280)
-    return styled(figure, "Equity (start = 100) and drawdown", 520)
+        return style_figure(figure, f"Equity at the volatility of {results[0].name} (start = 100) and drawdown", 280)
+    return style_figure(figure, "Equity (start = 100) and drawdown", 520)
 
 
 def _draw(figure: go.Figure, result: Backtest, scale: float, line: Mapping[str, Any]) -> None:
-    rows, returns = thinned(len(result)), scale * result.returns
+    rows, returns = thin_bars(len(result)), scale * result.returns
     equity = 100 * np.cumprod(1 + returns)
     common = {"x": result.times[rows], "mode": "lines", "line": line, "legendgroup": result.name, "name": result.name}
     figure.add_scatter(y=equity[rows], row=1, col=1, **common)
@@ -266,4 +276,4 @@ def _window_picture(judgement: Judgement) -> go.Figure:
         y=judgement.windows,
         marker_color=[PALETTE[0] if gain > 0 else PALETTE[5] for gain in judgement.windows],
     )
-    return styled(go.Figure(bars), "Return of equal periods of the test set", 260).update_yaxes(tickformat=".0%")
+    return style_figure(go.Figure(bars), "Return of equal periods of the test set", 260).update_yaxes(tickformat=".0%")

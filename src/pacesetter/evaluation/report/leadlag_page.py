@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import day_form, styled
+from pacesetter.evaluation.report.pictures import day_form, style_figure
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.answer.influence import HALF
 from pacesetter.leadlag.groups import GroupFinding
@@ -65,7 +65,7 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
     symbols = result.panel.symbols
     times = list(result.panel.index[result.ends])
     method = result.study.method
-    linked = result.links.linked(result.study.level)
+    linked = result.links.mask_linked(result.study.level)
     known = linked | linked.T
     shown = {
         "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})", known),
@@ -80,7 +80,7 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
 
 def leadlag_sections(result: StudyResult) -> list[Section]:
     """Leaders and followers, links, lags, and leadership over time, each with what may be concluded from it."""
-    shown = {name: _transparent(picture) for name, picture in leadlag_pictures(result).items()}
+    shown = {name: _style_picture(picture) for name, picture in leadlag_pictures(result).items()}
     rows = leadlag_rows(result)
     faint = tuple(place for place, row in enumerate(rows) if row[2] not in ("leader", "follower"))
     return [
@@ -97,7 +97,7 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
             _time_text(result),
             (shown["leadership"],),
             ("start", "end", "change"),
-            _worst(result),
+            _unstable_rows(result),
         ),
     ]
 
@@ -177,10 +177,10 @@ def store_leadlag(result: StudyResult, folder: Path) -> None:
         pictures.save_picture(picture, folder, name)
 
 
-def _transparent(picture: Any) -> Any:
+def _style_picture(picture: Any) -> Any:
     """A lead–lag picture in the report's style."""
     figure = pictures.to_plotly(picture)
-    return styled(figure, picture.title, figure.layout.height).update_layout(width=None)
+    return style_figure(figure, picture.title, figure.layout.height).update_layout(width=None)
 
 
 def leadlag_verdict(result: StudyResult) -> str:
@@ -277,7 +277,7 @@ def _time_text(result: StudyResult) -> str:
     )
 
 
-def _worst(result: StudyResult) -> tuple[tuple[Any, ...], ...]:
+def _unstable_rows(result: StudyResult) -> tuple[tuple[Any, ...], ...]:
     days, form = result.panel.index, day_form(result.panel.index)
-    worst = result.unstable()
+    worst = result.unstable_windows()
     return tuple((f"{days[int(a)]:{form}}", f"{days[int(b)]:{form}}", f"{c:.3g}") for a, b, c in worst.to_numpy())

@@ -30,7 +30,7 @@ def judged_in_mlflow(uri: str, wanted: RunFilter, folder: str | Path) -> list[Ju
     runs = _runs(uri)
     kept = [run for run in runs if wanted.passes(*_facts(run))]
     wanted.check(kept, len(runs))
-    fetched = [_fetched(uri, run, Path(folder)) for run in kept]
+    fetched = [_fetch_judgement(uri, run, Path(folder)) for run in kept]
     judged = [each for each in fetched if each is not None]
     if not judged:
         raise ConfigError(f"none of {len(kept)} runs in {uri} has an evaluation; run pacesetter evaluate RUN first")
@@ -69,7 +69,7 @@ def _facts(run: Any) -> tuple[str, str, list[str], str]:
     return str(data.params.get("task.problem", "")), str(data.params.get("name", run.info.run_name)), tags, day
 
 
-def _fetched(uri: str, run: Any, folder: Path) -> Judged | None:
+def _fetch_judgement(uri: str, run: Any, folder: Path) -> Judged | None:
     """What the store has of the run's evaluation; None where it has none."""
     client, target = _client(uri), folder / str(run.info.run_name)
     if not any(each.path == EVALUATION for each in client.list_artifacts(run.info.run_id)):

@@ -22,7 +22,7 @@ from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
 
-__all__ = ["Section", "number", "plain", "significant", "write_pdf", "write_report"]
+__all__ = ["Section", "format_number", "format_signed", "number", "write_pdf", "write_report"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # what of a section JSON holds as it is
@@ -69,7 +69,7 @@ def number(value: float, form: str) -> str:
     return UNKNOWN if math.isnan(value) else format(value, form)
 
 
-def plain(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as a person would write it: three digits that count, thousands set apart, no powers of ten."""
     if math.isnan(value):
         return UNKNOWN
@@ -84,10 +84,10 @@ def plain(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def significant(value: float) -> str:
+def format_signed(value: float) -> str:
     """Three significant digits and a sign, however small: −0.000234 as `-0.000234`; 0 has no sign."""
     if not math.isfinite(value) or value == 0:
-        return plain(value)
+        return format_number(value)
     if not 1e-6 <= abs(value) < 1e6:
         return f"{value:+.2e}"
     return f"{value:+,.{max(2 - math.floor(math.log10(abs(value))), 0)}f}"
@@ -169,7 +169,7 @@ def write_report(
         header=header or {},
         most_rows=MOST_ROWS,
         plotly=_plotly() if figures else "",
-        figures=_packed(json.dumps(figures, separators=(",", ":"))) if figures else "",
+        figures=_pack_text(json.dumps(figures, separators=(",", ":"))) if figures else "",
         persian_of=_persian_attribute,
         persian=json.dumps(PERSIAN, ensure_ascii=False).replace("</", "<\\/"),
     )
@@ -189,12 +189,12 @@ def _part(section: Section, figures: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "section": section,
         "tab": section.tab,
-        "figures": [_placed(figure, figures) for figure in section.figures],
-        "choices": [(name, _placed(figure, figures)) for name, figure in section.choices],
+        "figures": [_place_figure(figure, figures) for figure in section.figures],
+        "choices": [(name, _place_figure(figure, figures)) for name, figure in section.choices],
     }
 
 
-def _placed(figure: Any, figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _place_figure(figure: Any, figures: list[dict[str, Any]]) -> dict[str, Any]:
     from plotly.io import to_json
 
     # Validation takes longer than drawing, and every figure here was made by plotly itself.
@@ -227,10 +227,10 @@ def _single_precision(content: Any) -> Any:
 def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
-    return _packed(get_plotlyjs())
+    return _pack_text(get_plotlyjs())
 
 
-def _packed(text: str) -> str:
+def _pack_text(text: str) -> str:
     """Gzip in base64: plotly's script takes 2 MB instead of 4.8."""
     # mtime=0: the same content gives the same bytes.
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()

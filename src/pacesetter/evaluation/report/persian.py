@@ -57,7 +57,7 @@ CLAIMS = (
 )
 
 
-def _joined(*parts: tuple[str, str]) -> tuple[str, str]:
+def _join_patterns(*parts: tuple[str, str]) -> tuple[str, str]:
     """One pattern of several, and its Persian, in which {0} … of each part become its own groups."""
     english, persian, before = "", "", 0
     for pattern, said in parts:
@@ -68,7 +68,7 @@ def _joined(*parts: tuple[str, str]) -> tuple[str, str]:
 
 
 FIGURES = (
-    *(_joined(edge, ratio, (TRIALS, TRIALS_PERSIAN), end) for edge, ratio, end in product(EDGES, SHARPES, ENDS)),
+    *(_join_patterns(edge, ratio, (TRIALS, TRIALS_PERSIAN), end) for edge, ratio, end in product(EDGES, SHARPES, ENDS)),
     (rf"({NAME}) never held a position in ({NUMBER}) bars", r"\1 در \2 میله هرگز موقعیتی نداشت"),
     (
         rf"({NAME}) has no views, so that it is ({NAME}) in ({NUMBER}) bars",
@@ -90,7 +90,7 @@ SENTENCES = (
     (rf"Edge, not better than ({NAME})$", r"مزیت، نه بهتر از \1"),
     (rf"(?P<claim>(?:{OPENINGS})[^:]*): (?P<figures>.+?)\.", "{claim}: {figures}."),
     *(
-        _joined((r"The account as a whole: Sharpe ratio ", "حساب در کل: نسبت شارپ "), ratio, (r"\.", "."))
+        _join_patterns((r"The account as a whole: Sharpe ratio ", "حساب در کل: نسبت شارپ "), ratio, (r"\.", "."))
         for ratio in SHARPES
     ),
     (
@@ -276,7 +276,7 @@ def _sentence(text: str, place: int) -> tuple[str, int] | None:
         groups = match.groupdict()
         parts = {name: _part(text, CLAIMS if name == "claim" else FIGURES) for name, text in groups.items()}
         if all(parts.values()):
-            sentence = _filled(match, persian)
+            sentence = _fill_persian(match, persian)
             for name, part in parts.items():
                 sentence = sentence.replace(f"{{{name}}}", part)
             return sentence, match.end()
@@ -285,10 +285,10 @@ def _sentence(text: str, place: int) -> tuple[str, int] | None:
 
 def _part(text: str, known: tuple[tuple[str, str], ...]) -> str:
     matches = ((re.fullmatch(english, text), persian) for english, persian in known)
-    return next((_filled(match, persian) for match, persian in matches if match is not None), "")
+    return next((_fill_persian(match, persian) for match, persian in matches if match is not None), "")
 
 
-def _filled(match: re.Match[str], persian: str) -> str:
+def _fill_persian(match: re.Match[str], persian: str) -> str:
     """The Persian with what the groups hold, each kept from left to right.
 
     No Persian word may stand inside: after one, numbers are ordered from right to left.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pacesetter.panel import Panel
 
-__all__ = ["coverage", "day_form", "lookbacks", "prices", "regimes", "span_text", "styled", "thinned"]
+__all__ = ["coverage", "day_form", "lookbacks", "prices", "regimes", "span_text", "style_figure", "thin_bars"]
 
 Array = NDArray[Any]
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -35,7 +35,7 @@ def span_text(times: pd.DatetimeIndex) -> str:
     return f"{times[0]:{form}} to {times[-1]:{form}}{' UTC' if '%H' in form else ''}"
 
 
-def styled(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
+def style_figure(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
     """The house style: transparent, so that it reads on a light and on a dark page; no two lines look alike."""
     _tell_lines_apart(figure)
     figure.update_layout(
@@ -63,7 +63,7 @@ def _tell_lines_apart(figure: go.Figure) -> None:
 
 def prices(panel: Panel) -> go.Figure:
     """Closes from 100 at each symbol's first bar, on a log axis; the first symbols only where there are many."""
-    rows = thinned(len(panel))
+    rows = thin_bars(len(panel))
     figure = go.Figure()
     for column, symbol in enumerate(panel.symbols[:MOST_LINES]):
         close = np.where(panel.mask[:, column], panel.close[:, column], np.nan)
@@ -72,7 +72,7 @@ def prices(panel: Panel) -> go.Figure:
             line = 100 * close[rows] / close[known[0]]
             figure.add_scatter(x=panel.index[rows], y=line, name=symbol, mode="lines", line={"width": 1})
     cut = f" (first {MOST_LINES} of {len(panel.symbols)})" if len(panel.symbols) > MOST_LINES else ""
-    return styled(figure, f"Closes, first bar = 100{cut}", 460).update_yaxes(type="log")
+    return style_figure(figure, f"Closes, first bar = 100{cut}", 460).update_yaxes(type="log")
 
 
 def coverage(panel: Panel, buckets: int = 80) -> go.Figure:
@@ -84,12 +84,12 @@ def coverage(panel: Panel, buckets: int = 80) -> go.Figure:
     heat = go.Heatmap(
         z=share.T, x=panel.index[edges[:-1]], y=list(panel.symbols), zmin=0, zmax=1, colorscale="Cividis", ygap=1
     )
-    return styled(go.Figure(heat), "Observed share of bars", max(260, min(14 * len(panel.symbols), 1200) + 100))
+    return style_figure(go.Figure(heat), "Observed share of bars", max(260, min(14 * len(panel.symbols), 1200) + 100))
 
 
 def regimes(panel: Panel, labels: Array, names: Sequence[str]) -> go.Figure:
     """Share of symbols in each regime over time, stacked."""
-    rows = thinned(len(panel))
+    rows = thin_bars(len(panel))
     known = np.maximum((labels >= 0).sum(axis=1), 1)
     figure = go.Figure()
     for code, name in enumerate(names):
@@ -102,19 +102,19 @@ def regimes(panel: Panel, labels: Array, names: Sequence[str]) -> go.Figure:
             mode="lines",
             line={"width": 0, "color": PALETTE[code]},
         )
-    return styled(figure, "Share of symbols in each regime").update_yaxes(range=[0, 1], tickformat=".0%")
+    return style_figure(figure, "Share of symbols in each regime").update_yaxes(range=[0, 1], tickformat=".0%")
 
 
 def lookbacks(days: Any, chosen: Mapping[str, Array]) -> go.Figure:
     """The window in force of each policy over time, on a log axis; the median of a month, because choices jump."""
-    rows = thinned(len(days))
+    rows = thin_bars(len(days))
     figure = go.Figure()
     for name, windows in chosen.items():
         course = pd.Series(windows).rolling(SMOOTHED_BARS, min_periods=1).median().to_numpy()
         figure.add_scatter(x=days[rows], y=course[rows], name=name, mode="lines", line={"width": 1.4, "shape": "hv"})
-    return styled(figure, f"Window used (bars, median of {SMOOTHED_BARS})").update_yaxes(type="log")
+    return style_figure(figure, f"Window used (bars, median of {SMOOTHED_BARS})").update_yaxes(type="log")
 
 
-def thinned(bars: int) -> Array:
+def thin_bars(bars: int) -> Array:
     """Positions of at most MOST_POINTS bars, the last one included."""
     return np.unique(np.linspace(0, bars - 1, min(bars, MOST_POINTS)).astype(int))

@@ -21,9 +21,9 @@ def verdict_reasons(judgement: Judgement) -> tuple[str, ...]:
     asked = (
         _index(judgement),
         _chance(judgement),
-        _beaten(judgement),
+        _compare_with_best(judgement),
         _costs(figures),
-        _rare(figures),
+        _few_trades(figures),
         "" if judgement.capacity is None else judgement.capacity.sentence,
     )
     return tuple(sentence for sentence in asked if sentence)
@@ -49,7 +49,7 @@ def _chance(judgement: Judgement) -> str:
     return f"Within chance: its Sharpe ratio may be anything from {ratio.low:+.2f} to {ratio.high:+.2f}."
 
 
-def _beaten(judgement: Judgement) -> str:
+def _compare_with_best(judgement: Judgement) -> str:
     gap, best = judgement.verdict.difference, judgement.verdict.baseline
     if gap is None:
         return ""
@@ -70,6 +70,6 @@ def _costs(figures: dict[str, float]) -> str:
     return f"Costs took {figures['cost_share'] / gross:.0%} of what it earned before them."
 
 
-def _rare(figures: dict[str, float]) -> str:
+def _few_trades(figures: dict[str, float]) -> str:
     trips = figures["round_trips"]
     return f"Closed {trips:.0f} trades only." if 0 < trips < FEW_TRIPS else ""

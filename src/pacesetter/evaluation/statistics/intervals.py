@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.statistics.metrics import alpha_beta, checked, sharpe
+from pacesetter.evaluation.statistics.metrics import alpha_beta, check_returns, sharpe
 
 __all__ = ["Difference", "Interval", "Statistic", "alpha_interval", "block_length", "interval", "paired_difference"]
 
@@ -62,10 +62,10 @@ def interval(
     seed: int = 0,
 ) -> Interval:
     """The statistic of returns (time,) with its interval at `level`; blocks as long as the returns ask for."""
-    sample = checked(returns)
+    sample = check_returns(returns)
     blocks = block_length(sample) if block_bars is None else block_bars
     drawn = np.concatenate([statistic(sample[rows]) for rows in _rows(len(sample), blocks, draws, seed)])
-    return Interval(float(statistic(sample)), *_ends(drawn, level))
+    return Interval(float(statistic(sample)), *_interval_ends(drawn, level))
 
 
 def paired_difference(
@@ -84,7 +84,7 @@ def paired_difference(
     `other_statistic` is that of `other` where it is not the same. The p-value counts the draws that stray from the
     difference found by as much as it is away from zero.
     """
-    first, second, beside = checked(returns), checked(other), other_statistic or statistic
+    first, second, beside = check_returns(returns), check_returns(other), other_statistic or statistic
     if first.shape != second.shape:
         raise DataError(f"{len(first)} bars cannot be paired with {len(second)}; compare over the same period")
     # The same rows for both keep the bars paired; the longer memory of the two decides, so that neither is broken up.
@@ -94,7 +94,7 @@ def paired_difference(
     gap = float(statistic(first) - beside(second))
     # Draws are centred on the difference found; shifted to 0 they are the null. +1, so that p is never 0.
     p_value = (1 + np.sum(np.abs(drawn - gap) >= abs(gap))) / (1 + draws)
-    return Difference(gap, *_ends(drawn, level), float(p_value))
+    return Difference(gap, *_interval_ends(drawn, level), float(p_value))
 
 
 def alpha_interval(
@@ -107,10 +107,10 @@ def alpha_interval(
     seed: int = 0,
 ) -> Interval:
     """Annualised alpha of returns (time,) to a benchmark's, its beta estimated in every draw."""
-    own, other = checked(returns), checked(benchmark)
+    own, other = check_returns(returns), check_returns(benchmark)
     rows = _rows(len(own), max(block_length(own), block_length(other)), draws, seed)
     drawn = np.concatenate([alpha_beta(own[chosen], other[chosen], bars_per_year)[0] for chosen in rows])
-    return Interval(float(alpha_beta(own, other, bars_per_year)[0]), *_ends(drawn, level))
+    return Interval(float(alpha_beta(own, other, bars_per_year)[0]), *_interval_ends(drawn, level))
 
 
 def block_length(series: Array) -> int:
@@ -140,7 +140,7 @@ def _arch() -> Any:
     return arch.bootstrap
 
 
-def _ends(drawn: Array, level: float) -> tuple[float, float]:
+def _interval_ends(drawn: Array, level: float) -> tuple[float, float]:
     if not 0 < level < 1:
         raise ConfigError(f"level={level} must be between 0 and 1, e.g. 0.95")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])

@@ -26,7 +26,7 @@ __all__ = [
     "alpha_beta",
     "annual_return",
     "calmar",
-    "checked",
+    "check_returns",
     "drawdowns",
     "expected_shortfall",
     "longest_drawdown",
@@ -49,7 +49,7 @@ TAIL = 0.05  # share of the bars in each tail
 MONTH_DAYS = 21  # of the sums whose volatility is shown beside that of bars
 
 
-def checked(returns: ArrayLike, what: str = "returns") -> Array:
+def check_returns(returns: ArrayLike, what: str = "returns") -> Array:
     """(time, …) float64; refuses fewer than two bars, and what is not finite, by its bar."""
     array = np.asarray(returns, dtype=np.float64)
     if array.ndim == 0 or len(array) < 2:
@@ -205,7 +205,7 @@ def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, f
     over the bars. `win_rate` and `profit_factor` are of bars, with `lot_` in front of closed lots, first in, first out;
     `holding_bars` is their mean by money. `round_trips`, from flat to flat, are counted apart.
     """
-    returns, year = checked(result.returns, f"the returns of {result.name}"), result.bars_per_year
+    returns, year = check_returns(result.returns, f"the returns of {result.name}"), result.bars_per_year
     monthly = sums_volatility(returns, MONTH_DAYS * bars_per_day(result.times), year)
     figures: dict[str, Any] = {
         "bars": len(returns),
@@ -226,12 +226,12 @@ def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, f
         "expected_shortfall": expected_shortfall(returns),
     } | _trading(result)
     if benchmark is not None:
-        figures["alpha"], figures["beta"] = alpha_beta(returns, _aligned(benchmark, returns), year)
+        figures["alpha"], figures["beta"] = alpha_beta(returns, _align_benchmark(benchmark, returns), year)
     return {name: float(value) for name, value in figures.items()}
 
 
-def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
-    index = checked(benchmark, "the benchmark's returns")
+def _align_benchmark(benchmark: ArrayLike, returns: Array) -> Array:
+    index = check_returns(benchmark, "the benchmark's returns")
     if index.shape != returns.shape:
         raise DataError(
             f"the benchmark has {len(index)} bars and the result {len(returns)}; give it over the same bars"
@@ -241,7 +241,7 @@ def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
 
 def _trading(result: Backtest) -> dict[str, Any]:
     """Costs, turnover and exposure by the ledger, round trips, and the results of closed lots."""
-    ledger, lots = result.ledger, result.lots().closed()
+    ledger, lots = result.ledger, result.lots().drop_open()
     cost, money = ledger[:, Column.COST].sum(), np.abs(lots.quantity) * lots.entry_price
     return {
         "cost": cost,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.statistics.metrics import checked
+from pacesetter.evaluation.statistics.metrics import check_returns
 from pacesetter.rewards.sharpe import SAME, sharpe
 
 __all__ = [
@@ -70,7 +70,7 @@ def deflated_sharpe(returns: ArrayLike, trial_sharpes: ArrayLike = ()) -> float:
     `trial_sharpes` (trial,) are per bar, one for every trial ever made; NaN counts as a trial whose result is unknown.
     They are taken to differ at least as much as skilless ones over as many effective bars do.
     """
-    sample, tried = checked(returns), np.asarray(trial_sharpes, dtype=np.float64)
+    sample, tried = check_returns(returns), np.asarray(trial_sharpes, dtype=np.float64)
     bars = effective_bars(sample)
     # A trial that stayed in cash, with a ratio of exactly 0, counts as one but says nothing of how ratios differ.
     known = tried[np.isfinite(tried) & (tried != 0.0)]
@@ -87,7 +87,7 @@ def effective_bars(returns: ArrayLike) -> float:
 
     n / (1 + 2·Σρ_k) over the autocorrelations ρ_k up to the first pair ρ_2m + ρ_2m+1 that is not positive.
     """
-    sample = checked(returns)
+    sample = check_returns(returns)
     count, about = len(sample), sample - sample.mean()
     if about.std() <= SAME * abs(sample.mean()):
         return float(count)
@@ -105,7 +105,7 @@ def minimum_track_record(returns: ArrayLike, level: float = 0.95) -> float:
     """Bars that a Sharpe ratio like that of returns (time,) takes to be above 0 at `level`; infinite if it is not."""
     from scipy.stats import norm
 
-    sample = checked(returns)
+    sample = check_returns(returns)
     value, skewness, kurtosis = _moments(sample)
     if value <= 0:
         return float("inf")
@@ -130,7 +130,7 @@ def overfitting_probability(returns: ArrayLike, blocks: int = 16) -> float:
     Combinatorially symmetric cross-validation of returns (time, trial): time is cut into `blocks` equal stretches (the
     first bars left out where it does not divide), and every choice of half of them is once the half that chooses.
     """
-    matrix = checked(returns, "the trials' returns")
+    matrix = check_returns(returns, "the trials' returns")
     if matrix.ndim != 2 or matrix.shape[1] < 2:
         raise DataError("overfitting needs at least two trials; give returns (time, trial)")
     if blocks < 2 or blocks % 2 or len(matrix) < 2 * blocks:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
-from pacesetter.evaluation.statistics.metrics import alpha_beta, checked, max_drawdown, sharpe, total_return
+from pacesetter.evaluation.statistics.metrics import alpha_beta, check_returns, max_drawdown, sharpe, total_return
 from pacesetter.features.regime import REGIMES, regime_labels
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import last_moves
@@ -87,11 +87,11 @@ def benchmark_table(results: Mapping[str, Backtest], panel: Panel, index: Array 
     costs. `active_sharpe` is that of the returns above the index, `active_drawdown` the most they fell from their high.
     """
     index = index_returns(panel) if index is None else index
-    return pd.DataFrame({name: _against(result, index, panel) for name, result in results.items()}).T
+    return pd.DataFrame({name: _regress_on_index(result, index, panel) for name, result in results.items()}).T
 
 
-def _against(result: Backtest, index: Array, panel: Panel) -> dict[str, float]:
-    own, other = checked(result.returns, f"the returns of {result.name}"), index[_places(result, panel)]
+def _regress_on_index(result: Backtest, index: Array, panel: Panel) -> dict[str, float]:
+    own, other = check_returns(result.returns, f"the returns of {result.name}"), index[_places(result, panel)]
     alpha, beta = alpha_beta(own, other, result.bars_per_year)
     moves = own.std() > 0 and other.std() > 0
     return {

@@ -23,17 +23,17 @@ def regression_gates(stored: Mapping[str, Any], measured: Mapping[str, Any], tol
     text that differs; what is new there is not looked at.
     """
     check_range(0, tolerance=tolerance)
-    new = dict(_flat(measured))
-    return [Gate(name, _distance(value, new.get(name)), "<=", tolerance) for name, value in _flat(stored)]
+    new = dict(_flatten(measured))
+    return [Gate(name, _distance(value, new.get(name)), "<=", tolerance) for name, value in _flatten(stored)]
 
 
-def _flat(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted name, value) of every leaf."""
     if not isinstance(content, (Mapping, list)):
         yield name, content
         return
     for key, value in content.items() if isinstance(content, Mapping) else enumerate(content):
-        yield from _flat(value, f"{name}.{key}" if name else str(key))
+        yield from _flatten(value, f"{name}.{key}" if name else str(key))
 
 
 def _distance(stored: Any, measured: Any) -> float:

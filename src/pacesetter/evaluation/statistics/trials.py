@@ -53,7 +53,7 @@ class Trials:
     folder: str | Path
 
     @classmethod
-    def beside(cls, runs: str | Path) -> Trials:
+    def for_runs(cls, runs: str | Path) -> Trials:
         """The ledger for run folders in `runs`; those inside another run, as a sweep's, are entered beside that one.
 
         So are those that a stage of the main job keeps in the cache.
@@ -87,7 +87,7 @@ class Trials:
 
         All tasks that trade count together: a fleet, a portfolio and single agents are tried on the same test bars.
         """
-        return [trial for trial in self._alike(task) if trial.data == data]
+        return [trial for trial in self._related_trials(task) if trial.data == data]
 
     def sharpes_beside(self, own: Trial) -> Array:
         """(trial,) Sharpe ratio per bar of the other trials on the data and task of `own`, NaN where it is not known.
@@ -97,16 +97,16 @@ class Trials:
         known = [trial.sharpe for trial in self.of(own.data, own.task) if trial.run != own.run]
         return np.array([np.nan if value is None else value for value in known])
 
-    def about(self, own: Trial, returns: pd.Series) -> str:
+    def describe_others(self, own: Trial, returns: pd.Series) -> str:
         """What the other trials say of choosing `own`, whose judged returns (time,) are given; empty where nothing.
 
         Only trials beside it count that were judged on all of its bars. Trials on other data are counted by number: a
         market with one more bar is other data, too.
         """
         others = [trial.run for trial in self.of(own.data, own.task) if trial.run != own.run]
-        judged = self._judged(others, returns.index)
+        judged = self._judged_returns(others, returns.index)
         choice = choice_sentence(np.column_stack([returns, *judged]))
-        elsewhere = len(self._alike(own.task)) - len(others) - 1
+        elsewhere = len(self._related_trials(own.task)) - len(others) - 1
         said = []
         if choice:
             said.append(f"Among the {len(judged) + 1} of {len(others) + 1} trials evaluated on these bars, {choice}")
@@ -114,14 +114,14 @@ class Trials:
             said.append(f"Trials on other data, or on other bars of it, are not counted: {elsewhere} known.")
         return " ".join(said)
 
-    def _judged(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
+    def _judged_returns(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
         """The judged returns of those runs whose judgement is stored and has all these times."""
         paths = (Path(self.folder) / run / EVALUATION / RETURNS for run in runs)
         stored = (read_table(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
         # All bars, or the comparison would be over different periods.
         return [returns for returns in stored if returns.notna().all()]
 
-    def _alike(self, task: str) -> list[Trial]:
+    def _related_trials(self, task: str) -> list[Trial]:
         """The trials of tasks that count together with `task`, each run once, by its last line."""
         alike = TRADING if task in TRADING else (task,)
         # Later lines replace earlier ones: a run is entered when it starts and again when it is judged.

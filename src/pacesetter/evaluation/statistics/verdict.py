@@ -23,7 +23,7 @@ from pacesetter.evaluation.statistics.intervals import (
     interval,
     paired_difference,
 )
-from pacesetter.evaluation.statistics.metrics import MONTH_DAYS, alpha_beta, checked, sharpe, sums_stretch
+from pacesetter.evaluation.statistics.metrics import MONTH_DAYS, alpha_beta, check_returns, sharpe, sums_stretch
 from pacesetter.evaluation.statistics.overfitting import deflated_sharpe, minimum_track_record, overfitting_probability
 from pacesetter.stamps import bars_per_day
 
@@ -240,13 +240,15 @@ def judge(
     """
     _check_bars(result, [*baselines, *([] if without is None else [without]), *(costs or {}).values()])
     # Interest on cash is not skill: every ratio is of returns above it.
-    riskless = next((checked(other.returns) for other in baselines if other.name == CASH), None)
+    riskless = next((check_returns(other.returns) for other in baselines if other.name == CASH), None)
     month, year = MONTH_DAYS * bars_per_day(result.times), result.bars_per_year
     excess = _excess(result, riskless)
     added = excess if without is None else excess - _excess(without, riskless)
     others = {other.name: _excess(other, riskless) for other in baselines if other.name != CASH}
     if index is not None:
-        others[index[0]] = checked(index[1], f"the returns of {index[0]}") - (0.0 if riskless is None else riskless)
+        others[index[0]] = check_returns(index[1], f"the returns of {index[0]}") - (
+            0.0 if riskless is None else riskless
+        )
     # The judged one is a trial too: it was looked at like all others.
     tried = np.append(np.asarray(other_sharpes, dtype=np.float64), sharpe(added))
     options: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
@@ -263,8 +265,8 @@ def judge(
         deflated=deflated_sharpe(added, tried),
         **_views(without, added, month, year, options),
         **_market(others, added, index, year, options),
-        **_beside(others, excess, month, year, options),
-        **_chosen(variants),
+        **_compare_with_baselines(others, excess, month, year, options),
+        **_overfitting_figures(variants),
         costs={
             multiple: float(_by_month(_excess(run, riskless), month, year)(_excess(run, riskless)))
             for multiple, run in (costs or {}).items()
@@ -319,11 +321,11 @@ def _check_bars(result: Backtest, others: Iterable[Backtest]) -> None:
 
 def _excess(result: Backtest, riskless: Array | None) -> Array:
     """(time,) returns over those of cash."""
-    returns = checked(result.returns, f"the returns of {result.name}")
+    returns = check_returns(result.returns, f"the returns of {result.name}")
     return returns if riskless is None else returns - riskless
 
 
-def _beside(
+def _compare_with_baselines(
     others: Mapping[str, Array], excess: Array, month: int, year: float, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The difference to the best baseline, with the p-value of being above them all."""
@@ -347,8 +349,8 @@ def _beside(
     }
 
 
-def _chosen(variants: ArrayLike | None) -> dict[str, Any]:
+def _overfitting_figures(variants: ArrayLike | None) -> dict[str, Any]:
     if variants is None:
         return {}
-    returns = checked(variants, "the variants' returns")
+    returns = check_returns(variants, "the variants' returns")
     return {"variants": returns.shape[1], "overfitting": overfitting_probability(returns)}

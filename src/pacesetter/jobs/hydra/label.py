@@ -39,7 +39,7 @@ def label_of(config: Config) -> str:
 
 def _differences(config: Config) -> Iterator[str]:
     source = data_defaults(str(config.data.get("source", "")))
-    yield from _changed(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
+    yield from _changed_keys(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
     choices = [f"task={config.task.problem}"]
     if "algorithm" in config.agent:
         choices.append(f"agent={config.agent['algorithm']}")
@@ -49,7 +49,7 @@ def _differences(config: Config) -> Iterator[str]:
         return
     given = config.to_dict()
     for section in SECTIONS:
-        yield from _changed({section: given[section]}, {section: usual[section]})
+        yield from _changed_keys({section: given[section]}, {section: usual[section]})
 
 
 def data_defaults(source: str) -> dict[str, Any]:
@@ -65,15 +65,15 @@ def data_defaults(source: str) -> dict[str, Any]:
     return defaults
 
 
-def _changed(given: Mapping[str, Any], usual: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Iterator[str]:
+def _changed_keys(given: Mapping[str, Any], usual: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Iterator[str]:
     for key, value in given.items():
         if key in skip:
             continue
         before = usual.get(key)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            yield from _changed(value, before)
+            yield from _changed_keys(value, before)
         elif _plain(value) != _plain(before):
-            yield _spoken(str(key), value)
+            yield _describe_value(str(key), value)
 
 
 def _plain(value: Any) -> Any:
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _spoken(key: str, value: Any) -> str:
+def _describe_value(key: str, value: Any) -> str:
     name = SHORT.get(key) or key.removesuffix("_fraction").replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"

@@ -37,7 +37,7 @@ def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tu
     """The dataclass `kind` from `name.key=value` overrides (`name=value` sets its field `name`), and all the others."""
     taken: dict[str, Any] = {}
     rest = []
-    for text, override in zip(overrides, _parsed(overrides), strict=True):
+    for text, override in zip(overrides, _parse_overrides(overrides), strict=True):
         prefix, _, key = override.key_or_group.partition(".")
         if prefix == name:
             *groups, last = (key or "name").split(".")
@@ -52,7 +52,7 @@ def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tu
 
 def split_varied(overrides: Sequence[str]) -> tuple[list[str], list[Override]]:
     """Overrides with one value as they are, and those with several, `agent=ppo,a2c` or `interval(0, 1)`, parsed."""
-    parsed = _parsed(overrides)
+    parsed = _parse_overrides(overrides)
     fixed = [text for text, override in zip(overrides, parsed, strict=True) if not override.is_sweep_override()]
     return fixed, [override for override in parsed if override.is_sweep_override()]
 
@@ -112,7 +112,7 @@ def stored_overrides(folder: str | Path) -> list[str]:
     return list(stored["overrides"])
 
 
-def _parsed(overrides: Iterable[str]) -> list[Override]:
+def _parse_overrides(overrides: Iterable[str]) -> list[Override]:
     return [parse_override(text) for text in overrides]
 
 

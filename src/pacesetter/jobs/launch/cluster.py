@@ -130,14 +130,14 @@ def run_cluster(
     run = _folder(config, {"overrides": overrides, "plan": asdict(plan)})
     rows = {plan.task(run.folder / "runs", overrides, **row): row for row in plan.rows()}
     progress = Progress(run, list(rows), config.train.steps, console)
-    settled = {task: progress.finished(task) for task in rows if _is_finished(task)}
+    settled = {task: progress.restore_finished(task) for task in rows if _is_finished(task)}
     left = [task for task in rows if task not in settled]
     console.print(f"{len(left)} of {len(rows)} runs to train → {run.folder}", soft_wrap=True)
     if left:
         # the longest first, by the steps of all its symbols, so that none begins when the others end
-        left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.left(task), reverse=True)
+        left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.steps_left(task), reverse=True)
         stopped = print_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
-        with stopped, launcher.session() as crew, progress.shown():
+        with stopped, launcher.session() as crew, progress.open_table():
             settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])
     return _store(ClusterResult(run, runs, by_fold(runs)))

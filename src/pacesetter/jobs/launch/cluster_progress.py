@@ -35,7 +35,7 @@ class Follower:
     steps_per_second: float | None = None
     read: int = field(default=0, repr=False)  # bytes of the file
 
-    def look(self) -> None:
+    def read_log(self) -> None:
         """Take in what the run has logged since the last look."""
         for line in self._new_lines():
             self.step = line.get("step", self.step)
@@ -72,11 +72,11 @@ class Progress:
         self.path, self.steps, self.console = run.path("progress.jsonl"), steps, console
         self.followers = {task: Follower(task) for task in tasks}
         for follower in self.followers.values():
-            follower.look()  # an earlier worker may have begun
+            follower.read_log()  # an earlier worker may have begun
         self.kept = {line["run"]: line for line in _lines(self.path.read_bytes())} if self.path.is_file() else {}
         self.rows: dict[str, dict[str, Any]] = {}
 
-    def finished(self, task: Assignment) -> TrackedTask[Assignment, RunOutcome]:
+    def restore_finished(self, task: Assignment) -> TrackedTask[Assignment, RunOutcome]:
         """A run that an earlier call finished, with the worker and the tries that it kept."""
         name = Path(task.folder).name
         kept = self.kept.get(name, {})
@@ -84,11 +84,11 @@ class Progress:
         self.rows[name] = self._row(job)
         return job
 
-    def left(self, task: Assignment) -> int:
+    def steps_left(self, task: Assignment) -> int:
         """Steps that the run has still to make."""
         return self.steps - self.followers[task].step
 
-    def shown(self) -> Live:
+    def open_table(self) -> Live:
         """A table of the runs at work, brought up to date while it is open; only a terminal shows it."""
         return Live(get_renderable=self.table, console=self.console, refresh_per_second=2, transient=True)
 
@@ -106,7 +106,7 @@ class Progress:
     def _row(self, job: TrackedTask[Assignment, RunOutcome]) -> dict[str, Any]:
         follower = self.followers[job.task]
         if job.state == "running":
-            follower.look()
+            follower.read_log()
         step, score = follower.step, follower.score
         if job.result is not None:  # a fleet's score may still change after its last validation
             step, score = job.result.steps, job.result.score if math.isfinite(job.result.score) else None

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-__all__ = ["LEVEL", "adjusted", "cells", "compare", "mean_and_half_width", "picture"]
+__all__ = ["LEVEL", "adjust_p_values", "cells", "compare", "mean_and_half_width", "picture"]
 
 LEVEL = 0.95
 
@@ -27,7 +27,7 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
         gap, gap_half = mean_and_half_width(gaps[name]) if place else (np.nan, np.nan)
         rows.append((name, len(scores), mean, half, gap, gap_half, _p_value(gaps[name])))
     table = pd.DataFrame(rows, columns=["variant", "runs", "mean", "half_width", "gap", "gap_half_width", "p"])
-    return table.assign(p_adjusted=adjusted(table["p"]))
+    return table.assign(p_adjusted=adjust_p_values(table["p"]))
 
 
 def mean_and_half_width(values: ArrayLike) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def _p_value(gaps: ArrayLike) -> float:
     return float(ttest_1samp(sample, 0.0).pvalue)
 
 
-def adjusted(p_values: ArrayLike) -> list[float]:
+def adjust_p_values(p_values: ArrayLike) -> list[float]:
     """Holm's step-down p-values; NaN stays and does not count."""
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)[: np.isfinite(p).sum()]  # NaN sorts last
@@ -85,10 +85,10 @@ def picture(runs: pd.DataFrame, table: pd.DataFrame) -> Any:
     """Every run's score as a dot, with the means and their intervals."""
     import plotly.graph_objects as go
 
-    from pacesetter.evaluation.report.pictures import styled
+    from pacesetter.evaluation.report.pictures import style_figure
 
     figure = go.Figure()
     figure.add_scatter(x=runs["variant"], y=runs["score"], mode="markers", name="run", opacity=0.5)
     bars, marker = {"type": "data", "array": table["half_width"]}, {"size": 10}
     figure.add_scatter(x=table["variant"], y=table["mean"], error_y=bars, mode="markers", name="mean", marker=marker)
-    return styled(figure, "Validation score by variant")
+    return style_figure(figure, "Validation score by variant")

@@ -22,7 +22,14 @@ from pacesetter.build.configuration import parse_config
 from pacesetter.build.members import members_of
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.evaluation.backtest.walk_forward import Each, Paths, Tell, WalkForward, combinatorial, walk_forward
+from pacesetter.evaluation.backtest.walk_forward import (
+    Each,
+    Paths,
+    Tell,
+    WalkForward,
+    combinatorial_paths,
+    walk_forward,
+)
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.panel import Panel
@@ -33,7 +40,7 @@ from pacesetter.policies.policy import Policy
 __all__ = [
     "BRIEF",
     "Refit",
-    "changed",
+    "change_config",
     "fold_report",
     "paths_section",
     "run_combinatorial",
@@ -58,7 +65,7 @@ BRIEF = ("to", "trained", "round trips")  # columns left out on a console of 80 
 SHOWN = {"total_return": "+.1%", "sharpe": "+.2f", "max_drawdown": ".1%", "round_trips": ".0f"}
 
 
-def changed(config: Config, overrides: Sequence[str]) -> Config:
+def change_config(config: Config, overrides: Sequence[str]) -> Config:
     """The configuration with keys such as `train.steps=1000` set; refuses an unknown one."""
     # A deep copy in plain types, as `configure` reads them.
     plain = json.loads(json.dumps(config.to_dict()))
@@ -182,7 +189,7 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
             "folds, or features.names with less memory"
         )
     options: dict[str, Any] = {"purge_bars": 1, "embargo_bars": reach, "tell": tell, "each": each}
-    return combinatorial(Refit(config, panel), panel, folds=folds, risk=config.risk, **options, **common)
+    return combinatorial_paths(Refit(config, panel), panel, folds=folds, risk=config.risk, **options, **common)
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
@@ -224,10 +231,10 @@ class _Silent:
     def step(self, step: Any) -> None:
         pass
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         pass
 
-    __call__ = between  # all that a fleet tells: its steps are many at a time
+    __call__ = between_rounds  # all that a fleet tells: its steps are many at a time
 
 
 # ---- on paper -------------------------------------------------------------------------------------------------------

@@ -38,11 +38,11 @@ def lookback_walk_forward(
     rows, agent = [], None
     for number, fold in enumerate(splits.folds):
         is_fitted = number % refit_every == 0
-        agent = _fit(config, panel, fold) if is_fitted or agent is None else agent
-        evaluation = _played(agent, config, panel, fold, int(fold.test[0]), int(fold.test[-1]))
+        agent = _fit_agent(config, panel, fold) if is_fitted or agent is None else agent
+        evaluation = _play_block(agent, config, panel, fold, int(fold.test[0]), int(fold.test[-1]))
         rows.append({"from": panel.index[fold.test[0]], "to": panel.index[fold.test[-1]]} | _figures(evaluation))
         rows[-1] |= {"train_bars": len(fold.train), "fitted": is_fitted}
-        _tell(tell, number + 1, len(splits.folds), rows[-1])
+        _tell_fold(tell, number + 1, len(splits.folds), rows[-1])
     table = pd.DataFrame(rows).rename_axis("fold")
     return _walk_section(table), table
 
@@ -63,12 +63,12 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
     splits = combinatorial_purged(panel, folds, 2, _purge(config), reach)
     tested: dict[int, list[dict[str, Any]]] = {}
     for number, fold in enumerate(splits.folds, start=1):
-        agent = _fit(config, panel, fold)
+        agent = _fit_agent(config, panel, fold)
         for block_number in np.unique(np.minimum(fold.test // block, folds - 1)):
             bars = fold.test[np.minimum(fold.test // block, folds - 1) == block_number]
-            evaluation = _played(agent, config, panel, fold, int(bars[0]), int(bars[-1]))
+            evaluation = _play_block(agent, config, panel, fold, int(bars[0]), int(bars[-1]))
             tested.setdefault(int(block_number), []).append(_figures(evaluation))
-        _tell(tell, number, len(splits.folds), tested[int(block_number)][-1])
+        _tell_fold(tell, number, len(splits.folds), tested[int(block_number)][-1])
     paths = zip(*(tested[key] for key in sorted(tested)), strict=True)
     rows = [{name: float(np.mean([part[name] for part in path])) for name in path[0]} for path in paths]
     table = pd.DataFrame(rows).rename_axis("path")
@@ -81,7 +81,7 @@ def _purge(config: Config) -> int:
     return max(int(config.lookback.view.horizon_bars) + 1, config.train.purge_bars)
 
 
-def _fit(config: Config, panel: Panel, fold: Fold) -> LookbackPolicy:
+def _fit_agent(config: Config, panel: Panel, fold: Fold) -> LookbackPolicy:
     """An agent with fresh weights, trained on the fold's training bars and taken as it is at the end."""
     task = config.problem
     learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
@@ -90,7 +90,7 @@ def _fit(config: Config, panel: Panel, fold: Fold) -> LookbackPolicy:
     return policy
 
 
-def _played(
+def _play_block(
     agent: LookbackPolicy, config: Config, panel: Panel, fold: Fold, first: int, last: int
 ) -> LookbackEvaluation:
     """The agent beside constants and cross-validation on a block of bars; the training bars choose a constant."""
@@ -116,7 +116,7 @@ def _figures(evaluation: LookbackEvaluation) -> dict[str, Any]:
     return chosen | {BEST: best, "switches": switches}
 
 
-def _tell(tell: Tell | None, number: int, folds: int, row: dict[str, Any]) -> None:
+def _tell_fold(tell: Tell | None, number: int, folds: int, row: dict[str, Any]) -> None:
     if tell is not None:
         tell(f"fold {number} of {folds}: reward {row[AGENT]:+.4f}, {LEARNED} {row[LEARNED]:+.4f}")
 
@@ -135,7 +135,7 @@ def _walk_section(table: pd.DataFrame) -> Section:
         for _, row in table.iterrows()
     )
     header = ("test from", "to", "trained on", "trained", *names, "switches")
-    text = f"Retrained before each test and never chosen by one; {_better(table)}."
+    text = f"Retrained before each test and never chosen by one; {_compare_means(table)}."
     return Section("Walk-forward", text, (), header, rows)
 
 
@@ -145,11 +145,11 @@ def _paths_section(table: pd.DataFrame) -> Section:
         (f"path {place}", *(f"{row[name]:+.4f}" for name in names), f"{row['switches']:.1%}")
         for place, row in table.iterrows()
     )
-    text = f"{len(table)} paths through all bars, each tested out-of-sample; {_better(table)}."
+    text = f"{len(table)} paths through all bars, each tested out-of-sample; {_compare_means(table)}."
     return Section("Combinatorial paths", text, (), ("path", *names, "switches"), rows)
 
 
-def _better(table: pd.DataFrame) -> str:
+def _compare_means(table: pd.DataFrame) -> str:
     share = float((table[AGENT] > table[LEARNED]).mean())
     gap = table[AGENT] - table[LEARNED]
     return f"{gap.mean():+.4f} a bar more than the {LEARNED}, better in {share:.0%} of them"

@@ -60,7 +60,7 @@ def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Cons
     console, run = console or Console(), Run.open(folder)
     config = continuous_config(stored_config(folder), run.folder, overrides)
     # Before the backup and the training: a run whose encoder does not fit is refused at once.
-    equal = _taken(config)
+    equal = _taken_share(config)
     _back_up(run.folder)
     result = train(config, console=console)
     before, after = float(run.manifest["score"]), result.score
@@ -92,10 +92,12 @@ def continuous_config(config: Config, folder: Path, overrides: Sequence[str] = (
     agent["algorithm"] = "ppo"
     steps = max(int(SHARE * config.train.steps), 1)
     tuned = replace(config.train, steps=steps, init_from=str(folder), validate_every=max(steps // 2, 1))
-    return replace(config, name=f"{config.name}_continuous", task=task, agent=agent, train=_with(tuned, overrides))
+    return replace(
+        config, name=f"{config.name}_continuous", task=task, agent=agent, train=_with_overrides(tuned, overrides)
+    )
 
 
-def _with(train_options: Any, overrides: Sequence[str]) -> Any:
+def _with_overrides(train_options: Any, overrides: Sequence[str]) -> Any:
     """The training options with overrides such as train.steps=1000."""
     changed = asdict(train_options)
     for text in overrides:
@@ -107,7 +109,7 @@ def _with(train_options: Any, overrides: Sequence[str]) -> Any:
     return configure(type(train_options), changed, "train")
 
 
-def _taken(config: Config) -> float:
+def _taken_share(config: Config) -> float:
     """Share of the encoder's tensors that the new agent has exactly as the old one had them."""
     assert config.train.init_from is not None
     parts = build_parts(config, build_panel(config))
@@ -144,11 +146,11 @@ def _largest_order(config: Config, folder: Path) -> float:
     if config.task.problem == "fleet":
         trace = play_trace(validation.batch, fleet_act(best_fleet(folder), validation))
     else:
-        trace = play_trace(validation.batch, agent_act(_single(folder, validation), is_deterministic=True))
+        trace = play_trace(validation.batch, agent_act(_load_best_agent(folder, validation), is_deterministic=True))
     return float(np.abs(trace.actions[trace.is_played]).max())
 
 
-def _single(folder: Path, validation: Any) -> Any:
+def _load_best_agent(folder: Path, validation: Any) -> Any:
     """The best agent of a run, for compact observations."""
     from pacesetter.learning.experience.gather import Tables
     from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_algorithm

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.compose import compose_tree
 from pacesetter.learning.cross_entropy import CrossEntropy, Proposal
 
@@ -171,7 +171,7 @@ def convergence_section(
         for number, (values, proposal) in enumerate(zip(scores, proposals, strict=True))
         for pairs in [list(zip(proposal.mean, proposal.deviation, strict=True))]
     )
-    header = ("generation", "mean score", "best score", *map(_short, space))
+    header = ("generation", "mean score", "best score", *map(_shorten_key, space))
     return Section(
         "Convergence",
         ABOUT,
@@ -194,7 +194,7 @@ def _cell(kind: Any, mean: float, deviation: float) -> str:
     return f"{value_at(kind, mean):.4g} ± {deviation:.0%}"
 
 
-def _short(key: str) -> str:
+def _shorten_key(key: str) -> str:
     """A key's own name: that of the component for a weight."""
     parts = [part for part in key.split(".") if part != "weight"]
     return parts[-1]
@@ -212,7 +212,7 @@ def _scores_picture(scores: Sequence[Sequence[float]]) -> Any:
     numbers = [number for number, _ in played]
     figure.add_scatter(x=numbers, y=[float(np.mean(values)) for _, values in played], name="mean")
     figure.add_scatter(x=numbers, y=[max(values) for _, values in played], name="best")
-    return styled(figure, "Validation score by generation")
+    return style_figure(figure, "Validation score by generation")
 
 
 def _values_picture(space: Mapping[str, Any], proposals: Sequence[Proposal]) -> Any:
@@ -222,5 +222,5 @@ def _values_picture(space: Mapping[str, Any], proposals: Sequence[Proposal]) -> 
     for place, key in enumerate(space):
         bars = {"type": "data", "array": [float(proposal.deviation[place]) for proposal in proposals]}
         means = [float(proposal.mean[place]) for proposal in proposals]
-        figure.add_scatter(x=list(range(len(proposals))), y=means, error_y=bars, name=_short(key))
-    return styled(figure, "Mean and deviation of each key, as shares of its interval")
+        figure.add_scatter(x=list(range(len(proposals))), y=means, error_y=bars, name=_shorten_key(key))
+    return style_figure(figure, "Mean and deviation of each key, as shares of its interval")

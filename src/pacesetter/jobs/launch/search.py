@@ -16,7 +16,7 @@ from rich.console import Console
 from pacesetter.build import Config
 from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overrides, take_options
 from pacesetter.jobs.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
@@ -151,8 +151,8 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
                 for trial in batch
             ]
             for trial, outcome in zip(batch, crew.run(attempt, attempts), strict=True):
-                _tell(study, trial, outcome)
-                console.print(_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
+                _tell_study(study, trial, outcome)
+                console.print(_trial_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console, search, distributions)
 
 
@@ -218,7 +218,7 @@ def _task(run: Run, fixed: Sequence[str], trial: Trial) -> Assignment:
     return Assignment(str(folder), (*fixed, *(f"{key}={value}" for key, value in trial.params.items())))
 
 
-def _tell(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
+def _tell_study(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
     from optuna.trial import TrialState
 
     if outcome is None:
@@ -323,7 +323,9 @@ def _finish(
         )
     write_report(run.path("report.html"), "tune", sections)
     run.finish(score=best.value, values=best.params)
-    console.print(f"Best: {_line(best)}\nUse it: +preset={preset}\nReport: {run.path('report.html')}", soft_wrap=True)
+    console.print(
+        f"Best: {_trial_line(best)}\nUse it: +preset={preset}\nReport: {run.path('report.html')}", soft_wrap=True
+    )
     return SearchResult(run, study, float(best.value or 0.0), best.params, preset)
 
 
@@ -331,12 +333,12 @@ def _sections(study: Study, scores: Sequence[float | None]) -> list[Section]:
     from optuna.importance import FanovaImportanceEvaluator
     from optuna.visualization import plot_optimization_history, plot_param_importances
 
-    history = styled(plot_optimization_history(study), "Score by trial")
+    history = style_figure(plot_optimization_history(study), "Score by trial")
     importance: tuple[Any, ...] = ()
     # fANOVA divides by the variance of the scores.
     if len(set(scores)) > 1:
         figure = plot_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-        importance = (styled(figure, "Share of the scores' variance"),)
+        importance = (style_figure(figure, "Share of the scores' variance"),)
     rows = tuple((trial.number, trial.state.name.lower(), *_cells(trial)) for trial in study.trials)
     return [
         Section("History", "Validation score of every finished trial, and the best so far.", figures=(history,)),
@@ -352,6 +354,6 @@ def _cells(trial: FrozenTrial) -> tuple[str, str]:
     )
 
 
-def _line(trial: FrozenTrial) -> str:
+def _trial_line(trial: FrozenTrial) -> str:
     score, values = _cells(trial)
     return f"trial {trial.number:3d}  {trial.state.name.lower():<9}{score:>12}  {values}"

@@ -81,11 +81,11 @@ class WorkerPool:
         try:
             while left := sum(not job.is_settled for job in jobs):
                 # No more workers than open tasks: starting a process takes seconds.
-                self._hire(min(self.size, left))
+                self._start_workers(min(self.size, left))
                 while waiting and self.free:
                     self._give(self.free.popleft(), waiting.popleft(), function)
                 for future in wait(self.busy, TICK_SECONDS, FIRST_COMPLETED).done:
-                    waiting.extendleft(self._hear(future))  # what was begun comes first
+                    waiting.extendleft(self._take_answer(future))  # what was begun comes first
                 watch(jobs)
         # Ctrl-C and SystemExit too: workers must not outlive the coordinator.
         except BaseException:
@@ -100,7 +100,7 @@ class WorkerPool:
         self.free.clear()
         self.busy.clear()
 
-    def _hire(self, wanted: int) -> None:
+    def _start_workers(self, wanted: int) -> None:
         for _ in range(wanted - len(self.free) - len(self.busy)):
             post = Post(self.hire())
             self.busy[post.worker.submit(attempt, _begin, os.getcwd())] = post
@@ -110,7 +110,7 @@ class WorkerPool:
         job.tries += 1
         self.busy[post.worker.submit(attempt, function, job.task)] = post
 
-    def _hear(self, future: Future[Answer]) -> list[TrackedTask[Any, Any]]:
+    def _take_answer(self, future: Future[Answer]) -> list[TrackedTask[Any, Any]]:
         """Take a worker's answer; its job comes back where another worker is to have it."""
         post = self.busy.pop(future)
         job, post.job = post.job, None

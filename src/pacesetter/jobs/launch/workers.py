@@ -62,7 +62,7 @@ class Launcher:
     def session(self) -> Iterator[WorkerPool]:
         """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
         with self._ray() if self.name == "ray" else nullcontext() as ray, on_sigterm(exit_on_sigterm):
-            crew = self._crew(ray)
+            crew = self._make_pool(ray)
             try:
                 yield crew
             finally:
@@ -72,7 +72,7 @@ class Launcher:
         # As many cores as the workers hold, where Ray is started here: the rest is left to the user.
         return ray_session(self.address, self.workers and self.workers * self.cores)
 
-    def _crew(self, ray: Any) -> WorkerPool:
+    def _make_pool(self, ray: Any) -> WorkerPool:
         if self.name == "ray":
             slots = self.slots([node["Resources"] for node in ray.nodes() if node["Alive"]])
             return WorkerPool(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
@@ -89,7 +89,7 @@ class Launcher:
 
     def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
         """Workers for which machines have `CPU` cores and `GPU`s; refuses none, as one would wait for them for ever."""
-        slots = sum(self._fitting(machine.get("CPU", 0.0), machine.get("GPU", 0.0)) for machine in machines)
+        slots = sum(self._count_fitting(machine.get("CPU", 0.0), machine.get("GPU", 0.0)) for machine in machines)
         if not slots:
             raise ConfigError(
                 f"no machine of the Ray cluster has launcher.cores={self.cores} and launcher.gpus={self.gpus:g}; "
@@ -97,7 +97,7 @@ class Launcher:
             )
         return slots
 
-    def _fitting(self, cores: float, gpus: float) -> int:
+    def _count_fitting(self, cores: float, gpus: float) -> int:
         """Those of one machine; a share of a GPU is never made up of two."""
         by_cores = int(cores / self.cores)
         if not self.gpus:

@@ -56,7 +56,7 @@ def update_online(
     config = replace(updater.run_config, data=updater.run_config.data | dict(data))
     out = console or Console()
     panel = build_panel(config)
-    start = _first(folder, panel) if first is None else first
+    start = _first_bar(folder, panel) if first is None else first
     updater.check(panel, start)
     if taken is not None:
         # A kill may have come between a swap and its bundle.
@@ -74,7 +74,7 @@ def update_online(
         panel = build_panel(config)
 
 
-def _first(folder: str | Path, panel: Panel) -> int:
+def _first_bar(folder: str | Path, panel: Panel) -> int:
     return int(panel.index.searchsorted(stored_end(folder), side="right"))
 
 

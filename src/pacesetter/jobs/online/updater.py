@@ -111,7 +111,7 @@ class OnlineUpdater:
     ) -> None:
         self.origin = Path(folder)
         self.config, self.taken = config or OnlineConfig(), taken
-        self.run_config = self._checked(stored_config(folder))
+        self.run_config = self._check_config(stored_config(folder))
         self.fleet: Fleet
         self.run: Run | None = None
         self.drift = DriftMonitor(self.config.confidence)
@@ -124,7 +124,7 @@ class OnlineUpdater:
             self.fleet = best_fleet(folder)
 
     @staticmethod
-    def _checked(config: Config) -> Config:
+    def _check_config(config: Config) -> Config:
         if config.task.problem != "fleet":
             raise ConfigError(f"task={config.task.problem} is not updated online; use a run of task=fleet")
         if config.agent.get("algorithm") not in ("ppo", "sac"):
@@ -158,14 +158,14 @@ class OnlineUpdater:
         usable = range(self._window(), first - self.config.recent_bars)
         self.reservoir.add(usable)
         table = build_table(self.run_config, panel)
-        self.history[SHOWN] = self._shown(table, panel, 0, first).tolist()
+        self.history[SHOWN] = self._feature_sizes(table, panel, 0, first).tolist()
         start = max(first - self.config.frozen_bars, self._window())
         # The frozen set: what the policy earned there is the unit of drift and the reference of forgetting.
         self.history[PAST] = self.returns(self.fleet, panel.rows(0, first), table, start).tolist()
         # Detectors see the past first: the first new bars are compared with it, not with nothing.
         self._watch()
         agent = {"online": asdict(self.config)}
-        self.run = Run.create(self.origin.resolve().parent, f"{self.run_config.name}-online", self._told())
+        self.run = Run.create(self.origin.resolve().parent, f"{self.run_config.name}-online", self._shadow_config())
         self.run.write_json("options.json", agent)
         self._store(self._facts())
 
@@ -182,14 +182,14 @@ class OnlineUpdater:
         """One round: look for drift, train a shadow, judge it, and store what came of it."""
         table, before = build_table(self.run_config, panel), self.bars
         # By the fleet in force, before it may be replaced: drift is of what was really traded.
-        alarms = self._look(panel, table, before)
+        alarms = self._detect_changes(panel, table, before)
         if alarms:
             self.alarm_until = len(panel) + self.config.alarm_bars
         is_alarmed = len(panel) <= self.alarm_until
         self.bars, self.updates = len(panel), self.updates + 1
         shadow = self._train(panel, table, is_alarmed)
         gain = self._gain(shadow, panel, table)
-        forgotten = self._forgotten(shadow, panel, table)
+        forgotten = self._measure_forgetting(shadow, panel, table)
         # After a drift the old regime is what should be forgotten.
         is_forgetful = forgotten > self.config.largest_forgetting and not is_alarmed
         # Not worse is enough: on a stationary market most shadows are neither better nor worse.
@@ -216,11 +216,11 @@ class OnlineUpdater:
             self.taken(self.run)
         return update
 
-    def _look(self, panel: Panel, table: FeatureTable, before: int) -> list[str]:
+    def _detect_changes(self, panel: Panel, table: FeatureTable, before: int) -> list[str]:
         """Series in whose new values a change was detected."""
         # From the order at the last known bar on: its fill lies in the first new one.
         earned = self.returns(self.fleet, panel, table, before - 1)[-(len(panel) - before) :]
-        fresh = {EARNED: earned, SHOWN: self._shown(table, panel, before, len(panel))}
+        fresh = {EARNED: earned, SHOWN: self._feature_sizes(table, panel, before, len(panel))}
         units = {EARNED: self._unit(), SHOWN: 1.0}
         alarms = [
             name
@@ -269,7 +269,7 @@ class OnlineUpdater:
         first = len(panel) - self.config.judged_bars - 1
         return float((self.returns(shadow, panel, table, first) - self.returns(self.fleet, panel, table, first)).mean())
 
-    def _forgotten(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
+    def _measure_forgetting(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
         """By how much the mean Sharpe ratio falls on the bars before the first update."""
         # Bars before the first update alone, at every update the same ones.
         known, first = panel.rows(0, self.first), max(self.first - self.config.frozen_bars, self._window())
@@ -278,7 +278,7 @@ class OnlineUpdater:
 
     def returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> np.ndarray[Any, Any]:
         """(bar,) mean return of the agents from the order at bar `first` on."""
-        returns = play(fleet, self._market(panel, table, 1, first=first)).aligned(len(panel))
+        returns = play(fleet, self._market(panel, table, 1, first=first)).align_returns(len(panel))
         return np.asarray(np.nan_to_num(returns.nanmean(1).numpy()[first + 1 :]))
 
     def _market(
@@ -299,7 +299,7 @@ class OnlineUpdater:
     def _window(self) -> int:
         return self.run_config.learned_window_bars
 
-    def _shown(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def _feature_sizes(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> np.ndarray[Any, Any]:
         """(bar,) mean size of the features in deviations of the bars before the first update."""
         past = table.values[:, : self.first]  # (symbol, bar, feature)
         centre, spread = np.nanmean(past, axis=(0, 1)), np.nanstd(past, axis=(0, 1)) + 1e-12
@@ -308,7 +308,7 @@ class OnlineUpdater:
 
     # ---- on disk --------------------------------------------------------------------------------------------------
 
-    def _told(self) -> dict[str, Any]:
+    def _shadow_config(self) -> dict[str, Any]:
         return replace(self.run_config, name=f"{self.run_config.name}-online").to_dict()
 
     def _facts(self) -> dict[str, Any]:

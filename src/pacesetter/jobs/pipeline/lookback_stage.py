@@ -85,19 +85,19 @@ def learn_lookback(job: Job, folder: Path) -> StageResult:
     start = int(build_fold(job.config, job.panel).test[0])
     run = lookback_run(job) or train_quietly(lookback_config(job.config, folder))
     check_unseen("job.lookback: the agent of", run, job.panel.index[start - 1])
-    evaluation = _judged(run, job.panel, start, folder)
-    return StageResult(_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
+    evaluation = _judge_agent(run, job.panel, start, folder)
+    return StageResult(_comparison_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
 
 
 def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Section]:
     """The same with all training bars of the configuration: what is said of it, and its section."""
     own = lookback_config(config, folder)
     own = replace(own, train=replace(own.train, shares=config.train.shares))
-    evaluation = _judged(train_quietly(own), panel, int(build_fold(config, panel).test[0]), folder)
-    return _line(evaluation), _section(panel, evaluation)
+    evaluation = _judge_agent(train_quietly(own), panel, int(build_fold(config, panel).test[0]), folder)
+    return _comparison_line(evaluation), _section(panel, evaluation)
 
 
-def _judged(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
+def _judge_agent(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
     """A trained agent beside fixed windows and heuristics, from bar `start` on."""
     agent, task = load_lookback(run, panel), stored_config(run).lookback
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
@@ -136,7 +136,7 @@ def _best_fixed(evaluation: LookbackEvaluation) -> str:
     return evaluation.names[max(fixed, key=lambda place: means[place])]
 
 
-def _line(evaluation: LookbackEvaluation) -> str:
+def _comparison_line(evaluation: LookbackEvaluation) -> str:
     best = _best_fixed(evaluation)
     gap, error = evaluation.gap(AGENT, best)
     if np.isnan(error):
@@ -152,7 +152,8 @@ def _section(panel: Panel, evaluation: LookbackEvaluation) -> Section:
     text = (
         f"Mean reward (how well the window's leaders predicted the next bar, less the cost of switching) over the "
         f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent minus "
-        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(evaluation).capitalize()}. "
+        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. "
+        f"{_comparison_line(evaluation).capitalize()}. "
         "'hindsight' knows the future and is an upper bound that no policy can reach."
     )
     chosen = {name: evaluation.lookbacks[:, evaluation.names.index(name)] for name in SHOWN}

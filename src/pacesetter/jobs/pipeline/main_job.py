@@ -32,7 +32,7 @@ from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.market.risk import describe_risk
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, data_name
-from pacesetter.words import cell, counted
+from pacesetter.words import cell, count_noun
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
@@ -58,7 +58,7 @@ def check_panel(job: Job, folder: Path) -> StageResult:
         header=("severity", "rule", "symbol", "first at", "times", "what"),
         rows=tuple(rows),
     )
-    return StageResult(counted(len(findings), "warning") if findings else "nothing to report", (section,))
+    return StageResult(count_noun(len(findings), "warning") if findings else "nothing to report", (section,))
 
 
 def describe(job: Job, folder: Path) -> StageResult:
@@ -180,7 +180,7 @@ def run_job(
     )
     with stopped, on_sigterm(exit_on_sigterm), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
-            watch.begun(job, stage)
+            watch.begin_stage(job, stage)
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
             if stage.name == "load":
                 # Only now is the size of the panel known, by which the budget is divided.

@@ -105,7 +105,7 @@ class Stage:
 class StageWatch:
     """Hears of a job's stages; this one does nothing."""
 
-    def begun(self, job: Job, stage: Stage) -> None:
+    def begin_stage(self, job: Job, stage: Stage) -> None:
         """A stage begins."""
 
     def goes_on(self, job: Job, stage: Stage) -> bool:
@@ -144,7 +144,7 @@ def check_stages(job: Job, stages: Iterable[Stage]) -> None:
     """Refuse bars that one of the stages cannot work on, before the first of them spends any time."""
     for stage in stages:
         if not stage.skipped(job):
-            with _recorded(job.run, stage.name):
+            with _record_failure(job.run, stage.name):
                 stage.check(job)
 
 
@@ -158,8 +158,8 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     if why := stage.skipped(job):
         finding, spent = StageResult(why), "skipped"
     else:
-        with job.console.status(label), _recorded(job.run, stage.name):
-            finding, is_old = _found(job, stage)
+        with job.console.status(label), _record_failure(job.run, stage.name):
+            finding, is_old = _load_or_run(job, stage)
         spent = "  kept" if is_old else f"{time.perf_counter() - start:6.1f} s"
     job.findings[stage.name] = finding
     job.costs[stage.name] = {
@@ -170,7 +170,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     job.console.print(f"  {label:<14}{spent:>8}  {finding.line}", soft_wrap=True, highlight=False)
 
 
-def _found(job: Job, stage: Stage) -> tuple[StageResult, bool]:
+def _load_or_run(job: Job, stage: Stage) -> tuple[StageResult, bool]:
     if not stage.is_kept:
         return stage.work(job, job.folder(stage.name)), False
     job.keys[stage.name] = _key(job, stage)
@@ -213,7 +213,7 @@ def _make(job: Job, stage: Stage, kept: Path) -> StageResult:
         files = {
             path.relative_to(fresh).as_posix(): sha256(path) for path in sorted(fresh.rglob("*")) if path.is_file()
         }
-        write_atomic(fresh / RECORD, json.dumps({"files": files, "found": _plain(finding)}))
+        write_atomic(fresh / RECORD, json.dumps({"files": files, "found": _to_plain(finding)}))
         # A damaged one may be there, which `_read` refused.
         shutil.rmtree(kept, ignore_errors=True)
         fresh.rename(kept)
@@ -235,14 +235,14 @@ def _read(kept: Path) -> StageResult | None:
     return StageResult(stored["line"], sections, {name: tuple(hidden) for name, hidden in stored["shown"].items()})
 
 
-def _plain(finding: StageResult) -> dict[str, Any]:
+def _to_plain(finding: StageResult) -> dict[str, Any]:
     return asdict(StageResult(finding.line, (), finding.shown)) | {
         "sections": [each.to_json() for each in finding.sections]
     }
 
 
 @contextmanager
-def _recorded(run: Run, stage: str) -> Iterator[None]:
+def _record_failure(run: Run, stage: str) -> Iterator[None]:
     """What stops a stage is written into the run's manifest before it is raised."""
     try:
         yield

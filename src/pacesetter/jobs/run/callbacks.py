@@ -40,7 +40,7 @@ from pacesetter.jobs.run.collapse import (
 from pacesetter.jobs.run.recovery import Recovery
 from pacesetter.jobs.run.tracking import Tracker, resources
 from pacesetter.learning.learner import Learner, StepRecord, Stop
-from pacesetter.learning.randomness import undisturbed
+from pacesetter.learning.randomness import keep_randomness
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
@@ -80,7 +80,7 @@ class Session(Generic[LearnerT]):
     stop: str | None = None
     panel: Panel | None = None
 
-    def listen(self) -> None:
+    def raise_if_signalled(self) -> None:
         """End what follows learning where a signal has come meanwhile."""
         if self.stop == "signal":
             raise Stop
@@ -101,7 +101,7 @@ class Callback(Generic[LearnerT]):
     def step(self, record: StepRecord) -> None:
         """Take note of what was just collected."""
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         """Act between rollouts."""
 
     def end(self) -> None:
@@ -120,7 +120,7 @@ class Callback(Generic[LearnerT]):
 class Schedules(Callback[Any]):
     """Sets scheduled hyperparameters, which follow from the step alone; reward weights and curricula have their own."""
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         learner = self.session.learner
         for name, schedule in (self.session.config.train.schedules or {}).items():
             learner.set(name, schedule.at(learner.step))
@@ -134,7 +134,7 @@ class FailSafeGuard(Callback[Any]):
         if not bool(torch.isfinite(rewards).all()):
             self.fail("a reward is not finite", {"actions": record.actions, "rewards": record.rewards})
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         self._check_losses()
         if self.is_due(self.session.config.train.log_every):  # looking at every weight takes its time
             self._check_weights()
@@ -154,12 +154,12 @@ class FailSafeGuard(Callback[Any]):
 
     def _check_weights(self) -> None:
         most = self.session.config.train.fail_safe.max_weight
-        for name, largest in self._largest():
+        for name, largest in self._largest_weights():
             # Written so that NaN, which is neither above nor below, fails.
             if not largest <= most:
                 self.fail(f"weight {name} is {largest:.3g}, train.fail_safe.max_weight={most:g}")
 
-    def _largest(self) -> list[tuple[str, float]]:
+    def _largest_weights(self) -> list[tuple[str, float]]:
         """Name and largest size of every trained tensor."""
         parameters = self.session.learner.parameters()
         return [(name, float(tensor.detach().abs().max())) for name, tensor in parameters if tensor.numel()]
@@ -175,7 +175,7 @@ class FailSafeGuard(Callback[Any]):
             "why": why,
             "step": learner.step,
             "losses": dict(learner.losses()),
-            "largest_weights": dict(self._largest()),
+            "largest_weights": dict(self._largest_weights()),
         }
         session.run.write_json("diagnostics/report.json", facts)
         raise RunError(
@@ -216,7 +216,7 @@ class Meter(Callback[Any]):
             return histogram(actions, self.space)
         return np.bincount(np.ravel(actions).astype(np.int64), minlength=len(self.state["mix"]))
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         if self.state["steps"] and self.is_due(self.session.config.train.log_every):
             self.shown = self.metrics()
             self.session.log(**self.shown, **self.costs())
@@ -279,9 +279,9 @@ class Validator(Callback[LearnerT]):
         self.journal = EpisodeJournal(batch.bank, batch.components) if trades else None
         self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
         # None for most runs: tracing plays the validation set once more for each way of acting.
-        self.recovery = Recovery.wanted(session.config, session.parts.validation, session.panel)
+        self.recovery = Recovery.from_config(session.config, session.parts.validation, session.panel)
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         every, parts = self.session.config.train.validate_every, self.session.parts
         # Agents with a prior begin at it, and it stays the best until one of them is better.
         is_start = every > 0 and parts.prior is not None and not self.state["scores"]
@@ -313,7 +313,7 @@ class Validator(Callback[LearnerT]):
                 self.recovery.store(session.run, self.gates)
         else:
             self.state["since_best"] += 1
-        session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
+        session.log(validation=metrics | {way: metrics.get(way, {}) | self._describe_gates(way) for way in self.gates})
         self.check_early_stop()
         # After the best was kept: a pruned trial still has an agent.
         if session.report is not None and session.report(step, score):
@@ -326,9 +326,9 @@ class Validator(Callback[LearnerT]):
         if self.journal is not None:
             self.journal.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
-    def _told(self, way: str) -> dict[str, Any]:
+    def _describe_gates(self, way: str) -> dict[str, Any]:
         """The gates of one way of acting: value, sense and limit of each."""
-        return {"gates": {gate.name: _plain(gate) for gate in self.gates[way]}}
+        return {"gates": {gate.name: _plain_gate(gate) for gate in self.gates[way]}}
 
     def finish(self) -> None:
         """Do what is left when learning has ended."""
@@ -339,7 +339,7 @@ class Validator(Callback[LearnerT]):
         space = session.parts.train.single_action_space
         for name, deterministic in (("deterministic", True), ("stochastic", False)):
             # Validation draws actions too; a run with other `validate_every` must train the same weights.
-            with undisturbed():
+            with keep_randomness():
                 journal = self.journal if deterministic else None
                 played = play_episodes(session.learner.agent, session.parts.validation, deterministic, journal=journal)
                 entropy = None if deterministic else float(session.learner.statistics()["entropy"])
@@ -369,7 +369,7 @@ class Validator(Callback[LearnerT]):
             FailSafeGuard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
 
 
-def _plain(gate: Gate) -> dict[str, Any]:
+def _plain_gate(gate: Gate) -> dict[str, Any]:
     """A gate as it is logged; the oracle's value only where it was measured."""
     return {name: value for name, value in asdict(gate).items() if name != "oracle" or value is not None}
 
@@ -381,7 +381,7 @@ class Checkpoints(Callback[Any]):
         super().__init__(session)
         self.others = others
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         is_due = self.is_due(self.session.config.train.checkpoint_every)
         if is_due or self.session.stop:
             self.save()

@@ -18,7 +18,7 @@ from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracie
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.callbacks import Callback, Session, Validator, curriculum_figures
-from pacesetter.jobs.run.fleet_agents import agent_table, retrain, strugglers
+from pacesetter.jobs.run.fleet_agents import agent_table, retrain, struggling_symbols
 from pacesetter.jobs.run.tracking import resources
 from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.learning.experience.market import FleetMarket
@@ -45,22 +45,22 @@ class FleetMeter(Callback[FleetTrainer]):
         self.started, self.first = time.perf_counter(), self.learner.step
         self.shown: dict[str, Any] = {}
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         logged = dict(self.learner.statistics())
         if not logged or not self.is_due(self.session.config.train.log_every):
             return
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
-        figures = self._mixed([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
+        figures = self._describe_mix([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
         # Merged, as a master's cash is both among what is shown and in its mix.
         self.session.log(**(self.shown | figures), **self.costs())
         self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
     def end(self) -> None:
         """The last round has no other behind it at whose start it would be logged."""
-        self.between()
+        self.between_rounds()
 
-    def _mixed(self, shares: list[float]) -> dict[str, Any]:
+    def _describe_mix(self, shares: list[float]) -> dict[str, Any]:
         """The mean action mix as it is logged."""
         return {"action_mix": shares}
 
@@ -136,7 +136,7 @@ class FleetValidator(Validator[FleetTrainer]):
         # The best fleet, not the last: weak agents are retrained behind its encoder.
         self.learner.fleet.load_state_dict(load_fleet(best).state_dict())
         tried: dict[str, str] = {}
-        weak = strugglers(self._table(play(self.learner.fleet, self.market)))
+        weak = struggling_symbols(self._table(play(self.learner.fleet, self.market)))
         steps = int(self.task.retrain_share * self.session.config.train.steps)
         if weak and steps:
             sentence = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
@@ -144,7 +144,7 @@ class FleetValidator(Validator[FleetTrainer]):
                 sentence += f", without {left_out}: their encoder stays as it is"
             self.session.console.print(sentence, highlight=False, soft_wrap=True)
             try:
-                tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
+                tried = retrain(self.learner, self.market, weak, steps, Between(self.session.raise_if_signalled))
             # Nothing was stored: the resumed run does it again from the last checkpoint.
             except Stop:
                 return

@@ -15,7 +15,7 @@ from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Watcher
 from pacesetter.market.orders import Discrete
 
-__all__ = ["agent_table", "retrain", "strugglers"]
+__all__ = ["agent_table", "retrain", "struggling_symbols"]
 
 OK, NOT_BETTER = "ok", "not better"
 COLLAPSE, COST, NO_SIGNAL = "collapse", "cost", "no signal"
@@ -59,7 +59,7 @@ def _orders(mix: torch.Tensor) -> torch.Tensor:
     return torch.stack([sell, hold, 1 - sell - hold], dim=1)
 
 
-def strugglers(table: pd.DataFrame) -> list[str]:
+def struggling_symbols(table: pd.DataFrame) -> list[str]:
     """The symbols whose agents struggle."""
     return list(table.loc[table["state"] == STRUGGLER, "symbol"])
 
@@ -102,7 +102,7 @@ def _learn_again(trainer: FleetTrainer, steps: int, watcher: Watcher, first_step
     log = trainer.replay_log
 
     def between() -> None:
-        watcher.between()
+        watcher.between_rounds()
         if log is not None and log.is_long:
             log.flush(first_step + trainer.step, policy=trainer.weights_hash())
 

@@ -20,7 +20,7 @@ OBSERVERS: Registry[Observers] = Registry("observers")
 
 
 @OBSERVERS.register("single")
-def single(session: Session[Any]) -> tuple[Any, Validator[Any]]:
+def observe_single(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """One agent in vector environments."""
     from pacesetter.jobs.run.callbacks import Meter, Validator
 

@@ -26,14 +26,14 @@ def progress(session: Session[Any], meter: Meter, validator: Validator[Any]) -> 
     )
     # A bar drawn into a log file would be thousands of lines.
     if not session.console.is_terminal and session.config.track.progress:
-        yield _logged(session, meter, validator)
+        yield _log_progress(session, meter, validator)
         return
     with Progress(*columns, console=session.console, disable=not session.config.track.progress) as bar:
         task = bar.add_task("train", total=session.config.train.steps, completed=session.learner.step, live="")
         yield lambda: bar.update(task, completed=session.learner.step, live=status(meter, validator))
 
 
-def _logged(session: Session[Any], meter: Meter, validator: Validator[Any]) -> Callable[[], None]:
+def _log_progress(session: Session[Any], meter: Meter, validator: Validator[Any]) -> Callable[[], None]:
     """The same for a log: a line a minute."""
     step, steps = session.learner.step, session.config.train.steps
     lines = LogLines("train", steps, "steps", lambda line: session.console.print(line, soft_wrap=True), done=step)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.heads import tempered
+from pacesetter.agents.heads import apply_temperature
 from pacesetter.build.configuration import Config
 from pacesetter.build.environments import split_panel
 from pacesetter.envs.batch.batch import Batch
@@ -20,8 +20,8 @@ from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.learning.fleet.encoding import looking
-from pacesetter.learning.randomness import undisturbed
+from pacesetter.learning.fleet.encoding import make_look
+from pacesetter.learning.randomness import keep_randomness
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
@@ -44,7 +44,7 @@ class Recovery:
         self.agents: dict[str, Ways] | None = None
 
     @classmethod
-    def wanted(cls, config: Config, validation: Any, panel: Panel | None) -> Recovery | None:
+    def from_config(cls, config: Config, validation: Any, panel: Panel | None) -> Recovery | None:
         """What is asked for by `train.gates`, in environments that trade; else None."""
         is_trading = hasattr(getattr(validation, "batch", None), "bank")
         return cls(config, validation, panel) if config.train.gates.is_traced and is_trading else None
@@ -63,10 +63,10 @@ class Recovery:
         constant, oracle = self.yardsticks.best_constant(), self.yardsticks.oracle_values()
         extended: Ways = {}
         for way, gates in ways.items():
-            trace = self._played(way, agent_act(agent, is_deterministic=way == "deterministic"))
+            trace = self._play_trace(way, agent_act(agent, is_deterministic=way == "deterministic"))
             extended[way] = beside_oracle([*gates, *recovery_gates(trace, self.limits, constant)], oracle)
         if self.hot is not None:
-            trace = self._played(self.hot, agent_act(agent, temperature=self.limits.temperature))
+            trace = self._play_trace(self.hot, agent_act(agent, temperature=self.limits.temperature))
             extended[self.hot] = beside_oracle(all_gates(trace, self.limits, constant), oracle)
         return extended
 
@@ -79,7 +79,7 @@ class Recovery:
             acts[self.hot] = fleet_act(fleet, market, self.limits.temperature)
         self.agents = {symbol: {} for symbol in market.symbols}
         for way, act in acts.items():
-            trace = self._played(way, act)
+            trace = self._play_trace(way, act)
             for place, symbol in enumerate(market.symbols):
                 own = all_gates(trace.column(place), self.limits, self.yardsticks.best_constant(place))
                 self.agents[symbol][way] = beside_oracle(own, self.yardsticks.oracle_values(place))
@@ -107,19 +107,19 @@ class Recovery:
         """How the play with a temperature is called; None where there is none."""
         return None if self.limits.temperature is None else f"temperature {self.limits.temperature:g}"
 
-    def _played(self, way: str, act: Act) -> Trace:
+    def _play_trace(self, way: str, act: Act) -> Trace:
         """The trace of one way; as many passes as the wanted episodes of a temperature take, joined in time."""
         # Deterministic play repeats exactly: more passes would add nothing.
         passes = math.ceil(self.limits.episodes / self.batch.env_count) if way == self.hot else 1
-        with undisturbed():
+        with keep_randomness():
             # The same draws at every validation: gates move with the policy, not with luck.
             torch.manual_seed(self.config.seed)
             traces = [play_trace(self.batch, act) for _ in range(passes)]
-        self.traces[way] = traces[0] if passes == 1 else _joined(traces)
+        self.traces[way] = traces[0] if passes == 1 else _join_traces(traces)
         return self.traces[way]
 
 
-def _joined(traces: list[Trace]) -> Trace:
+def _join_traces(traces: list[Trace]) -> Trace:
     """Passes over the same bars one after another."""
     first = traces[0]
     parts: dict[str, Any] = {
@@ -159,7 +159,7 @@ class FleetAct:
     def __init__(self, fleet: Any, market: Any, temperature: float | None = None) -> None:
         self.fleet, self.market, self.temperature = fleet, market, temperature
         self.rows = torch.tensor(fleet.places(market.symbols), device=market.device)
-        self.look = looking(fleet, market)
+        self.look = make_look(fleet, market)
         self.options: tuple[str, ...] = fleet.options.names if hasattr(fleet, "options") else ()
         self.reset()
 
@@ -175,9 +175,9 @@ class FleetAct:
             tensors[ACTION_MASK] = torch.as_tensor(masks, device=market.device)
         policy, _ = self.fleet.evaluate({**self.look(tensors), **self.kept}, self.rows)
         if self.temperature is not None:
-            policy = tempered(policy, self.temperature)
+            policy = apply_temperature(policy, self.temperature)
         numbers = policy.mode() if self.temperature is None else policy.sample()
-        self.kept = self.fleet.kept(policy)
+        self.kept = self.fleet.memory_after(policy)
         if self.options:
             self.noted = {name: getattr(policy.played, name).cpu().numpy() for name in ("option", "began")}
         return (market.targets(numbers) if market.batch.action == "target" else numbers).cpu().numpy()

@@ -59,7 +59,7 @@ def make_trackers(config: Config, run: Run) -> list[Tracker]:
     if _is_wanted(track.tensorboard, "tensorboard", "tensorboard"):
         trackers.append(TensorBoardTracker(run.folder / "tensorboard"))
     if _is_wanted(track.mlflow, "mlflow", "mlflow"):
-        uri = _embedded(config) if track.mlflow in ("auto", "on") else track.mlflow
+        uri = _local_store_uri(config) if track.mlflow in ("auto", "on") else track.mlflow
         trackers.append(MlflowTracker(uri, config, run))
     if track.wandb != "off":
         trackers.append(WandbTracker(track.wandb, config, run))
@@ -78,7 +78,7 @@ def _is_wanted(choice: str, module: str, key: str) -> bool:
     return is_there
 
 
-def _embedded(config: Config) -> str:
+def _local_store_uri(config: Config) -> str:
     return f"sqlite:///{Path(config.runs).resolve() / MLFLOW_FILE}"
 
 
@@ -95,10 +95,10 @@ def numbers(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return flat
 
 
-def _strict(value: Any) -> Any:
+def _to_strict_json(value: Any) -> Any:
     """Nested metrics with None for what JSON has no number for."""
     if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
+        return {key: _to_strict_json(item) for key, item in value.items()}
     # Python would write NaN, which is not JSON and stops other readers.
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -110,7 +110,7 @@ class JsonLog:
         self.run = run
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        self.run.log(step=step, **_strict(metrics))
+        self.run.log(step=step, **_to_strict_json(metrics))
 
     def close(self, is_done: bool) -> None:
         """Lines are written as they come."""
@@ -204,7 +204,7 @@ class MlflowTracker:
             return
         self.id = self.client.create_run(experiment, run_name=run.folder.name).info.run_id
         hardware = {f"hardware.{name}": value for name, value in _hardware(run).items()}
-        for name, value in (_flat(config.to_dict()) | hardware).items():
+        for name, value in (_flatten(config.to_dict()) | hardware).items():
             # Older MLflow servers refuse longer values, and the run with them.
             self.client.log_param(self.id, name, str(value)[:500])
 
@@ -243,7 +243,7 @@ def log_evaluation(config: Config, folder: Path, result: Mapping[str, Any]) -> b
         return False
     if choice in ("auto", "on") and not (Path(config.runs) / MLFLOW_FILE).is_file():
         return False
-    tracker = MlflowTracker(_embedded(config) if choice in ("auto", "on") else choice, config, Run(folder))
+    tracker = MlflowTracker(_local_store_uri(config) if choice in ("auto", "on") else choice, config, Run(folder))
     figures = result["figures"].get(result["policy"], {})
     tracker.log(0, {"evaluation": {**figures, "is_evidence": float(bool(result["is_evidence"]))}})
     tracker.keep(folder / EVALUATION, [path.name for path in sorted((folder / EVALUATION).glob("*.*"))], EVALUATION)
@@ -261,10 +261,10 @@ def _hardware(run: Run) -> dict[str, Any]:
     return hardware | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
 
 

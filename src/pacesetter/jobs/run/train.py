@@ -144,10 +144,10 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
 
         save_prior(parts.prior, run.folder / PRIOR_FOLDER)
     with hold(run.folder) if is_new else nullcontext():
-        return _trained(config, run, console, report, panel, parts, learner, until)
+        return _train_in_folder(config, run, console, report, panel, parts, learner, until)
 
 
-def _trained(
+def _train_in_folder(
     config: Config,
     run: Run,
     console: Console,
@@ -169,7 +169,7 @@ def _trained(
     )
     # Before learning: a run that fails or is thrown away was a trial all the same.
     _count(session)
-    with _logged(run), _recorded(session):
+    with _log_to_file(run), _record_failure(session):
         session.trackers = make_trackers(config, run)
         return _learn(session)
 
@@ -200,7 +200,7 @@ def _count(session: Session[Any], sharpe: float | None = None) -> None:
     # Trials are deflated per bar, whatever their bars are.
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
     trial = Trial(session.header["data"], str(config.task.problem), folder.name, config.seed, per_bar)
-    Trials.beside(folder.parent).add(trial)
+    Trials.for_runs(folder.parent).add(trial)
 
 
 class _Watcher:
@@ -213,10 +213,10 @@ class _Watcher:
         for callback in self.callbacks:
             callback.step(record)
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         self.show()
         for callback in self.callbacks:
-            callback.between()
+            callback.between_rounds()
 
 
 def _learn(session: Session[Any]) -> TrainingResult:
@@ -236,7 +236,7 @@ def _learn(session: Session[Any]) -> TrainingResult:
     _resume_checkpoint(session, checkpoints)
     _tell_steps(session)
     stopped = "steps"
-    with _print_resume_hint(session), progress(session, meter, validator) as show, _terminable(session):
+    with _print_resume_hint(session), progress(session, meter, validator) as show, _stop_on_sigterm(session):
         try:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
             # The last update has no round behind it at whose start it would be looked at.
@@ -342,7 +342,7 @@ def _verdict(result: TrainingResult) -> str:
 
 
 @contextmanager
-def _recorded(session: Session[Any]) -> Iterator[None]:
+def _record_failure(session: Session[Any]) -> Iterator[None]:
     """What stops a run is written into its manifest before it is raised."""
     try:
         yield
@@ -353,7 +353,7 @@ def _recorded(session: Session[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _logged(run: Run) -> Iterator[None]:
+def _log_to_file(run: Run) -> Iterator[None]:
     """Everything that is logged during the run, as JSON lines in log.jsonl."""
     from pacesetter.jobs.run.tracking import JsonFormatter
 
@@ -383,7 +383,7 @@ def _print_resume_hint(session: Session[Any]) -> AbstractContextManager[None]:
     return print_when_stopped(session.run, session.console, tell)
 
 
-def _terminable(session: Session[Any]) -> AbstractContextManager[None]:
+def _stop_on_sigterm(session: Session[Any]) -> AbstractContextManager[None]:
     """SIGTERM stores the run between rollouts and ends it there."""
 
     def stop() -> None:

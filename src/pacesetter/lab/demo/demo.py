@@ -159,7 +159,7 @@ class Demo:
         rows = []
         for bps, run in agents.items():
             # The verdict's cost is one of those compared: its backtests are used again.
-            own, simple = self._judged if bps == VERDICT_BPS else self._beside(run)
+            own, simple = self._judged if bps == VERDICT_BPS else self._play_beside(run)
             gap = self._above_hold(own, simple)
             ratios = {own.name: _ratio(own)} | {name: _ratio(simple[name]) for name in BESIDE}
             self.figures.setdefault("costs", {})[f"{bps:g}"] = ratios | {"above_hold": list(gap)}
@@ -174,7 +174,7 @@ class Demo:
         )
         self.add(Section("By costs", text, (), header, tuple(rows)))
 
-    def _beside(self, run: StoredRun) -> tuple[Backtest, dict[str, Backtest]]:
+    def _play_beside(self, run: StoredRun) -> tuple[Backtest, dict[str, Backtest]]:
         known = self.market.known
         return self._play(run, known, run.first), self.baselines(run, known, run.first, BESIDE)
 
@@ -272,8 +272,8 @@ class Demo:
         period = f"{own.times[0]:%Y-%m-%d} to {own.times[-1]:%Y-%m-%d}"
         text = (
             f"{period}. {verdict.headline}. {verdict.sentence} Sharpe difference to hold: {gap}. {_money(own)} Hold: "
-            f"{_money(simple[HOLD])} On average {_invested(own):.0%} of equity was invested "
-            f"(hold: {_invested(simple[HOLD]):.0%})."
+            f"{_money(simple[HOLD])} On average {_invested_share(own):.0%} of equity was invested "
+            f"(hold: {_invested_share(simple[HOLD]):.0%})."
         )
         self.figures[name] = _facts(verdict, gap) | {"money": {key: metrics(each) for key, each in results.items()}}
         table = results_section(results, intervals)
@@ -318,7 +318,7 @@ def _money(result: Backtest) -> str:
     )
 
 
-def _invested(result: Backtest) -> float:
+def _invested_share(result: Backtest) -> float:
     """Mean share of equity in positions."""
     return float(result.ledger[:, Column.EXPOSURE].mean())
 

@@ -73,7 +73,7 @@ class DemoMarket:
 
 def demo_market() -> DemoMarket:
     """The deciles, or the planted market where their file was removed."""
-    return _deciles() if has_deciles() else _planted()
+    return _deciles() if has_deciles() else _make_planted_market()
 
 
 def _deciles() -> DemoMarket:
@@ -96,7 +96,7 @@ def _deciles() -> DemoMarket:
     )
 
 
-def _planted() -> DemoMarket:
+def _make_planted_market() -> DemoMarket:
     known = load("synthetic", **PLANTED_MARKET)
     noise = load("synthetic", **PLANTED_MARKET, strength=0.0)
     assert known.truth is not None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from pacesetter.evaluation.backtest.backtest import Backtest
-from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure, thin_bars
 from pacesetter.lab.demo.market import DemoMarket
 from pacesetter.leadlag.answer import Preparation, StrengthMeasure
 from pacesetter.leadlag.answer.rolling import rolling_answers
@@ -62,7 +62,7 @@ class DemoPicture:
         line = {"color": PALETTE[5], "width": 2}
         figure.add_scatter(x=self.leadership.index, y=self.leadership, name=f"lead of {self.leader}", line=line)
         for colour, result in zip(PALETTE, self.equities, strict=False):
-            rows = thinned(len(result))
+            rows = thin_bars(len(result))
             figure.add_scatter(
                 x=result.times[rows],
                 y=result.equity[1:][rows],
@@ -74,7 +74,7 @@ class DemoPicture:
         for name, first, last, colour in self._spans():
             figure.add_vrect(x0=first, x1=last, fillcolor=colour, opacity=0.15, line_width=0, annotation_text=name)
         figure.update_yaxes(type="log", title="money", row=2, col=1)
-        return styled(figure, self.title, 620)
+        return style_figure(figure, self.title, 620)
 
     def to_png(self, path: Path) -> Path:
         """The picture as a file."""
@@ -100,7 +100,7 @@ class DemoPicture:
         for name, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
             middle = first + (last - first) / 2
-            axes.text(middle, 0.03, name, ha="center", va="bottom", fontsize=7, transform=_mixed(axes))
+            axes.text(middle, 0.03, name, ha="center", va="bottom", fontsize=7, transform=_date_transform(axes))
         axes.grid(alpha=0.25)
 
     def _draw_equity(self, axes: Any) -> None:
@@ -109,7 +109,7 @@ class DemoPicture:
         for _, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
         axes.axvline(self.market.gone_from, color="#808080", linestyle="--", linewidth=1)
-        axes.text(self.market.gone_from, 0.04, " judged again", fontsize=8, transform=_mixed(axes))
+        axes.text(self.market.gone_from, 0.04, " judged again", fontsize=8, transform=_date_transform(axes))
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_ylabel("money")
@@ -120,6 +120,6 @@ class DemoPicture:
         axes.grid(alpha=0.25)
 
 
-def _mixed(axes: Any) -> Any:
+def _date_transform(axes: Any) -> Any:
     """Dates across, shares of the height up."""
     return axes.get_xaxis_transform()

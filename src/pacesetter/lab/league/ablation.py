@@ -30,7 +30,7 @@ from rich.table import Table
 
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.jobs.launch.comparison import LEVEL, compare
 from pacesetter.jobs.launch.workers import Launcher
@@ -195,7 +195,7 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     for cell in {cell.entrant: cell for cell in cells}.values():
         cell.config  # noqa: B018  (a wrong override is refused before anything is played)
     console.print(f"{len(cells)} cells → {options.place}", soft_wrap=True)
-    scores = pd.DataFrame([asdict(score) for score in launcher.run(_played, cells)])
+    scores = pd.DataFrame([asdict(score) for score in launcher.run(_play_cell, cells)])
     judging = JUDGED[preset.judged]
     table = ablation_table(scores, judging)
     options.place.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,7 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     return table
 
 
-def _played(cell: Cell) -> Score | WindowScore:
+def _play_cell(cell: Cell) -> Score | WindowScore:
     """A cell with a line that says what it came to."""
     judging = JUDGED["windows" if isinstance(cell, WindowCell) else "account"]
     score: Any = play_window_cell(cell) if isinstance(cell, WindowCell) else play_cell(cell)
@@ -270,7 +270,9 @@ def _picture(market: str, table: pd.DataFrame, title: str) -> Any:
     bars = {"type": "data", "array": variants["gap_half_width"]}
     figure = go.Figure()
     figure.add_scatter(x=variants["gap"], y=variants["variant"], error_x=bars, mode="markers", marker={"size": 10})
-    styled(figure, f"{title} less that of the full method, {market}, with 95 % intervals", 140 + 40 * len(variants))
+    style_figure(
+        figure, f"{title} less that of the full method, {market}, with 95 % intervals", 140 + 40 * len(variants)
+    )
     figure.add_vline(x=0, line={"color": "#808080", "dash": "dot"})
     return figure.update_yaxes(automargin=True)
 

@@ -92,7 +92,7 @@ def play_cell(cell: Cell) -> Score:
     if cell.overrides is None:
         result, learned = _yardstick(cell, config, panel), NO_SPEED
     else:
-        result, learned = _trained(cell, config)
+        result, learned = _train_cell(cell, config)
     seconds, figures = time.perf_counter() - start, asdict(behaviour(result)) | asdict(learned)
     score = Score(market=cell.market, entrant=cell.entrant, seed=cell.seed, seconds=seconds, **figures)
     # Of a real market there is one path: intervals come from blocks of bars instead of from seeds.
@@ -126,7 +126,7 @@ def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
         config = replace(config, features=replace(config.features, leadlag=none))
     bank = market_bank(panel, build_table(config, panel))
     if cell.entrant in ORACLES:
-        policy: Any = ORACLES[cell.entrant].knowing(panel.truth, bank, task.market)
+        policy: Any = ORACLES[cell.entrant].from_truth(panel.truth, bank, task.market)
     else:
         policy = make_baseline(cell.entrant, bank, task.market)
     first = int(build_fold(config, panel).test[0])
@@ -142,7 +142,7 @@ def _above_hold(cell: Cell, config: Config, panel: Panel, result: Backtest) -> D
     return paired_difference(result.returns, hold.returns, ratio, draws=DRAWS)
 
 
-def _trained(cell: Cell, config: Config) -> tuple[Backtest, Speed]:
+def _train_cell(cell: Cell, config: Config) -> tuple[Backtest, Speed]:
     runs = Path(cell.folder) / "runs"
     result = train(replace(config, runs=str(runs)), console=Console(quiet=True))
     return StoredRun(result.run.folder).play(), speed(result.run.folder, result.steps)

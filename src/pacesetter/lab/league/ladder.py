@@ -32,7 +32,7 @@ _PLANTED = ("+preset=planted", f"data.bars={BARS}", SHARES)
 TEST_BARS = 3_000
 
 
-def _short(bars: int) -> tuple[str, ...]:
+def _short_market(bars: int) -> tuple[str, ...]:
     """The planted market with fewer bars to learn from, a third as many to choose by, and as many to be judged on."""
     chosen = bars // 3
     whole = bars + chosen + TEST_BARS
@@ -40,7 +40,7 @@ def _short(bars: int) -> tuple[str, ...]:
     return "+preset=planted", f"data.bars={whole}", shares, "data.strength=0.4"
 
 
-def _large(symbols: int, groups: int, strength: float, bars: int, shares: str) -> tuple[str, ...]:
+def _large_market(symbols: int, groups: int, strength: float, bars: int, shares: str) -> tuple[str, ...]:
     """The planted market with many symbols, of which all but the leaders follow."""
     sizes = (f"data.symbols={symbols}", f"data.groups={groups}", f"data.bars={bars}", f"data.strength={strength}")
     return "+preset=planted", *sizes, f"train.shares={shares}"
@@ -93,11 +93,11 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "planted 0.2": (*_PLANTED, "data.strength=0.2"),
     "planted 0.4": (*_PLANTED, "data.strength=0.4"),
     "planted 0.8": (*_PLANTED, "data.strength=0.8"),
-    **{f"{bars} bars 0.4": _short(bars) for bars in (450, 900)},  # 1,800 of them are `planted 0.4`
+    **{f"{bars} bars 0.4": _short_market(bars) for bars in (450, 900)},  # 1,800 of them are `planted 0.4`
     "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
     "ending 0.4": (*_PLANTED, "data.strength=0.4", f"data.signal_bars={SIGNAL_ENDS}"),
-    "50 symbols 0.8": _large(50, 10, 0.8, BARS, "[0.33334,0.11112]"),
-    **{f"143 symbols {strength}": _large(143, 28, strength, 6_000, "[0.6,0.1]") for strength in (0.2, 0.4)},
+    "50 symbols 0.8": _large_market(50, 10, 0.8, BARS, "[0.33334,0.11112]"),
+    **{f"143 symbols {strength}": _large_market(143, 28, strength, 6_000, "[0.6,0.1]") for strength in (0.2, 0.4)},
     "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
     "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
@@ -186,13 +186,13 @@ QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run 
 
 def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Markets by name, in the ladder's order, all but the large ones without a name; refuses an unknown one."""
-    markets = _known(names, MARKETS, "market")
+    markets = _select_known(names, MARKETS, "market")
     return {name: MARKETS[name] for name in markets if names or not name.startswith((*LARGE, WINDOWS, *WORLDS))}
 
 
 def entrants_of(names: tuple[str, ...]) -> list[str]:
     """Yardsticks and entrants by name, without a name all but those played only where named; refuses an unknown one."""
-    entrants = _known(names, [*YARDSTICKS, *ENTRANTS], "entrant")
+    entrants = _select_known(names, [*YARDSTICKS, *ENTRANTS], "entrant")
     return [name for name in entrants if names or name not in ONLY_NAMED]
 
 
@@ -206,7 +206,7 @@ def seeds_of(purpose: str) -> tuple[int, ...]:
         raise ConfigError(f"league.seeds={purpose} must be tuning, reporting or seeds such as 1+2+3") from None
 
 
-def _known(names: tuple[str, ...], known: Iterable[str], kind: str) -> list[str]:
+def _select_known(names: tuple[str, ...], known: Iterable[str], kind: str) -> list[str]:
     everything = list(known)
     for name in names:
         if name not in everything:

@@ -101,7 +101,7 @@ def league(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     for cell in {cell.entrant: cell for cell in cells}.values():
         cell.config  # noqa: B018  (a wrong override is refused before anything is played)
     console.print(f"{len(cells)} cells → {options.folder}", soft_wrap=True)
-    scores = pd.DataFrame([asdict(score) for score in launcher.run(_played, cells)])
+    scores = pd.DataFrame([asdict(score) for score in launcher.run(_play_cell, cells)])
     table = league_table(scores)
     folder = Path(options.folder)
     scores.to_csv(folder / "scores.csv", index=False)
@@ -115,7 +115,7 @@ def league(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     return table
 
 
-def _played(cell: Cell) -> Score:
+def _play_cell(cell: Cell) -> Score:
     """A cell with a line that says what it came to, since a ladder takes hours."""
     score = play_cell(cell)
     where = f"{score.market} · seed {score.seed} · {score.entrant}"

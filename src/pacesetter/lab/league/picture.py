@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 
 __all__ = ["PLANTED", "league_picture"]
 
@@ -28,7 +28,9 @@ def league_picture(table: pd.DataFrame) -> Any:
         beside = 1 + APART * (place - (len(entrants) - 1) / 2) / max(len(entrants) / 4, 1)
         bars = {"type": "data", "array": part["share_half_width"], "thickness": 1}
         figure.add_scatter(x=part["strength"] * beside, y=part["share"], error_y=bars, name=name, mode="lines+markers")
-    styled(figure, "Share of the oracle's Sharpe ratio by strength of the planted signal, with 95 % intervals", 460)
+    style_figure(
+        figure, "Share of the oracle's Sharpe ratio by strength of the planted signal, with 95 % intervals", 460
+    )
     ticks = sorted(set(planted["strength"]))
     figure.update_xaxes(title="strength of the signal", type="log", tickvals=ticks, ticktext=[f"{x:g}" for x in ticks])
     return figure.update_yaxes(tickformat=".0%", range=LIMITS)

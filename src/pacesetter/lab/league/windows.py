@@ -78,7 +78,7 @@ def play_window_cell(cell: WindowCell) -> WindowScore:
         return WindowScore(**json.loads(known.read_text(encoding="utf-8")))
     first = int(build_fold(config, panel).test[0])
     worse, better = _limits(cell.market_overrides, cell.judged, cell.seed, first)
-    reward, switches, window = _played(cell, panel, first)
+    reward, switches, window = _play_cell(cell, panel, first)
     share = (reward - worse) / (better - worse) if better > worse else float("nan")
     seconds = time.perf_counter() - start
     score = WindowScore(cell.market, cell.entrant, cell.seed, reward, share, switches, window, seconds)
@@ -87,10 +87,10 @@ def play_window_cell(cell: WindowCell) -> WindowScore:
     return score
 
 
-def _played(cell: WindowCell, panel: Panel, first: int) -> tuple[float, float, float]:
+def _play_cell(cell: WindowCell, panel: Panel, first: int) -> tuple[float, float, float]:
     """Mean reward, share of switches and mean window of the cell's policy."""
     if cell.overrides is not None:
-        return _figures(_trained(cell, panel), panel, cell.task, first)
+        return _figures(_train_cell(cell, panel), panel, cell.task, first)
     policies = _rules(panel, cell.task, first)
     if cell.entrant in policies:
         return _figures(policies[cell.entrant], panel, cell.task, first)
@@ -100,7 +100,7 @@ def _played(cell: WindowCell, panel: Panel, first: int) -> tuple[float, float, f
     return max(_figures(policy, panel, cell.task, first) for policy in constants)
 
 
-def _trained(cell: WindowCell, panel: Panel) -> LookbackPolicy:
+def _train_cell(cell: WindowCell, panel: Panel) -> LookbackPolicy:
     config = replace(cell.config, runs=str(Path(cell.folder) / "runs"))
     run = train(config, console=Console(quiet=True)).run.folder
     policy: LookbackPolicy = config.problem.policy(Stored(run, config, panel))

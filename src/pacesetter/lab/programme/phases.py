@@ -11,7 +11,7 @@ from typing import Any
 
 from pacesetter.build import Config, build_fold, build_readiness, build_table
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
+from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.evaluation.programme.decision import CONDITIONAL, GateDecision, decide, held_gates, store_decision
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
@@ -77,8 +77,8 @@ def check_data(job: Job, folder: Path) -> StageResult:
 
 def check_phases(job: Job) -> None:
     """Refuse a method without agents of its own, and bars that are too few for an episode."""
-    if _traded(job).problem.allocates:
-        method = _traded(job).agent["algorithm"]
+    if _trading_config(job).problem.allocates:
+        method = _trading_config(job).agent["algorithm"]
         raise ConfigError(
             f"the programme trains an agent for each symbol, and agent={method} has one for all; take task=fleet "
             "agent=ppo"
@@ -88,10 +88,10 @@ def check_phases(job: Job) -> None:
 
 def run_baselines(job: Job, folder: Path) -> StageResult:
     """Baselines on the test set, the best supervised one beside the targets of the programme."""
-    config, panel = _traded(job), job.panel
+    config, panel = _trading_config(job), job.panel
     task, fold, table = config.trading, build_fold(config, panel), build_table(config, panel)
     bank = market_bank(panel, table)
-    results, same = distinct(evaluate_baselines(panel, int(fold.test[0]), market=task.market, bank=bank))
+    results, same = drop_equal(evaluate_baselines(panel, int(fold.test[0]), market=task.market, bank=bank))
     figures = {name: metrics(each) for name, each in results.items()}
     (folder / "baselines.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     sections = [replace(results_section(results), title="Baselines", text=same or "On the test set, after all costs.")]
@@ -140,8 +140,8 @@ def run_prototype(job: Job, folder: Path) -> StageResult:
     # In a folder of its own: beside the first, `only_run` could not tell them apart.
     again = train_quietly(replace(config, runs=str(folder / "repeat")))
     (run / REPEAT).write_text(json.dumps({"difference": repeat_difference(run, again)}) + "\n", encoding="utf-8")
-    decision = _judged(job, run, ("prototype",), is_fast=True)[-1]
-    _leave(decision, folder)
+    decision = _judge_run(job, run, ("prototype",), is_fast=True)[-1]
+    _store_decision(decision, folder)
     sections = (gate_section(decision), _agents(run))
     return StageResult(decision.sentence, sections, {sections[0].title: ()})
 
@@ -156,10 +156,10 @@ def prototype_config(config: Config, panel: Panel) -> Config:
     """The configuration on the prototype's symbols; where the data lacks one, as many of its first ones stand in."""
     named = list(config.programme.symbols)
     has_all = set(named) <= set(panel.symbols)
-    return _limited(config, panel, named if has_all else list(panel.symbols[: len(named)]))
+    return _limit_symbols(config, panel, named if has_all else list(panel.symbols[: len(named)]))
 
 
-def _limited(config: Config, panel: Panel, symbols: Sequence[str]) -> Config:
+def _limit_symbols(config: Config, panel: Panel, symbols: Sequence[str]) -> Config:
     if set(symbols) == set(panel.symbols) or "symbols" not in config.data:
         return config
     # A synthetic market counts its symbols, others name them.
@@ -175,7 +175,7 @@ def without_tuning(job: Job) -> str:
 def run_tuning(job: Job, folder: Path) -> StageResult:
     """Search on the prototype, retrain the best on all symbols, and choose beside the default."""
     small = _fleet(prototype_config(job.config, job.panel), folder)
-    return search_and_retrain(job, folder, small, _fleet(_scaled(job), folder))
+    return search_and_retrain(job, folder, small, _fleet(_scaled_config(job), folder))
 
 
 # ---- fleet, master, validation --------------------------------------------------------------------------------------
@@ -183,9 +183,9 @@ def run_tuning(job: Job, folder: Path) -> StageResult:
 
 def run_fleet(job: Job, folder: Path) -> StageResult:
     """All symbols, by the configuration that tuning chose; judged by the gates `fleet`."""
-    run = _chosen_run(job, folder) or train_quietly(_fleet(_scaled(job), folder))
-    decision = _judged(job, run, ("fleet",), is_fast=True)[-1]
-    _leave(decision, folder)
+    run = _chosen_run(job, folder) or train_quietly(_fleet(_scaled_config(job), folder))
+    decision = _judge_run(job, run, ("fleet",), is_fast=True)[-1]
+    _store_decision(decision, folder)
     section = gate_section(decision)
     return StageResult(decision.sentence, (section, _agents(run)), {section.title: ()})
 
@@ -205,8 +205,8 @@ def run_master(job: Job, folder: Path) -> StageResult:
     """A master over the fleet's frozen agents; judged by the gates `master`, whichever of the two is better."""
     fleet = only_run(job.folder("fleet"))
     run = train_quietly(master_config(job.config, folder, fleet))
-    decision = _judged(job, run, ("master",), is_fast=True)[-1]
-    _leave(decision, folder)
+    decision = _judge_run(job, run, ("master",), is_fast=True)[-1]
+    _store_decision(decision, folder)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
     line = f"{allocation_sentence(read_allocations(run))}; the {chosen} goes to validation"
     section = gate_section(decision)
@@ -226,8 +226,8 @@ def run_validation(job: Job, folder: Path) -> StageResult:
     # A copy: judging writes into the run, and what earlier phases left must stay as it was kept.
     run = Path(shutil.copytree(origin, folder / origin.name))
     _walk_forward(job, run)
-    decisions = _judged(job, run, DECISIONS, is_fast=False)
-    _leave(decisions[-1], folder)
+    decisions = _judge_run(job, run, DECISIONS, is_fast=False)
+    _store_decision(decisions[-1], folder)
     sections = tuple(gate_section(each) for each in decisions)
     return StageResult(" ".join(each.sentence for each in decisions), sections, {each.title: () for each in sections})
 
@@ -260,7 +260,7 @@ def phase_decision(folder: Path) -> str:
     return str(json.loads(path.read_text(encoding="utf-8"))["decision"]) if path.is_file() else ""
 
 
-def _traded(job: Job) -> Config:
+def _trading_config(job: Job) -> Config:
     return fleet_config(job.config, Path(), _window(job.config))
 
 
@@ -273,19 +273,19 @@ def _window(config: Config) -> str | int:
     return longest_window(config) if config.job.lookback is None else config.job.lookback
 
 
-def _scaled(job: Job) -> Config:
+def _scaled_config(job: Job) -> Config:
     """All symbols, or the first of them after a prototype that is CONDITIONAL."""
     most = job.config.programme.most_symbols
     if phase_decision(job.folder("prototype")) != CONDITIONAL or len(job.panel.symbols) <= most:
         return job.config
-    return _limited(job.config, job.panel, job.panel.symbols[:most])
+    return _limit_symbols(job.config, job.panel, job.panel.symbols[:most])
 
 
 def _agents(run: Path) -> Section:
     return replace(agents_section(run), text=fleet_sentence(read_agents(run)))
 
 
-def _judged(job: Job, run: Path, names: Sequence[str], is_fast: bool) -> list[GateDecision]:
+def _judge_run(job: Job, run: Path, names: Sequence[str], is_fast: bool) -> list[GateDecision]:
     """Judge a run on the test set and hold each set of gates against it; the last decision is kept in the run."""
     stored = StoredRun(run)
     facts: Mapping[str, str] = {"run": run.name}
@@ -298,6 +298,6 @@ def _judged(job: Job, run: Path, names: Sequence[str], is_fast: bool) -> list[Ga
     return decisions
 
 
-def _leave(decision: GateDecision, folder: Path) -> None:
+def _store_decision(decision: GateDecision, folder: Path) -> None:
     """Leave the decision of a phase in its folder, beside that of its run."""
     write_atomic(folder / DECISION, json.dumps(decision.to_json(), indent=2) + "\n")

@@ -100,7 +100,7 @@ def run_programme(
         job = run_job(config, console, stages=until, table=phase_stages(bundle), watch=watch)
     # Ctrl-C too: the status page must not say "running" of a programme that is not.
     except BaseException as problem:
-        watch.failed(problem)
+        watch.fail_phase(problem)
         raise
     assert watch.status is not None
     return ProgrammeResult(job, watch.status)
@@ -145,7 +145,7 @@ class _Board(StageWatch):
         self.status: ProgrammeStatus | None = None
         self._folder = Path()
 
-    def begun(self, job: Job, stage: Stage) -> None:
+    def begin_stage(self, job: Job, stage: Stage) -> None:
         if self.status is None:
             self._folder = job.run.folder
             self.status = ProgrammeStatus(
@@ -177,7 +177,7 @@ class _Board(StageWatch):
             )
         return not is_over
 
-    def failed(self, problem: BaseException) -> None:
+    def fail_phase(self, problem: BaseException) -> None:
         """The phase that was running failed, or was interrupted."""
         running = next((phase for phase in self.status.phases if phase.state == RUNNING), None) if self.status else None
         if running is not None:

@@ -20,7 +20,7 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.programme.measured import LARGE_LOSS
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.jobs.launch.folds import changed
+from pacesetter.jobs.launch.folds import change_config
 from pacesetter.jobs.launch.search import SPACES, tune
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.runs import SCHEMA, write_atomic
@@ -99,7 +99,7 @@ def search_and_retrain(job: Job, folder: Path, small: Config, whole: Config) -> 
     others = []
     for number_, values in trials:
         name = f"trial {number_}"
-        config = changed(whole, [f"{key}={value}" for key, value in values.items()])
+        config = change_config(whole, [f"{key}={value}" for key, value in values.items()])
         others.append(Candidate.of(name, values, train_quietly(replace(config, runs=str(folder / f"trial-{number_}")))))
     choice = choose_candidate(default, others, options.gain)
     rows = [default, *others]

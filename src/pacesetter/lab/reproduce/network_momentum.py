@@ -23,7 +23,7 @@ from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.panel import Panel
 
-__all__ = ["FUTURES", "network_momentum", "network_trend", "read_futures", "traded", "trend"]
+__all__ = ["FUTURES", "network_momentum", "network_trend", "read_futures", "trade_signal", "trend"]
 
 Array = NDArray[Any]
 FUTURES = (
@@ -80,7 +80,7 @@ def network_trend(closes: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
     return network / network.rolling(YEAR).std()
 
 
-def traded(signal: pd.DataFrame, closes: pd.DataFrame, pause: int = 1) -> pd.DataFrame:
+def trade_signal(signal: pd.DataFrame, closes: pd.DataFrame, pause: int = 1) -> pd.DataFrame:
     """Daily `gross` and `net` returns of positions made of the signal, filled `pause` closes after its own."""
     returns = closes.pct_change(fill_method=None).fillna(0.0)
     volatility = returns.ewm(span=60, min_periods=60).std() * np.sqrt(YEAR)
@@ -105,8 +105,8 @@ def network_momentum(path: str | None) -> Reproduction:
         raise DataError(f"{path} begins {closes.index[0]:%Y-%m-%d}; trends need three years before 2005")
     own = trend(closes)
     network = network_trend(closes, own)
-    results = {name: traded(signal, closes) for name, signal in (("MACD", own), ("network", network))}
-    at_once = {name: traded(signal, closes, 0) for name, signal in (("MACD", own), ("network", network))}
+    results = {name: trade_signal(signal, closes) for name, signal in (("MACD", own), ("network", network))}
+    at_once = {name: trade_signal(signal, closes, 0) for name, signal in (("MACD", own), ("network", network))}
     years = "the years: 2005–2015 here, 2005–2024 there; a learned graph there, the plain matrix here"
     error = 1 / np.sqrt(len(results["MACD"]) / YEAR)
     difference = results["network"]["net"] - results["MACD"]["net"]

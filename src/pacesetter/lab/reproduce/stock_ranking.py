@@ -78,7 +78,7 @@ def forecasts(data: RankingReturns) -> dict[str, Array]:
         "one-day reversal": -x,
         LINEAR: alone,
         "ridge shared by all stocks": pooled,
-        "links of the lead–lag engine": _linked(x, fit),
+        "links of the lead–lag engine": _linked_signal(x, fit),
     }
 
 
@@ -89,7 +89,7 @@ def _ridge(past: Array, target: Array, rows: Array) -> Array:
     return np.asarray(((rows - past.mean(axis=0)) / scale) @ weights)
 
 
-def _linked(x: Array, fit: slice) -> Array:
+def _linked_signal(x: Array, fit: slice) -> Array:
     """Σ_i C_1[i, j]·x_i(t)/σ_i over correlations of the training days beyond the level of noise."""
     window = x[fit]
     links = next(iter(pearson(window, range(1, 2))))

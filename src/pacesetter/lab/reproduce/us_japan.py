@@ -62,14 +62,14 @@ def read_night_bars(path: str | Path) -> NightBars:
     new_york, tokyo = (table[table["market"] == market] for market in ("XNYS", "XTKS"))
     if new_york.empty or tokyo.empty:
         raise DataError(f"{path} must hold bars of both markets, XNYS and XTKS, in its column 'market'")
-    us, closes, opens = _wide(new_york, "close"), _wide(tokyo, "close"), _wide(tokyo, "open")
+    us, closes, opens = _pivot_field(new_york, "close"), _pivot_field(tokyo, "close"), _pivot_field(tokyo, "open")
     known = _known_before(pd.DatetimeIndex(us.index), pd.DatetimeIndex(closes.index))
     before = us.pct_change(fill_method=None).to_numpy()[known]
     japan = closes.pct_change(fill_method=None).to_numpy()
     return NightBars(pd.DatetimeIndex(closes.index), before, japan, (closes / opens - 1).to_numpy())
 
 
-def _wide(table: pd.DataFrame, field: str) -> pd.DataFrame:
+def _pivot_field(table: pd.DataFrame, field: str) -> pd.DataFrame:
     return table.pivot(index="date", columns="symbol", values=field).astype(float).sort_index()
 
 

@@ -143,7 +143,7 @@ def run_selftest(config: Config, settings: Selftest, console: Console | None = N
     noise = [copies.noise(seed) for seed in range(settings.copies)]
     false_links = Tally(sum(bool(engine.links(copy)) for copy in noise), settings.copies)
     console.print(f"noise: links named in {false_links} copies", highlight=False)
-    detectable, counts = _smallest(copies, engine, settings, console)
+    detectable, counts = _find_smallest(copies, engine, settings, console)
     agent_found = agent_claims = None
     if settings.agent_copies:
         agent_found, agent_claims = _agents(config, copies, settings, console)
@@ -166,7 +166,7 @@ class _Engine:
     def links(self, copy: Planted) -> set[tuple[int, int]]:
         moves = np.diff(np.log(copy.panel.close), axis=0)
         links = find_links(moves, self.gauge, draws=self.draws, level=LEVEL)
-        return {(int(i), int(j)) for i, j in zip(*np.nonzero(links.linked(LEVEL)), strict=True)}
+        return {(int(i), int(j)) for i, j in zip(*np.nonzero(links.mask_linked(LEVEL)), strict=True)}
 
     def recall(self, copies: Sequence[Planted]) -> Tally:
         """Planted links that were found, of all."""
@@ -174,12 +174,12 @@ class _Engine:
         return Tally(hits, sum(len(copy.links) for copy in copies))
 
 
-def _smallest(copies: Surrogates, engine: _Engine, settings: Selftest, console: Console) -> tuple[float, Tally]:
+def _find_smallest(copies: Surrogates, engine: _Engine, settings: Selftest, console: Console) -> tuple[float, Tally]:
     """The smallest strength that is found often enough, by bisection on the same copies, and how often it was."""
 
     def recall(strength: float) -> Tally:
         # The same seeds at every strength: recall then rises with strength, and bisection can rely on it.
-        planted = [copies.planted(seed, strength) for seed in range(settings.copies)]
+        planted = [copies.plant_leaders(seed, strength) for seed in range(settings.copies)]
         tally = engine.recall(planted)
         console.print(f"strength {strength:.3f}: found {tally} links", highlight=False)
         return tally
@@ -209,7 +209,7 @@ def bisect_strength(recall: Callable[[float], Tally], halvings: int) -> tuple[fl
 def _agents(config: Config, copies: Surrogates, settings: Selftest, console: Console) -> tuple[Tally, Tally]:
     tallies = []
     for label, make in (
-        ("planted", lambda seed: copies.planted(seed, settings.strength)),
+        ("planted", lambda seed: copies.plant_leaders(seed, settings.strength)),
         ("noise", copies.noise),
     ):
         with tempfile.TemporaryDirectory() as folder:

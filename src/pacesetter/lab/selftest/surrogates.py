@@ -59,7 +59,7 @@ class Surrogates:
         signs = self._signs(seed)
         return Planted(self._as_panel(self.moves * signs, signs), ())
 
-    def planted(self, seed: int, strength: float) -> Planted:
+    def plant_leaders(self, seed: int, strength: float) -> Planted:
         """A copy in which a quarter of the symbols, at least one, follow another with this correlation."""
         signs, rng, late = self._signs(seed), np.random.default_rng((seed, 1)), self.delay
         moves = self.moves * signs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.strength import StrengthMeasure, folded, weighed
+from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_delays, weigh_directions
 
 __all__ = ["Answer", "answer_window"]
 
@@ -64,9 +64,9 @@ def answer_window(window: Array, symbols: Sequence[str], gauge: StrengthMeasure)
         # What leads no other symbol has a strength of 0.
         return Answer(tuple(symbols), gauge.method, 0, score, np.maximum(score, 0.0), blank, np.zeros(score.shape))
     cube = gauge.dependence(window[None])[0]
-    unscored = gauge.unscored(window[None])[0]
-    forward = folded(cube, gauge.fold) + unscored
-    leadership = weighed(folded(cube, gauge.score_fold) + unscored, gauge.weighing)
+    unscored = gauge.mark_unscored(window[None])[0]
+    forward = fold_delays(cube, gauge.fold) + unscored
+    leadership = weigh_directions(fold_delays(cube, gauge.score_fold) + unscored, gauge.weighing)
     # Autocorrelation is not a lead; 0·x keeps the NaN of a symbol that cannot be scored.
     np.fill_diagonal(forward, 0.0 * np.diag(forward))
     # Delay l is in row l − 1; at a tie argmax takes the shortest delay.

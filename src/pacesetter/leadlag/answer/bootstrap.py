@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_in, weighed
+from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_in, weigh_directions
 from pacesetter.leadlag.observed import ratio
 
 __all__ = ["Resampled"]
@@ -28,7 +28,7 @@ class Resampled:
         x = np.nan_to_num(window)
         # single precision is plenty for an interval, once all symbols have the same scale
         self.x = (x * np.nan_to_num(ratio(1.0, x.std(axis=0)))).astype(np.float32)
-        self.unscored = gauge.unscored(window[None])[0]
+        self.unscored = gauge.mark_unscored(window[None])[0]
 
     def __call__(self, counts: Array) -> Array:
         """(draw, i, j) leadership for `counts` (draw, time)."""
@@ -38,7 +38,7 @@ class Resampled:
         for lag in range(1, min(self.gauge.max_lag, bars - 2) + 1):
             fold_in(strength, self._correlations(counts[:, lag:], lag), self.gauge.score_fold)
         folded = strength.reshape(draws, symbols, symbols)
-        return np.asarray(weighed(folded, self.gauge.weighing) + self.unscored.astype(np.float32))
+        return np.asarray(weigh_directions(folded, self.gauge.weighing) + self.unscored.astype(np.float32))
 
     def _correlations(self, weights: Array, lag: int) -> Array:
         """(draw, i·j) correlations at one delay of bars drawn `weights` (draw, time − lag) times."""

@@ -84,7 +84,7 @@ def _asked_again(window: Array, gauge: StrengthMeasure, answer: Answer, groups: 
     if not np.size(whole):
         return np.empty(0)
     groups = np.arange(len(window)) if groups is None else groups
-    x = _centred(window)
+    x = _centre_window(window)
     # Only large moves, each in units of its symbol's variance, can carry a lead; trying every bar would cost a fit
     # each.
     size = np.bincount(groups, (x**2 * ratio(1.0, (x**2).sum(axis=0))).sum(axis=1))
@@ -97,7 +97,7 @@ def _asked_again(window: Array, gauge: StrengthMeasure, answer: Answer, groups: 
     return np.clip(least, 0.0, 1.0)
 
 
-def _centred(window: Array) -> Array:
+def _centre_window(window: Array) -> Array:
     known = np.isfinite(window)
     mean = ratio(np.nansum(window, axis=0), known.sum(axis=0))
     return np.where(known, window - mean, 0.0)

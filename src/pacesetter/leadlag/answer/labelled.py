@@ -86,7 +86,7 @@ def links_frame(
     answer = answer_window(window, symbols, gauge)
     links = find_links(window, gauge, answer, draws=draws, level=level, seed=seed)
     # NaN, an unscored pair, compares as not linked.
-    rows = [_link(answer, links.p_values, i, j) for i, j in zip(*np.nonzero(links.linked(level)), strict=True)]
+    rows = [_link(answer, links.p_values, i, j) for i, j in zip(*np.nonzero(links.mask_linked(level)), strict=True)]
     columns = ["leader", "follower", "strength", "relation", "delay", "p_value"]
     return pd.DataFrame(rows, columns=columns).sort_values("strength", ascending=False, ignore_index=True)
 

@@ -32,7 +32,13 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_in, folded, lagged_correlations, weighed
+from pacesetter.leadlag.answer.strength import (
+    StrengthMeasure,
+    fold_delays,
+    fold_in,
+    lagged_correlations,
+    weigh_directions,
+)
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import prewhiten
@@ -71,7 +77,7 @@ class Links:
     orders: Array
     detectable: float = float("nan")
 
-    def linked(self, level: float) -> Array:
+    def mask_linked(self, level: float) -> Array:
         """(symbol, symbol) True where the row leads the column at this level."""
         return np.asarray(self.p_values <= level)
 
@@ -124,9 +130,9 @@ def find_links(
     # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
     white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
     rng = np.random.default_rng(seed)
-    null = (_linear if gauge.is_linear or gauge.is_conditional else _general)(white, gauge, draws, rng)
+    null = (_linear if gauge.is_linear or gauge.is_conditional else _general_null)(white, gauge, draws, rng)
     lead = answer.leadership[inner]
-    predicts = _predicting(null, control)
+    predicts = _predictive_p_values(null, control)
     # Only pairs that pass the first test take the second, whose Bonferroni factor is then small.
     is_candidate = (predicts <= level) & (lead > 0)
     leads_p = np.ones_like(lead)
@@ -134,7 +140,7 @@ def find_links(
         from scipy.special import ndtr  # here: it takes 0.3 s, and every command imports this module
 
         z = _advantages(window[:, scored], gauge, answer, scored, is_candidate, predicts <= level, null)
-        leads_p[is_candidate] = np.minimum(_related(null, len(z), level) * ndtr(-z), 1.0)
+        leads_p[is_candidate] = np.minimum(_count_related(null, len(z), level) * ndtr(-z), 1.0)
     # Both tests must reject, so the larger p-value counts (intersection–union); what does not lead gets 1.
     final = np.where(lead > 0, np.maximum(predicts, np.where(is_candidate, leads_p, 0.0)), 1.0)
     if test != "predicts" and gauge.is_linear:
@@ -145,7 +151,7 @@ def find_links(
     leader_p[scored] = _leader_p(lead, null)
     in_correlations = gauge.is_conditional or (gauge.is_linear and gauge.fold == PEAK)
     detectable = (
-        _detectable(null, len(window), level)
+        _detectable_correlation(null, len(window), level)
         if in_correlations and control == "max" and test == "predicts"
         else float("nan")
     )
@@ -162,7 +168,7 @@ def _used_links(answer: Answer, orders: Array) -> Links:
 # ---- from statistics to p-values ---------------------------------------------------------------------------------
 
 
-def _predicting(null: _Null, control: Control) -> Array:
+def _predictive_p_values(null: _Null, control: Control) -> Array:
     """(n, n) adjusted p-values that the row predicts the column; 1 on the diagonal."""
     pairs = ~np.eye(len(null.observed), dtype=bool)
     observed, drawn = null.observed[pairs], null.drawn[:, pairs]
@@ -171,7 +177,7 @@ def _predicting(null: _Null, control: Control) -> Array:
     return p_values
 
 
-def _related(null: _Null, passed: int, level: float) -> int:
+def _count_related(null: _Null, passed: int, level: float) -> int:
     """How many ordered pairs may be related: those beyond each one's own level, less what chance gives; ≥ `passed`.
 
     Many pairs of equal strength both ways, each close to the level of the first test, would otherwise have the few that
@@ -184,7 +190,7 @@ def _related(null: _Null, passed: int, level: float) -> int:
     return max(passed, int((observed > critical).sum() - by_chance), 1)
 
 
-def _detectable(null: _Null, bars: int, level: float) -> float:
+def _detectable_correlation(null: _Null, bars: int, level: float) -> float:
     """The ρ that is found in four of five pairs, were it the only relation between two symbols.
 
     Its statistic has the mean √bars·ρ/s and deviation 1, where s is the spread of the pair's products: fat tails and
@@ -337,8 +343,8 @@ def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Gen
         fold_in(drawn, sums * scale.ravel().astype(np.float32), fold)
         fold_in(strength, sums / np.float32(bars), score_fold)
     statistic = gauge.conditional_statistics(white) if gauge.is_conditional else np.stack(statistics)
-    lead = weighed(strength.reshape(draws, symbols, symbols), gauge.weighing)
-    return _Null(folded(statistic, fold), drawn.reshape(lead.shape), lead, np.sqrt(np.mean(squares, axis=0)))
+    lead = weigh_directions(strength.reshape(draws, symbols, symbols), gauge.weighing)
+    return _Null(fold_delays(statistic, fold), drawn.reshape(lead.shape), lead, np.sqrt(np.mean(squares, axis=0)))
 
 
 def _unit(white: Array) -> Array:
@@ -370,15 +376,15 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
 # ---- any other method: flips one by one --------------------------------------------------------------------------
 
 
-def _general(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
+def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
     """Strengths of flipped windows, each pair's in units of its own null."""
     size = max(BLOCK_BYTES // max(white.nbytes, 1), 1)
     strengths, leads = [], []
-    for windows in _flipped(white, draws, size, rng):
+    for windows in _flip_blocks(white, draws, size, rng):
         if gauge.has_lags:
             cube = gauge.dependence(windows)
-            strengths.append(folded(cube, gauge.fold))
-            leads.append(weighed(folded(cube, gauge.score_fold), gauge.weighing))
+            strengths.append(fold_delays(cube, gauge.fold))
+            leads.append(weigh_directions(fold_delays(cube, gauge.score_fold), gauge.weighing))
         else:
             leads.append(gauge.scores(windows))
     lead = np.nan_to_num(np.concatenate(leads))
@@ -393,7 +399,7 @@ def _general(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Ge
     return _Null(standard[0], standard[1:], lead[1:], np.ones_like(lead[0]), gap_error)
 
 
-def _flipped(white: Array, draws: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+def _flip_blocks(white: Array, draws: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
     """The window itself as a stack of one, then `draws` flipped copies of it in stacks of at most `size`."""
     yield white[None]
     for start in range(0, draws, size):

@@ -19,7 +19,7 @@ from pacesetter.leadlag.answer.strength import StrengthMeasure
 from pacesetter.leadlag.estimators.correlation import fold_lag, part_moments, weigh_directions
 from pacesetter.leadlag.prepare import Preparation
 from pacesetter.leadlag.series import Series, inverse_deviations
-from pacesetter.progress import counted
+from pacesetter.progress import count_progress
 
 __all__ = ["Answers", "rolling_answers"]
 
@@ -58,21 +58,21 @@ def rolling_answers(
     slides = gauge.is_linear and preparation.is_plain
     # Windows that are computed one by one take long: after each few of them the time left is known.
     size = max(BLOCK_BYTES // (8 * symbols * symbols), 1) if slides else ASKED_AT_ONCE
-    with counted(title, len(ends), "window") as update:
+    with count_progress(title, len(ends), "window") as update:
         for start in range(0, len(ends), size):
             block = np.ascontiguousarray(ends[start : start + size], dtype=np.int64)
             left_out = excluded[start : start + size]
             answers = (
-                _sliding(series, block, lookback, gauge)
+                _slide_windows(series, block, lookback, gauge)
                 if slides
-                else _asked(series, block, lookback, gauge, preparation, left_out)
+                else _answer_windows(series, block, lookback, gauge, preparation, left_out)
             )
             answers.leadership[left_out[:, :, None] | left_out[:, None, :]] = np.nan
             yield answers
             update(len(block))
 
 
-def _asked(
+def _answer_windows(
     series: Series, ends: Array, lookback: int, gauge: StrengthMeasure, preparation: Preparation, excluded: Array
 ) -> Answers:
     """Window by window, in the shape of the sliding ones."""
@@ -91,7 +91,7 @@ def _asked(
     return Answers(ends, leadership, delays)
 
 
-def _sliding(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> Answers:
+def _slide_windows(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> Answers:
     symbols = len(series.symbols)
     leadership = np.empty((len(ends), symbols, symbols))
     delays = np.empty(leadership.shape, dtype=np.int16)
@@ -99,7 +99,7 @@ def _sliding(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure)
     recipe = gauge.score_fold, gauge.weighing
     if len(ends) > 1 and ends[-1] - ends[0] >= LEAP * (len(ends) - 1):
         rest = series.totals, series.minimum, *recipe
-        for first, products in _leaps(series.x, ends, lookback, lags):
+        for first, products in _leap_windows(series.x, ends, lookback, lags):
             part = slice(first, first + len(products))
             _emit_many(products, *rest, ends[part], lookback, leadership[part], delays[part])
     else:
@@ -107,7 +107,7 @@ def _sliding(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure)
     return Answers(ends, leadership, delays)
 
 
-def _leaps(x: Array, ends: Array, lookback: int, lags: int) -> Iterator[tuple[int, Array]]:
+def _leap_windows(x: Array, ends: Array, lookback: int, lags: int) -> Iterator[tuple[int, Array]]:
     """The place of a first window, and (window, lag, i, j) lagged products of it and those after it; as `_slide`."""
     held = np.empty((LEAPS_AT_ONCE, lags, x.shape[1], x.shape[1]))
     products, now, start = np.zeros(held.shape[1:]), 0, 0

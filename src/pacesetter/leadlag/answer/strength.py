@@ -34,7 +34,7 @@ from pacesetter.leadlag.estimators.correlation import (
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 
-__all__ = ["StrengthMeasure", "fold_in", "folded", "lagged_correlations", "weighed"]
+__all__ = ["StrengthMeasure", "fold_delays", "fold_in", "lagged_correlations", "weigh_directions"]
 
 Array = NDArray[Any]
 SIGNED_INNERS = ("pearson", "kendall")
@@ -115,16 +115,16 @@ class StrengthMeasure:
         """(window, i, j) strength by which i's past predicts j, NaN where a symbol cannot be scored."""
         if not self.has_lags:
             return np.maximum(self.scores(windows), 0.0)
-        return folded(self.dependence(windows), self.fold) + self.unscored(windows)
+        return fold_delays(self.dependence(windows), self.fold) + self.mark_unscored(windows)
 
     def leadership(self, windows: Array) -> Array:
         """(window, i, j) antisymmetric: the method's score, positive where i leads j."""
         if not self.has_lags:
             return self.scores(windows)
-        strength = folded(self.dependence(windows), self.score_fold) + self.unscored(windows)
-        return weighed(strength, self.weighing)
+        strength = fold_delays(self.dependence(windows), self.score_fold) + self.mark_unscored(windows)
+        return weigh_directions(strength, self.weighing)
 
-    def unscored(self, windows: Array) -> Array:
+    def mark_unscored(self, windows: Array) -> Array:
         """(window, i, j) 0, and NaN where one of the two has too few observations or does not vary."""
         known = np.isfinite(windows)
         x = np.where(known, windows, 0.0)
@@ -166,7 +166,7 @@ def _moments(part: Array) -> tuple[Array, Array]:
     return mean, np.where(varies, 1 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
 
 
-def folded(dependence: Array, fold: int) -> Array:
+def fold_delays(dependence: Array, fold: int) -> Array:
     """(…, i, j) strength from the dependence (…, delay, i, j) at each delay."""
     if fold == SQUARED_SUM:
         return np.asarray((dependence**2).sum(axis=-3))
@@ -188,7 +188,7 @@ def fold_in(strength: Array, dependence: Array, fold: int) -> None:
         np.maximum(strength, dependence, out=strength)
 
 
-def weighed(strength: Array, weighing: int) -> Array:
+def weigh_directions(strength: Array, weighing: int) -> Array:
     """(…, i, j) the antisymmetric score from folded strengths (…, i, j); the same numbers as the estimators'."""
     back = np.swapaxes(strength, -1, -2)
     score = strength - back

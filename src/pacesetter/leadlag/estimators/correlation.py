@@ -211,7 +211,7 @@ class CorrelationTable(LaggedWindows):
         start, table = end - lookback, self.products
         if table.is_whole:
             places = table.held, end, start
-        elif table.missing(start, end) <= KEPT_EVERY:
+        elif table.count_missing(start, end) <= KEPT_EVERY:
             table.hold(start, end)
             places = table.held, end - table.first, start - table.first
         else:
@@ -231,7 +231,7 @@ class CorrelationTable(LaggedWindows):
     def _score_span(self, ends: Array, lookbacks: Array, windows: Array, out: Array) -> None:
         """Fill `out[windows]`, whose bars lie within one span, unless the rows of few windows cost less alone."""
         first, last, table = int((ends - lookbacks)[windows].min()), int(ends[windows].max()), self.products
-        if table.missing(first, last) <= KEPT_EVERY * len(windows) and last - first < table.capacity:
+        if table.count_missing(first, last) <= KEPT_EVERY * len(windows) and last - first < table.capacity:
             table.hold(first, last)
             _correlation_windows(table.held, table.first, *self._arguments, ends, lookbacks, windows, out)
             return

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pacesetter.leadlag.estimators.information import lagged_information
 from pacesetter.leadlag.series import CONSTANT
 
-__all__ = ["DEPENDENCES", "Dependence", "Inner", "distance", "kendall", "pearson", "squared"]
+__all__ = ["DEPENDENCES", "Dependence", "Inner", "distance", "kendall", "pearson", "squared_pearson"]
 
 Array = NDArray[Any]
 Dependence = Callable[[Array, Iterable[int]], Iterator[Array]]
@@ -28,10 +28,10 @@ BLOCK_NUMBERS = 4_000_000  # how many (time, time, symbol) numbers are in memory
 def pearson(window: Array, lags: Iterable[int]) -> Iterator[Array]:
     """Pearson correlation over the overlap, by one matrix product per lag."""
     for lag in lags:
-        yield _standardised(window[: len(window) - lag]).T @ _standardised(window[lag:])
+        yield _standardise(window[: len(window) - lag]).T @ _standardise(window[lag:])
 
 
-def squared(window: Array, lags: Iterable[int]) -> Iterator[Array]:
+def squared_pearson(window: Array, lags: Iterable[int]) -> Iterator[Array]:
     """Squared Pearson correlation."""
     return (correlation**2 for correlation in pearson(window, lags))
 
@@ -50,7 +50,7 @@ def distance(window: Array, lags: Iterable[int]) -> Iterator[Array]:
 
 
 @njit(cache=True)
-def _standardised(part: Array) -> Array:
+def _standardise(part: Array) -> Array:
     """(time, symbol) centred and of unit length, zero where constant."""
     bars, symbols = part.shape
     out = np.empty((bars, symbols))
@@ -105,7 +105,7 @@ def _blocks(part: Array) -> Iterator[slice]:
 
 DEPENDENCES: dict[str, Dependence] = {
     "pearson": pearson,
-    "squared": squared,
+    "squared": squared_pearson,
     "kendall": kendall,
     "distance": distance,
     "mutual_information": lagged_information,

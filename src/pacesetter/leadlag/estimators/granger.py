@@ -86,14 +86,14 @@ def sparse_autoregression(window: Array, lags: int, chance: float = 0.05) -> tup
             loadings = np.sqrt(squares.T @ residual**2)
             chosen = np.flatnonzero(_lasso(gram, moments[:, j], level * loadings, past.shape[1]))
             # Least squares on the chosen ones, because the lasso's shrinkage biases the strengths towards 0.
-            beta, residual, error = _refitted(past[:, chosen], now[:, j])
+            beta, residual, error = _refit(past[:, chosen], now[:, j])
         coefficients[chosen, j] = beta
         statistics[chosen, j] = np.divide(beta, error, out=np.zeros_like(beta), where=error > 0)
     shape = (lags, symbols, symbols)
     return coefficients.reshape(shape), statistics.reshape(shape)
 
 
-def _refitted(chosen: Array, target: Array) -> tuple[Array, Array, Array]:
+def _refit(chosen: Array, target: Array) -> tuple[Array, Array, Array]:
     """Least-squares coefficients, residuals and White's standard errors."""
     # pinv: chosen predictors may be collinear, e.g. two share classes.
     inverse = np.linalg.pinv(chosen.T @ chosen, hermitian=True)

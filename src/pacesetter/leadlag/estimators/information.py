@@ -29,7 +29,7 @@ def lagged_information(window: Array, lags: Iterable[int], bins: int = 4) -> Ite
     weigh = _count_entropy(len(window))
     for lag in lags:
         lead, follow = codes[: len(codes) - lag], codes[lag:]
-        joint, m = _joint(lead, follow, weigh), len(lead)
+        joint, m = _joint_sums(lead, follow, weigh), len(lead)
         own = [weigh[part.sum(axis=0).astype(np.intp)].sum(axis=1) for part in (lead, follow)]
         # H(x) + H(y) − H(x, y): of three log m one is left. Rounding may take it below 0.
         yield np.maximum(np.log(m) + (joint - own[0][:, None] - own[1]) / m, 0.0)
@@ -45,7 +45,7 @@ def lagged_transfer(window: Array, lags: Iterable[int], bins: int = 3) -> Iterat
         both = _one_hot(labels[lag:] * bins + labels[lag - 1 : -1], bins * bins)
         alone = [weigh[part.sum(axis=0).astype(np.intp)].sum(axis=1) for part in (past, both)]
         # I(x; y | z) = H(x, z) + H(y, z) − H(x, y, z) − H(z), in which log m cancels.
-        given = _joint(source, both, weigh) - _joint(source, past, weigh)
+        given = _joint_sums(source, both, weigh) - _joint_sums(source, past, weigh)
         yield np.maximum((given + alone[0] - alone[1]) / len(source), 0.0)
 
 
@@ -54,7 +54,7 @@ def _one_hot(labels: Array, bins: int) -> Array:
     return np.asarray(labels[..., None] == np.arange(bins), dtype=np.float32)
 
 
-def _joint(lead: Array, follow: Array, weigh: Array) -> Array:
+def _joint_sums(lead: Array, follow: Array, weigh: Array) -> Array:
     """(symbol, symbol) Σ c log c over the cells of each pair's contingency table."""
     m, symbols, bins = lead.shape
     counts = (lead.reshape(m, -1).T @ follow.reshape(m, -1)).astype(np.intp)

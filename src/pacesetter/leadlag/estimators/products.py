@@ -56,7 +56,7 @@ class LaggedProducts:
         """Memory of what is held and kept."""
         return int(self.held.nbytes + self.kept.nbytes)
 
-    def missing(self, first: int, last: int) -> int:
+    def count_missing(self, first: int, last: int) -> int:
         """Rows to be computed before bars `first` … `last` are all held; more than `capacity` where they cannot be."""
         if last - first >= self.capacity:
             return int(self.capacity + 1)

@@ -65,7 +65,7 @@ class PolicyRelations:
         if odd is not None:
             raise ConfigError(f"{self.run} learned {len(own)} symbols, and these differ ({odd}); give its own bars")
 
-    def prepared(self, panel: Panel) -> Panel:
+    def prepare_panel(self, panel: Panel) -> Panel:
         """The panel in the run's order, with a note on which bars the run has seen: windows there are in-sample."""
         self.check_symbols(panel.symbols)
         own, _, until = self._relations
@@ -79,10 +79,10 @@ class RelationWindows(LaggedWindows):
     """The weights (lag, i, j) of a policy as the dependence of every window."""
 
     def __init__(self, series: Series, recipe: ScoreRecipe, weights: Array) -> None:
-        super().__init__(series, self._given, recipe)
+        super().__init__(series, self._given_weights, recipe)
         self.weights = weights
 
-    def _given(self, window: Array, lags: Any) -> Iterator[Array]:
+    def _given_weights(self, window: Array, lags: Any) -> Iterator[Array]:
         if window.shape[1] != self.weights.shape[1]:
             raise ConfigError(
                 f"the run learned {self.weights.shape[1]} symbols, and there are {window.shape[1]}; give its own bars"

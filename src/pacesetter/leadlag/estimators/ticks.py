@@ -73,12 +73,12 @@ def _pack(ticks: Mapping[str, Ticks]) -> tuple[Array, Array, Array]:
     """All times and values one after another, with the offset of each series; refuses what is not a tick series."""
     if len(ticks) < 2:
         raise DataError(f"lead–lag needs at least two tick series, not {len(ticks)}")
-    series = [_checked(name, *pair) for name, pair in ticks.items()]
+    series = [_check_ticks(name, *pair) for name, pair in ticks.items()]
     offsets = np.cumsum([0, *(len(times) for times, _ in series)])
     return np.concatenate([times for times, _ in series]), np.concatenate([values for _, values in series]), offsets
 
 
-def _checked(name: str, times: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
+def _check_ticks(name: str, times: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
     moments, levels = np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if moments.ndim != 1 or moments.shape != levels.shape or len(moments) < 2:
         raise DataError(f"ticks of '{name}' need two equally long rows of at least 2 times and values")

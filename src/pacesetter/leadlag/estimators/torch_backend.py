@@ -82,11 +82,11 @@ class TorchCorrelation(TorchWindows):
         return self._weigh(self._fold(correlations, weights)) + 0.0 * (weights[:, :, None] + weights[:, None, :])
 
     def _correlation(self, windows: torch.Tensor, lag: int) -> torch.Tensor:
-        lead, follow = self._standardised(windows[:, :-lag]), self._standardised(windows[:, lag:])
+        lead, follow = self._standardise(windows[:, :-lag]), self._standardise(windows[:, lag:])
         correlation = lead.mT @ follow
         return correlation**2 if self.square else correlation
 
-    def _standardised(self, part: torch.Tensor) -> torch.Tensor:
+    def _standardise(self, part: torch.Tensor) -> torch.Tensor:
         centred = part - part.mean(dim=1, keepdim=True)
         square = (centred * centred).sum(dim=1, keepdim=True)
         varies = square > CONSTANT * (part * part).sum(dim=1, keepdim=True)

@@ -100,7 +100,7 @@ class CorrelationLookback(_Bounded):
     recent_bars: int = 60
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
-        moves = np.nan_to_num(_moves(panel)[max(t - self.recent_bars + 1, 0) : t + 1])
+        moves = np.nan_to_num(_last_moves(panel)[max(t - self.recent_bars + 1, 0) : t + 1])
         own = float(moves.var(axis=0).mean())
         return self._between(float(moves.mean(axis=1).var()) / own if own > 0 else 0.5)
 
@@ -128,9 +128,9 @@ class WindowScores:
 
     def table(self, panel: Panel) -> Array:
         """(time, window) predictions; row t is known from bar t + 1 + horizon_bars on."""
-        return _scored(panel, self.grid, self.method, self.horizon_bars, tuple(sorted(self.options.items())))
+        return _score_windows(panel, self.grid, self.method, self.horizon_bars, tuple(sorted(self.options.items())))
 
-    def known(self, panel: Panel, t: int, history_bars: int) -> Array:
+    def known_scores(self, panel: Panel, t: int, history_bars: int) -> Array:
         """(≤ history_bars, window) the latest predictions whose outcome is known at bar `t`."""
         # Row r is scored by fills up to bar r + 1 + horizon: at bar t the newest known is r = t − 1 − horizon.
         end = t - self.horizon_bars
@@ -155,8 +155,8 @@ class CrossValidatedLookback(_Scored):
     history_bars: int = 250
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
-        known = self.scores.known(panel, t, self.history_bars)
-        return _best(self.scores.grid, _means(known))
+        known = self.scores.known_scores(panel, t, self.history_bars)
+        return _best_window(self.scores.grid, _means(known))
 
 
 @dataclass(frozen=True)
@@ -172,14 +172,14 @@ class ThompsonLookback(_Scored):
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         # After eight half-lives a score weighs 1/256; older ones are not read.
-        known = self.scores.known(panel, t, int(8 * self.half_life_bars))
+        known = self.scores.known_scores(panel, t, int(8 * self.half_life_bars))
         weights = 0.5 ** (np.arange(len(known))[::-1, None] / self.half_life_bars) * np.isfinite(known)
         count = weights.sum(axis=0) + 1  # one score of 0 ± 1 is believed in before any is known
         mean = (weights * np.nan_to_num(known)).sum(axis=0) / count
         variance = ((weights * np.nan_to_num(known - mean) ** 2).sum(axis=0) + 1) / count
         # A generator for each bar, not one that runs on: the choice does not depend on what was asked before.
         draws = np.random.default_rng([self.seed, t]).standard_normal(len(mean))
-        return _best(self.scores.grid, mean + draws * np.sqrt(variance / count))
+        return _best_window(self.scores.grid, mean + draws * np.sqrt(variance / count))
 
 
 # ---- with knowledge no trader has -----------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class RegimeOracle:
     def fit(cls, panel: Panel, scores: WindowScores) -> RegimeOracle:
         """The windows of `scores` with the best mean prediction in each regime of a synthetic panel."""
         table, regimes = scores.table(panel), _regimes(panel)
-        best = [_best(scores.grid, _means(table[regimes == regime])) for regime in range(int(regimes.max()) + 1)]
+        best = [_best_window(scores.grid, _means(table[regimes == regime])) for regime in range(int(regimes.max()) + 1)]
         return cls(tuple(best))
 
     @property
@@ -211,7 +211,7 @@ class HindsightLookback(_Scored):
     """At every bar the window that will have predicted best: it looks ahead, and no policy can reach it."""
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
-        return _best(self.scores.grid, self.scores.table(panel)[t])
+        return _best_window(self.scores.grid, self.scores.table(panel)[t])
 
 
 def _regimes(panel: Panel) -> Array:
@@ -221,7 +221,7 @@ def _regimes(panel: Panel) -> Array:
     return regimes
 
 
-def _best(grid: tuple[int, ...], means: Array) -> int:
+def _best_window(grid: tuple[int, ...], means: Array) -> int:
     """The window with the highest mean; the middle one where none is known."""
     if not np.isfinite(means).any():
         return grid[len(grid) // 2]
@@ -235,20 +235,20 @@ def _means(scores: Array) -> Array:
 
 
 @lru_cache(maxsize=4)
-def _scored(
+def _score_windows(
     panel: Panel, grid: tuple[int, ...], method: str, horizon_bars: int, options: tuple[tuple[str, Any], ...]
 ) -> Array:
     return window_predictions(panel, grid, method, horizon_bars, **dict(options))
 
 
 @lru_cache(maxsize=4)
-def _moves(panel: Panel) -> Array:
+def _last_moves(panel: Panel) -> Array:
     return last_moves(panel)
 
 
 @lru_cache(maxsize=4)
 def _mean_moves(panel: Panel) -> Array:
     """(time,) mean absolute move over the observed assets."""
-    moves = np.abs(_moves(panel))
+    moves = np.abs(_last_moves(panel))
     is_known = np.isfinite(moves)
     return np.asarray(np.nansum(moves, axis=1) / np.maximum(is_known.sum(axis=1), 1))

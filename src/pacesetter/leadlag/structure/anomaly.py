@@ -67,10 +67,10 @@ def robust_z(values: Array, history: int = 60) -> Array:
     # shift(1): a value is not part of the past that it is judged by.
     past = pd.DataFrame(values).shift(1).rolling(history)
     low, middle, high = (past.quantile(q).to_numpy() for q in (0.25, 0.5, 0.75))
-    return _standardised(np.reshape(values, low.shape), low, middle, high).reshape(np.shape(values))
+    return _standardise(np.reshape(values, low.shape), low, middle, high).reshape(np.shape(values))
 
 
-def _standardised(values: Array, low: Array, middle: Array, high: Array) -> Array:
+def _standardise(values: Array, low: Array, middle: Array, high: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = (values - middle) / ((high - low) / IQR_PER_SIGMA)
     # 0/0 is a value that stays at its constant past.
@@ -136,7 +136,7 @@ class Autoencoder:
 
     def score(self, vectors: Array) -> Array:
         """(windows,) of the stream that begins with the training windows; NaN within the training span."""
-        scores = _standardised(self._error(vectors), *self.quartiles_)
+        scores = _standardise(self._error(vectors), *self.quartiles_)
         scores[: self.fitted_until_ + 1] = np.nan
         return scores
 

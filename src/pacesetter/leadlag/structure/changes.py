@@ -68,7 +68,7 @@ def lead_periods(leader: Array, follower: Array, delay: int, index: pd.DatetimeI
 def change_points(values: Array) -> tuple[list[int], list[int]]:
     """Starts of the stretches of constant mean, 0 first, and the half-width in places of each start's 95 % interval."""
     fewest = max(FEWEST_BARS, int(FEWEST_SHARE * len(values)))
-    starts = sorted([0, *_split(values, 0, len(values), fewest)])
+    starts = sorted([0, *_split_at_changes(values, 0, len(values), fewest)])
     edges = [*starts, len(values)]
     for place in range(1, len(starts)):
         # Between its neighbours: the first split of many was made while the other changes were still in its stretch.
@@ -85,7 +85,7 @@ def change_points(values: Array) -> tuple[list[int], list[int]]:
     return starts, reach
 
 
-def _split(values: Array, first: int, last: int, fewest: int) -> list[int]:
+def _split_at_changes(values: Array, first: int, last: int, fewest: int) -> list[int]:
     """Where the stretch and its parts change, by the test of the largest cumulated deviation."""
     from scipy.special import kolmogorov
 
@@ -97,7 +97,7 @@ def _split(values: Array, first: int, last: int, fewest: int) -> list[int]:
     if not scale > 0 or kolmogorov(size / scale) > LEVEL:
         return []
     middle = first + place
-    return [*_split(values, first, middle, fewest), middle, *_split(values, middle, last, fewest)]
+    return [*_split_at_changes(values, first, middle, fewest), middle, *_split_at_changes(values, middle, last, fewest)]
 
 
 def _largest_deviation(part: Array, fewest: int) -> tuple[int, float]:

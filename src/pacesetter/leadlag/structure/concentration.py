@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.leadlag.observed import mean_observed, observed_assets, ratio
-from pacesetter.leadlag.structure.ranking import leading, ranks, row_mean
+from pacesetter.leadlag.structure.ranking import mark_leaders, ranks, row_mean
 
 __all__ = ["contributions", "gini", "herfindahl", "leadership_table"]
 
@@ -52,7 +52,7 @@ def leadership_table(matrices: Array, symbols: Sequence[str], quantile: float = 
     windows = np.isfinite(scores).sum(axis=0)
     columns = {
         "contribution": mean_observed(contributions(matrices), axis=0),
-        "leads": ratio(leading(scores, quantile).sum(axis=0), windows),
+        "leads": ratio(mark_leaders(scores, quantile).sum(axis=0), windows),
         "mean_rank": mean_observed(ranks(scores), axis=0),
         "windows": windows,
     }

@@ -48,7 +48,7 @@ class UpperTriangle:
     """Everything: S[i, j] for i < j, row by row; N(N−1)/2 entries."""
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
-        return _upper(matrices)
+        return _upper_entries(matrices)
 
     def names(self, symbols: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"{leader}>{follower}" for i, leader in enumerate(symbols) for follower in symbols[i + 1 :])
@@ -81,7 +81,7 @@ class TopLinks:
         check_range(1, k=self.k)
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
-        values = _upper(matrices)
+        values = _upper_entries(matrices)
         order = np.argsort(-np.abs(values), axis=-1, kind="stable")[..., : self.k]
         strongest = np.take_along_axis(values, order, axis=-1)
         first, second = (side[order] + 1 for side in np.triu_indices(matrices.shape[-1], 1))
@@ -167,7 +167,7 @@ def _squared_sizes(matrices: Array) -> Array:
     return np.maximum(squares[..., ::2][..., : matrices.shape[-1] // 2], 0.0)
 
 
-def _upper(matrices: Array) -> Array:
+def _upper_entries(matrices: Array) -> Array:
     """(…, N(N−1)/2) entries above the diagonal, 0 where unobserved."""
     rows, columns = np.triu_indices(matrices.shape[-1], 1)
     upper: Array = np.nan_to_num(matrices[..., rows, columns])

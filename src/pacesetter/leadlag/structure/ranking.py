@@ -19,7 +19,7 @@ from pacesetter.registry import Registry
 
 __all__ = [
     "RANKINGS",
-    "leading",
+    "mark_leaders",
     "rank_autocorrelation",
     "ranks",
     "row_mean",
@@ -68,7 +68,7 @@ def ranks(scores: Array) -> Array:
     return ranked.reshape(scores.shape)
 
 
-def leading(scores: Array, quantile: float) -> Array:
+def mark_leaders(scores: Array, quantile: float) -> Array:
     """(…, N) True for the top `quantile` of the observed assets, at least one where any is observed."""
     if not 0 < quantile <= 0.5:
         raise ConfigError(f"quantile={quantile} must be in (0, 0.5], e.g. 0.2 for the top fifth")
@@ -87,11 +87,11 @@ def rank_autocorrelation(scores: Array, lag: int = 1) -> Array:
     check_range(1, len(scores) - 1, lag=lag)
     before, after = scores[:-lag], scores[lag:]
     both = np.isfinite(before) & np.isfinite(after)
-    first, second = (_centred(ranks(np.where(both, part, np.nan))) for part in (before, after))
+    first, second = (_centre_rows(ranks(np.where(both, part, np.nan))) for part in (before, after))
     return ratio((first * second).sum(axis=-1), np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1)))
 
 
-def _centred(values: Array) -> Array:
+def _centre_rows(values: Array) -> Array:
     """Rows less their mean over observed entries, zero where unobserved."""
     centred: Array = np.nan_to_num(values - mean_observed(values, axis=-1)[..., None])
     return centred

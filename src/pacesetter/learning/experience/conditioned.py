@@ -48,7 +48,7 @@ class ConditionedMarket(ABC):
     def advance(self, step: FleetStep) -> FleetStep:
         """Take note of a step; gives it with the rewards that are learned from. No episode has begun again yet."""
 
-    def look(self, observation: Mapping[str, torch.Tensor]) -> None:  # noqa: B027 - most need not look
+    def before_showing(self, observation: Mapping[str, torch.Tensor]) -> None:  # noqa: B027 - most need not look
         """See what is about to be shown, before `entries` are added to it; nothing for most."""
 
     @abstractmethod
@@ -61,17 +61,17 @@ class ConditionedMarket(ABC):
         """Begin an episode in every environment."""
         observation = self.market.reset()
         self.begin(torch.ones(self.market.env_count, dtype=torch.bool, device=self.market.device))
-        self.look(observation)
+        self.before_showing(observation)
         return observation | self.entries()
 
     def step(self, actions: torch.Tensor) -> FleetStep:
         """Step every environment; entries at the end of an episode are those of that episode."""
         # In this order: finals show the entries of the episode that ends, then episodes begin, then theirs are shown.
         step = self.advance(self.market.step(actions))
-        self.look(step.finals)
+        self.before_showing(step.finals)
         finals = step.finals | self.entries()
         self.begin(step.terminated | step.truncated)
-        self.look(step.observation)
+        self.before_showing(step.observation)
         return step._replace(observation=step.observation | self.entries(), finals=finals)
 
     def select(self, symbols: Collection[str]) -> ConditionedMarket:

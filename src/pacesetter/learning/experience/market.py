@@ -155,7 +155,7 @@ class FleetMarket:
         named = enumerate(self.batch.bank.symbols)
         return [block for block, (name,) in named if name in symbols and not self.copies[block]]
 
-    def crowd(self, members: int) -> FleetMarket:
+    def for_members(self, members: int) -> FleetMarket:
         """The same market with as many environments for each of so many members, who all get the same starts.
 
         Environments of a symbol are (member, env).
@@ -198,7 +198,7 @@ class FleetMarket:
     def _use_episodes(self, rules: MarketParameters, starts: Starts) -> None:
         """Give the episodes to come other rules and starts."""
         # Row 1 of the parameters holds the rules that the next reset copies to row 0; episodes under way keep theirs.
-        packed = torch.as_tensor(rules.packed(), device=self.device)
+        packed = torch.as_tensor(rules.to_vector(), device=self.device)
         parameters = self.engine.parameters
         parameters[1, :] = packed if isinstance(parameters, torch.Tensor) else packed.cpu().numpy()
         names = np.array([name for (name,) in self.batch.bank.symbols])
@@ -220,7 +220,7 @@ class FleetMarket:
             # Before the starts are drawn: a course may put other ones into the pool.
             self.course.begin(slice(None))
         self._draw()
-        return self._seen(self.engine.reset())
+        return self._to_tensors(self.engine.reset())
 
     def step(self, actions: torch.Tensor) -> FleetStep:
         """Step every environment by its action (env,), or (env, 1); numbers in [-1, 1] stand for targets."""
@@ -233,10 +233,10 @@ class FleetMarket:
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
         if self.course is not None:
             ended = torch.as_tensor(step.terminated) | torch.as_tensor(step.truncated)
-            self.course.hear(ledger.cpu().numpy(), ended.cpu().numpy())
+            self.course.observe_step(ledger.cpu().numpy(), ended.cpu().numpy())
         places = torch.as_tensor(self.engine.cursor)[:, Cursor.FINAL_BLOCK : Cursor.END]
         return FleetStep(
-            self._seen(step.observation),
+            self._to_tensors(step.observation),
             rewards.float(),
             (ledger[:, Column.EQUITY_CHANGE] / ledger[:, Column.EQUITY_BEFORE]).float(),
             (ledger[:, Column.COST] / ledger[:, Column.EQUITY_BEFORE]).float(),
@@ -286,7 +286,7 @@ class FleetMarket:
         places = self.offsets + (shares * self.counts).long()
         self.waiting.copy_(self.pool[places.flatten()])
 
-    def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _to_tensors(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         tensors = self._tensors(observation)
         return tensors if self.actions is None else tensors | {ACTION_MASK: torch.as_tensor(self.engine.action_masks())}
 

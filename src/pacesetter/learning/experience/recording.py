@@ -31,7 +31,7 @@ __all__ = [
     "market_tables",
     "order_teacher",
     "record",
-    "uniform",
+    "uniform_policy",
     "whole_episodes",
 ]
 
@@ -47,7 +47,7 @@ WIDEST = 0.95  # order of a rule, so that its pre-image under tanh stays small
 # ---- who acts -------------------------------------------------------------------------------------------------------
 
 
-def uniform(observation: Mapping[str, torch.Tensor], actions: int | None) -> Distribution:
+def uniform_policy(observation: Mapping[str, torch.Tensor], actions: int | None) -> Distribution:
     """Every allowed action alike: of `actions` discrete ones, or of the numbers in [-1, 1]."""
     first = next(iter(observation.values()))
     if actions is not None:
@@ -159,7 +159,7 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
     observation, ended = market.reset(), torch.zeros(market.env_count, dtype=torch.long, device=market.device)
     steps: list[RecordedStep] = []
     while int(ended.min()) < wanted:
-        other = uniform(observation, market.actions)
+        other = uniform_policy(observation, market.actions)
         policy = Mixture(other if teach is None else teach(observation), other, share)
         actions = policy.sample()
         steps.append(RecordedStep(observation, actions, policy.log_prob(actions), market.step(actions)))

@@ -87,13 +87,13 @@ class ReplayLog:
         path = self.folder / f"{step:09d}.h5"
         if episodes is not None:
             with DatasetWriter(path, self.manifest | facts, market_tables(self.stored)) as writer:
-                writer.add(self._placed(episodes))
+                writer.add(self._renumber(episodes))
         # Steps from the oldest unfinished episode on are still needed; the others are written.
         kept = int(self.begins.min())
         self.steps, self.begins = self.steps[kept:], self.begins - kept
         return None if episodes is None else path
 
-    def _placed(self, episodes: StoredEpisodes) -> StoredEpisodes:
+    def _renumber(self, episodes: StoredEpisodes) -> StoredEpisodes:
         """The episodes with symbols and blocks as the stored market numbers them."""
         if self.stored is self.market:
             return episodes

@@ -16,7 +16,7 @@ __all__ = [
     "Rollout",
     "action_mix",
     "by_symbol",
-    "explained",
+    "explained_variance",
     "select",
     "sharpe",
 ]
@@ -125,7 +125,7 @@ def sharpe(returns: torch.Tensor, bars_per_year: float) -> torch.Tensor:
     return torch.where(moves, mean / deviation, 0.0) * float(bars_per_year**0.5)
 
 
-def explained(values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def explained_variance(values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """(symbol,) 1 − var(target − value) / var(target) of (symbol, row); 0 where targets never vary."""
     variance = targets.var(1)
     return torch.where(variance > 0, 1 - (targets - values).var(1) / variance, 0.0)

@@ -167,7 +167,7 @@ class Auxiliary:
 
     def row_losses(self, observation: Tensors, features: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Head -> (row,) losses, and where they are known."""
-        wanted = self.wanted(observation, self.targets)
+        wanted = self.prediction_targets(observation, self.targets)
         losses = {}
         for name, predicted in self.predict(features).items():
             target = wanted[name]
@@ -193,7 +193,7 @@ class Auxiliary:
         return predictions
 
     @torch.no_grad()
-    def wanted(
+    def prediction_targets(
         self, observation: Tensors, targets: NextBar, complete: Callable[[Tensors], Tensors] | None = None
     ) -> dict[str, torch.Tensor]:
         """Head -> (row,) what is to be predicted at compact observations; `complete` is that of another market."""
@@ -221,7 +221,7 @@ class Auxiliary:
             shares[name] = float(right[known].float().mean()) if bool(known.any()) else float("nan")
         return shares
 
-    def logged(self) -> Mapping[str, torch.Tensor]:
+    def figures_to_log(self) -> Mapping[str, torch.Tensor]:
         """Losses of the heads in the latest update, (symbol,) each."""
         return self.shown
 

@@ -191,7 +191,7 @@ class Curiosity:
         """The market's rewards with the intrinsic ones; during the warm-up the market's alone."""
         assert batch.rewards is not None
         intrinsic = self.intrinsic(features, batch.actions, following)
-        return self._mixed(batch.rewards, self._within(batch, intrinsic), steps)
+        return self._mix_rewards(batch.rewards, self._mask_ends(batch, intrinsic), steps)
 
     def reward_rollout(
         self, batch: Transitions, features: torch.Tensor, last: torch.Tensor, steps: int
@@ -201,9 +201,9 @@ class Curiosity:
         The state after a step is the one before the next, and is encoded once for both.
         """
         assert batch.rewards is not None
-        encoded = self._encoded(torch.cat([features, last[None]]))
+        encoded = self._encode_states(torch.cat([features, last[None]]))
         intrinsic = self._novelty(encoded[:-1].flatten(0, 1), batch.actions, encoded[1:].flatten(0, 1))
-        return self._mixed(batch.rewards, self._within(batch, intrinsic), steps)
+        return self._mix_rewards(batch.rewards, self._mask_ends(batch, intrinsic), steps)
 
     def reward_drawn(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
@@ -214,13 +214,13 @@ class Curiosity:
         rows, count = slice(None, None, self.config.reward_every), self.config.reward_every
         intrinsic = torch.zeros_like(batch.rewards)
         intrinsic[rows] = count * self.intrinsic(features[rows], batch.actions[rows], following[rows])
-        return self._mixed(batch.rewards, intrinsic, steps)
+        return self._mix_rewards(batch.rewards, intrinsic, steps)
 
-    def _within(self, batch: Transitions, intrinsic: torch.Tensor) -> torch.Tensor:
+    def _mask_ends(self, batch: Transitions, intrinsic: torch.Tensor) -> torch.Tensor:
         """Rewards but behind the end of an episode: there stands the first bar of another, which no action led to."""
         return intrinsic if batch.follows is None else torch.where(batch.follows, intrinsic, 0.0)
 
-    def _mixed(self, rewards: torch.Tensor, intrinsic: torch.Tensor, steps: int) -> torch.Tensor:
+    def _mix_rewards(self, rewards: torch.Tensor, intrinsic: torch.Tensor, steps: int) -> torch.Tensor:
         """The mix of both, and a note of the intrinsic part for the log."""
         market, own = ((part * weight).abs().mean() for part, weight in self._parts(rewards, intrinsic))
         self.shown |= {
@@ -243,7 +243,7 @@ class Curiosity:
         """None: it trains itself, and leaves the agents' encoder alone."""
         return {}
 
-    def logged(self) -> Mapping[str, torch.Tensor]:
+    def figures_to_log(self) -> Mapping[str, torch.Tensor]:
         """What the latest update and the latest rewards came to, under their fixed names."""
         return self.shown
 
@@ -262,10 +262,10 @@ class Curiosity:
     @torch.no_grad()
     def intrinsic(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """(row,) forward errors in deviations of the latest ones, cut to ±5, then times η."""
-        return self._novelty(self._encoded(states), actions, self._encoded(following))
+        return self._novelty(self._encode_states(states), actions, self._encode_states(following))
 
     @torch.no_grad()
-    def _encoded(self, states: torch.Tensor) -> torch.Tensor:
+    def _encode_states(self, states: torch.Tensor) -> torch.Tensor:
         # Without dropout: its noise would be paid as if it were novelty.
         self.own.eval()
         features: torch.Tensor = self.encoder(states)

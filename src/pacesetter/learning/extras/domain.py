@@ -130,7 +130,7 @@ class Domain:
             self.optimiser.step()
         self._loss = loss.detach()
 
-    def logged(self) -> dict[str, torch.Tensor]:
+    def figures_to_log(self) -> dict[str, torch.Tensor]:
         """The discriminator's cross-entropy, log 2 where it can tell nothing, and λ."""
         return {"domain/cross_entropy": self._loss, "domain/weight": torch.tensor(self.weight)}
 

@@ -131,10 +131,10 @@ def rewards_of_draw(
 def check_extras(asked: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options of the extras that are asked for, by name; refuses unknown names and options, and leaves out null."""
     chosen = {name: options for name, options in (asked or {}).items() if options is not None}
-    return {name: _configured(name, options) for name, options in chosen.items()}
+    return {name: _configure_options(name, options) for name, options in chosen.items()}
 
 
-def _configured(name: str, options: Any) -> Any:
+def _configure_options(name: str, options: Any) -> Any:
     kind = load(EXTRAS[name].options)
     return options if isinstance(options, kind) else configure(kind, options, f"agent.extras.{name}")
 

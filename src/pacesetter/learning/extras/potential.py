@@ -155,7 +155,7 @@ class Potential:
             return parts.sum(1)
         function, needed = NAMED[self.config.kind]
         full = self.around.complete(observation)
-        bars = {name: _newest(full, *self._place(name)) for name in needed}
+        bars = {name: _newest_value(full, *self._place(name)) for name in needed}
         return function(bars, full["position"].float())
 
     def _place(self, name: str) -> tuple[str, int]:
@@ -165,7 +165,7 @@ class Potential:
     # ---- as an extra ----------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def collected(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+    def shape_rewards(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """(row,) F of one or more steps of all environments, rows in the order of time.
 
         What the step before added for a state is what the next one takes away for it, though w and Φ have changed.
@@ -190,7 +190,7 @@ class Potential:
     def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> torch.Tensor:
         """The batch's rewards with F, which rows of a replay hold since they were collected."""
         assert batch.rewards is not None
-        added = self.collected(batch, features, following) if batch.shaping is None else batch.shaping
+        added = self.shape_rewards(batch, features, following) if batch.shaping is None else batch.shaping
         return batch.rewards + added
 
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
@@ -233,7 +233,7 @@ class Potential:
         places = slice(None) if self.around.places is None else self.around.places
         self.weight[places] = adapt(self.weight[places], entropy, figures["sharpe"])
 
-    def logged(self) -> Mapping[str, torch.Tensor]:
+    def figures_to_log(self) -> Mapping[str, torch.Tensor]:
         """Loss, weight and heads."""
         return self.shown
 
@@ -260,6 +260,6 @@ def _names(bank: Bank) -> dict[str, tuple[str, int]]:
     return {name: (entry, place) for entry, names in bank.names.items() for place, name in enumerate(names)}
 
 
-def _newest(full: Tensors, entry: str, place: int) -> torch.Tensor:
+def _newest_value(full: Tensors, entry: str, place: int) -> torch.Tensor:
     values = full[entry]
     return values[:, -1, place] if entry == "window" else values[:, place]

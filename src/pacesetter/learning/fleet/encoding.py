@@ -19,7 +19,7 @@ from pacesetter.agents.stream.encoder import STREAM, StreamEncoder
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX, Tables
 
-__all__ = ["BarsOnce", "Encoding", "WindowEncoding", "encode_table", "looking", "make_encoding", "streams"]
+__all__ = ["BarsOnce", "Encoding", "WindowEncoding", "encode_table", "make_encoding", "make_look", "streams"]
 
 BARS_AT_ONCE = 512  # of a block, behind those that the first of them remembers
 ROWS_AT_ONCE = 131_072  # bars of all blocks that are encoded in one pass
@@ -56,7 +56,7 @@ class WindowEncoding:
 
     def __init__(self, fleet: Any, market: Any, config: Any) -> None:
         self.fleet, self.market, self.config, self.device = fleet, market, config, market.device
-        self._run = compiled(self._encode, config)
+        self._run = compile_function(self._encode, config)
 
     room: int | None = None
 
@@ -71,7 +71,7 @@ class WindowEncoding:
         return self._run(observation)  # type: ignore[no-any-return]
 
     def _encode(self, observation: Tensors) -> torch.Tensor:
-        with narrow(self.device, self.config):
+        with autocast(self.device, self.config):
             features: torch.Tensor = self.fleet.encoder(self.market.tables(observation)).float()
         return features
 
@@ -97,7 +97,10 @@ class BarsOnce:
         blocks, _, bars, _ = self.tables.windows.shape
         self.table = torch.zeros(blocks, bars, self.encoder.width, dtype=dtype, device=self.device)
         self.room: int | None = None  # for broken segments of a batch; None looks how many there are, and waits for it
-        self._encode, self._fuse = compiled(self._encode_bars, config), compiled(self._fuse_rows, config)
+        self._encode, self._fuse = (
+            compile_function(self._encode_bars, config),
+            compile_function(self._fuse_rows, config),
+        )
 
     @torch.no_grad()
     def begin_round(self) -> None:
@@ -116,16 +119,18 @@ class BarsOnce:
     def _segments(self, index: torch.Tensor) -> torch.Tensor:
         """(row, width) of places (row, 2) that come in segments; rows behind the end of an episode are elsewhere."""
         places = index.view(-1, self.segment_bars, 2)
-        encoded, broken = self._from(places[:, 0]).flatten(0, 1), _broken(places)
+        encoded, broken = self._from(places[:, 0]).flatten(0, 1), _mark_broken(places)
         room = self.room
         if room is None:
             # Rounded up to whole passes; int() waits for the device.
-            room = -(-int(_begins(places, broken).sum()) // self.most_broken) * self.most_broken
-        return self._mended(encoded, places, broken, room) if room else encoded
+            room = -(-int(_mark_beginnings(places, broken).sum()) // self.most_broken) * self.most_broken
+        return self._encode_broken(encoded, places, broken, room) if room else encoded
 
-    def _mended(self, encoded: torch.Tensor, places: torch.Tensor, broken: torch.Tensor, room: int) -> torch.Tensor:
+    def _encode_broken(
+        self, encoded: torch.Tensor, places: torch.Tensor, broken: torch.Tensor, room: int
+    ) -> torch.Tensor:
         """The same with the `broken` (segment, bar) rows encoded where they are, by at most `room` segments more."""
-        begins, index = _begins(places, broken).flatten(), places.flatten(0, 1)
+        begins, index = _mark_beginnings(places, broken).flatten(), places.flatten(0, 1)
         # The first `room` rows at which a run of bars begins; behind the true ones come fillers, which no row points
         # to.
         pieces = index[begins.byte().argsort(descending=True, stable=True)[:room]]
@@ -147,7 +152,7 @@ class BarsOnce:
         0, or `most_broken`, or None where they are more than that.
         """
         places = torch.unflatten(index[:, orders].long(), 2, (-1, self.segment_bars))
-        begins = _begins(places, _broken(places))
+        begins = _mark_beginnings(places, _mark_broken(places))
         most = int(begins.sum((0, 2, 3)).max())
         return 0 if most == 0 else self.most_broken if most <= self.most_broken else None
 
@@ -161,23 +166,23 @@ class BarsOnce:
     # ---- what is compiled -----------------------------------------------------------------------------------------
 
     def _encode_bars(self, bars: torch.Tensor, count: int) -> torch.Tensor:
-        with narrow(self.device, self.config):
+        with autocast(self.device, self.config):
             return self.encoder.encode(bars, count).to(self.table.dtype)
 
     def _fuse_rows(self, encoded: torch.Tensor, rest: Tensors) -> torch.Tensor:
-        with narrow(self.device, self.config):
+        with autocast(self.device, self.config):
             features: torch.Tensor = self.encoder({**rest, STREAM: encoded}).float()
         return features
 
 
-def _broken(places: torch.Tensor) -> torch.Tensor:
+def _mark_broken(places: torch.Tensor) -> torch.Tensor:
     """(…, segment, bar) True where a row is not so many bars behind the first of its segment (…, segment, bar, 2)."""
     steps = torch.arange(places.shape[-2], device=places.device)
     apart = places - places[..., :1, :]
     return (apart[..., 0] != 0) | (apart[..., 1] != steps)
 
 
-def _begins(places: torch.Tensor, broken: torch.Tensor) -> torch.Tensor:
+def _mark_beginnings(places: torch.Tensor, broken: torch.Tensor) -> torch.Tensor:
     """Where in a broken part of a segment the bars follow one another from: at its first row, and behind each jump."""
     apart = places[..., 1:, :] - places[..., :-1, :]
     jumps = (apart[..., 0] != 0) | (apart[..., 1] != 1)
@@ -186,7 +191,7 @@ def _begins(places: torch.Tensor, broken: torch.Tensor) -> torch.Tensor:
     return begins
 
 
-def looking(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tensor]]:
+def make_look(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tensor]]:
     """Compact observations to what the fleet takes, to play a market once: its bars are encoded ahead where they can.
 
     Weights must stay as they are while it is used.
@@ -230,13 +235,13 @@ def encode_table(
             out[block, first : first + at_once] = encoded[place, : bars - first]
 
 
-def compiled(function: Callable[..., Any], config: Any) -> Callable[..., Any]:
+def compile_function(function: Callable[..., Any], config: Any) -> Callable[..., Any]:
     """The function, fused by torch where the options ask for it; what was compiled is kept for later runs."""
     # Beside the user's other caches: the default is a temporary folder, which a restart empties.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "pacesetter" / "compiled"))
     return torch.compile(function, dynamic=False) if config.compile else function
 
 
-def narrow(device: torch.device, config: Any) -> torch.autocast:
+def autocast(device: torch.device, config: Any) -> torch.autocast:
     """Matrix products in bfloat16 where the options ask for it; weights stay float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")

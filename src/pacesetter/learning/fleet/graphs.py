@@ -85,7 +85,7 @@ class RecordedRound:
         data = method.begin_epochs(experience, trainer)
         # A recording holds the learning rates as constants: when a schedule moves them, it is made again.
         if self._rates != trainer.rates:
-            self._updates, self._rates, self.data = {}, trainer.rates, _cloned(data)
+            self._updates, self._rates, self.data = {}, trainer.rates, _clone_tensors(data)
             self.rows = torch.zeros(method.config.batch_size, dtype=torch.long, device=self.device)
         _copy(data, self.data)
         for _ in range(method.config.n_epochs):
@@ -124,5 +124,5 @@ def _copy(values: Mapping[str, Any], to: Mapping[str, Any]) -> None:
             to[name].copy_(value)
 
 
-def _cloned(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _cloned(part) if isinstance(part, Mapping) else part.clone() for name, part in values.items()}
+def _clone_tensors(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _clone_tensors(part) if isinstance(part, Mapping) else part.clone() for name, part in values.items()}

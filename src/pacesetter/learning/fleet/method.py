@@ -187,7 +187,7 @@ class Method(Protocol):
     def release(self) -> None:
         """Let go of other processes when learning ends, by a stop or an error too; it may go on later."""
 
-    def observed(self, experience: Any, acting: Acting) -> Tensors:
+    def round_observations(self, experience: Any, acting: Acting) -> Tensors:
         """Observations (row, …) of the round for the normaliser to count."""
 
     def describe(self, experience: Any, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -24,7 +24,7 @@ from pacesetter.learning.experience.rollout import (
     Rollout,
     action_mix,
     by_symbol,
-    explained,
+    explained_variance,
     sharpe,
 )
 from pacesetter.learning.experience.transitions import Transitions
@@ -269,7 +269,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         divergence = log_ratio.exp() - 1 - log_ratio  # unbiased and never negative (Schulman 2020)
         return clipped_surrogate(log_ratio, batch.advantages, self.config.clip_range), divergence
 
-    def observed(self, experience: Rollout, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: Rollout, acting: Acting) -> dict[str, torch.Tensor]:
         return {name: entry.flatten(0, 1) for name, entry in self.data["observation"].items()}
 
     def describe(self, experience: Rollout, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -286,7 +286,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             "sharpe": sharpe(returns, rules.bars_per_year),
             "entropy": by_symbol(experience.entropies, self.symbols).mean(1),
             "action_mix": action_mix(self.data["actions"], self.market.actions, rules.orders.hold_zone),
-            "explained": explained(self.data["values"], self.data["targets"]),
+            "explained": explained_variance(self.data["values"], self.data["targets"]),
             # The last update of the round, where the policy is furthest from the one that acted.
             "divergence": metrics["divergence"][-1],
             "value_loss": metrics["value_loss"].mean(0),

@@ -26,10 +26,10 @@ def restore(owner: Any, names: Sequence[str], stored: Mapping[str, Any], device:
         if hasattr(value, "load_state_dict"):
             value.load_state_dict(stored[name])
         else:
-            setattr(owner, name, _moved(stored[name], device))
+            setattr(owner, name, _move_to_device(stored[name], device))
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def _move_to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, Mapping):
-        return {name: _moved(entry, device) for name, entry in value.items()}
+        return {name: _move_to_device(entry, device) for name, entry in value.items()}
     return value.to(device) if isinstance(value, torch.Tensor) else value

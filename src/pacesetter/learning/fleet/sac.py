@@ -142,11 +142,11 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         if self.config.hindsight is not None:
             rest["ended"] = ended
         if added := [extra for extra in acting.extras.values() if getattr(extra, "belongs_to_collection", False)]:
-            rest["shaping"] = self.shaped(added, observation, actions, following, step, acting)
+            rest["shaping"] = self.shape_step(added, observation, actions, following, step, acting)
         self.replay.add(entries | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
         return actions, step
 
-    def shaped(
+    def shape_step(
         self,
         extras: list[Any],
         observation: Mapping[str, torch.Tensor],
@@ -161,7 +161,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         ends = {"follows": ~ended, "terminated": step.terminated}
         batch = Transitions(rows, dict(observation), actions, rewards=step.rewards, following=following, **ends)
         before, after = acting.features(observation), acting.features(following)
-        added: torch.Tensor = sum(extra.collected(batch, before, after) for extra in extras)
+        added: torch.Tensor = sum(extra.shape_rewards(batch, before, after) for extra in extras)
         return added
 
     def choose(self, observation: Mapping[str, torch.Tensor], acting: Acting) -> tuple[torch.Tensor, torch.Tensor]:
@@ -198,7 +198,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         assert batch.following is not None
         with torch.no_grad():
             # Features of what follows are by the encoder of now, not a target encoder: only the heads have targets.
-            wanted = self.wanted(batch, features, acting.features(batch.following), acting)
+            wanted = self.critic_targets(batch, features, acting.features(batch.following), acting)
         values = self.critics(features, batch.actions, self.rows)  # (2, row); of MO-SAC (2, objective, row)
         # Summed over twin critics, and objectives: each has parameters of its own, so that no gradient mixes.
         critic_loss = self.per_symbol((values - wanted).square().flatten(0, -2).sum(0)).mean(1)
@@ -208,7 +208,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         actions = policy.sample()
         log_probs = self.per_symbol(policy.log_prob(actions))  # (symbol, n)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
-        gained = self.per_symbol(self.gained(given, actions, batch))
+        gained = self.per_symbol(self.critic_values(given, actions, batch))
         self.critics.requires_grad_(True)
         log_temperature = self.temperature.log[self.present]
         # α·log π − min Q (Haarnoja et al. 2018, arXiv 1812.05905, eq. 7), over one reparametrised action a row.
@@ -219,11 +219,11 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         metrics = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
         return Losses(terms, {name: part.detach() for name, part in metrics.items()})
 
-    def gained(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
+    def critic_values(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
         """(symbol · n,) what the critics expect of the actions, at the worse of the two."""
         return self.critics(features, actions, self.rows).amin(0)  # type: ignore[no-any-return]
 
-    def wanted(
+    def critic_targets(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
     ) -> torch.Tensor:
         """(symbol · n,) targets r + γ(min Q'(s', a') − α log π(a'|s')), the latter 0 after a termination."""
@@ -248,7 +248,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         """Let the target critics follow the critics."""
         soft_update(self.targets, self.critics, self.config.tau)
 
-    def observed(self, experience: Steps, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: Steps, acting: Acting) -> dict[str, torch.Tensor]:
         return acting.observation
 
     def describe(self, experience: Steps, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -262,7 +262,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             "action_mix": action_mix(actions, None, rules.orders.hold_zone),
             "temperature": self.temperature.log.detach()[self.present].exp(),
             **{name: values.mean(0) for name, values in metrics.items()},
-            **(self.market.logged() if hasattr(self.market, "logged") else {}),
+            **(self.market.figures_to_log() if hasattr(self.market, "figures_to_log") else {}),
         }
 
 

@@ -58,11 +58,11 @@ class FleetTrainer:
         self.symbols = len(self.market.symbols)
         self.present = torch.tensor(self.fleet.places(self.market.symbols), device=self.device)
         self.encoding = make_encoding(self.fleet, self.market, self.config, method.segment_bars)
-        self.extras = make_extras(self.config.extras, self._surroundings()) if self.config.extras else {}
+        self.extras = make_extras(self.config.extras, self._extra_context()) if self.config.extras else {}
         for extra in self.extras.values():
             extra.own.to(self.device)
         self._make_optimisers()
-        self.recorded, self.first_step = self._recorded(), 0
+        self.recorded, self.first_step = self._record_round(), 0
         self.observation: dict[str, torch.Tensor] = self.market.reset()
         self.records: list[FleetStep] = []
         self.received: StepRecord | None = None
@@ -72,7 +72,7 @@ class FleetTrainer:
         # Counted at once: `learn` commits before the first round, which would otherwise see raw numbers.
         self.count(self.observation)
 
-    def _surroundings(self) -> Surroundings:
+    def _extra_context(self) -> Surroundings:
         """What extras are made for."""
         market, config = self.market, self.config
         sizes = {"symbols": len(self.fleet.symbols), "env_count": market.env_count, "gamma": config.gamma}
@@ -89,7 +89,7 @@ class FleetTrainer:
         self.head_parameters = [*self._fleet_heads(), *(one for one in owned if one.requires_grad)]
         self.head_optimiser = StackedAdam(self.head_parameters, self.config.learning_rate, eps=EPSILON)
 
-    def _recorded(self) -> RecordedRound | None:
+    def _record_round(self) -> RecordedRound | None:
         if not self.config.graphs:
             return None
         check_recordable(self.method, self.device)
@@ -107,7 +107,7 @@ class FleetTrainer:
         watcher = watcher or Between()
         try:
             while self.steps < steps:
-                watcher.between()
+                watcher.between_rounds()
                 if self.is_encoder_learning:
                     # Between rounds alone: within a round, acting and learning must see the same scaling, or ratios are
                     # off.
@@ -131,7 +131,7 @@ class FleetTrainer:
             self._statistics = self.method.describe(experience, metrics)
             self._tell_extras()
         # After the update, and in force from the next round on.
-        self.count(self.method.observed(experience, self))
+        self.count(self.method.round_observations(experience, self))
         self.steps += self.round_steps
 
     def _learn_from(self, experience: Any) -> list[Losses]:
@@ -143,7 +143,7 @@ class FleetTrainer:
         for extra in self.extras.values():
             if hasattr(extra, "round_ended"):
                 extra.round_ended(self._statistics, self.steps + self.round_steps)
-            for name, value in (extra.logged() if hasattr(extra, "logged") else {}).items():
+            for name, value in (extra.figures_to_log() if hasattr(extra, "figures_to_log") else {}).items():
                 self._statistics[name] = value.expand(self.symbols)
 
     def update(self, batch: Any, features: torch.Tensor) -> Losses:
@@ -388,7 +388,7 @@ class FleetTrainer:
         for name, owner in owners.items():
             owner.own.load_state_dict(parts[name]["own"])
             restore(owner, owner.declared, parts[name], self.device)
-        self.recorded, self.first_step = self._recorded(), self.steps  # optimisers have other memory now
+        self.recorded, self.first_step = self._record_round(), self.steps  # optimisers have other memory now
         # Last, so that nothing restored before it can move the stream.
         torch.set_rng_state(stored["random"])
         if stored["device_random"] is not None:

@@ -10,7 +10,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.rollout import action_mix
-from pacesetter.learning.fleet.encoding import looking
+from pacesetter.learning.fleet.encoding import make_look
 from pacesetter.rewards.sharpe import sharpe_of_known
 
 __all__ = ["FleetPlay", "play"]
@@ -57,7 +57,7 @@ class FleetPlay:
     def _sharpe(self, returns: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(sharpe_of_known(returns.double().numpy().T, self.bars_per_year)).float()
 
-    def aligned(self, bars: int) -> torch.Tensor:
+    def align_returns(self, bars: int) -> torch.Tensor:
         """(bar, symbol) returns at the bars of the market, of which it has `bars`; NaN where a symbol did not play."""
         returns = torch.full((bars, len(self.symbols)), torch.nan)
         for column, start in enumerate(self.starts.tolist()):
@@ -87,13 +87,13 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         raise ConfigError("a fleet is validated in one environment per symbol with fixed starts; build the market so")
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     observation, starts = market.reset(), market.waiting[:, 1].cpu()
-    results, parts, actions, look = [], [], [], looking(fleet, market)
+    results, parts, actions, look = [], [], [], make_look(fleet, market)
     kept = fleet.no_memory(market.env_count)
     is_over = torch.zeros(market.env_count, dtype=torch.bool, device=market.device)
     while not bool(is_over.all()):
         policy, _ = fleet.evaluate({**look(observation), **kept}, rows)
         actions.append(policy.mode() if deterministic else policy.sample())
-        kept = fleet.kept(policy)
+        kept = fleet.memory_after(policy)
         step = market.step(actions[-1])
         entries = (step.returns, step.costs, step.rewards, policy.entropy(), step.trades.float())
         # Environments restart by themselves; rows behind a symbol's first end are of an episode that does not count.

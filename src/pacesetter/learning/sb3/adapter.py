@@ -97,7 +97,7 @@ class VectorAdapter(VecEnv):
         if self.extras is not None:
             # Environments have reset already: `observation` is of the next episode where one ended.
             after = _with_finals(observation, rows, done)
-            rewards = self.extras.collected(self._last, self._given, rewards, after, terminated, done)
+            rewards = self.extras.shape_rewards(self._last, self._given, rewards, after, terminated, done)
             self._last = observation
         return observation, np.asarray(rewards, dtype=np.float32), done, rows
 

@@ -50,7 +50,7 @@ class AllOrdersPPO(PPO):
     @torch.no_grad()
     def _consider(self, batch: Batch, tried: list[Counterfactual]) -> Considered:
         buffer: Any = self.rollout_buffer
-        steps = [self._judged(batch, one, t) for t, one in enumerate(tried)]
+        steps = [self._evaluate_orders(batch, one, t) for t, one in enumerate(tried)]
         log_probs, action_values = (torch.stack(parts) for parts in zip(*steps, strict=True))  # (step, env, order)
         # SB3 stores where episodes start; shifted by one step it says where they ended.
         starts = np.concatenate([buffer.episode_starts[1:], np.asarray(self._last_episode_starts)[None]])
@@ -67,12 +67,12 @@ class AllOrdersPPO(PPO):
         rows = (log_probs, advantages.advantages / scale, advantages.remainders / scale, actions, advantages.targets)
         return Considered(*(part.flatten(0, 1) for part in rows))
 
-    def _judged(self, batch: Batch, tried: Counterfactual, t: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _evaluate_orders(self, batch: Batch, tried: Counterfactual, t: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, order) log-probabilities of what was seen at step t of the round, and Q(x, a) = r_a + γ·V(x'_a)."""
         buffer: Any = self.rollout_buffer
         observation = {name: self._tensor(entry[t]) for name, entry in buffer.observations.items()}
         categorical: Any = self.policy.get_distribution(observation).distribution
-        following = {name: self._tensor(entry) for name, entry in _following(batch, tried).items()}
+        following = {name: self._tensor(entry) for name, entry in _following_rows(batch, tried).items()}
         values = self.policy.predict_values(following).view(tried.rewards.shape)
         values = torch.where(self._tensor(tried.terminated), 0.0, self.gamma * values)
         return categorical.logits, self._tensor(tried.rewards).float() + values
@@ -133,7 +133,7 @@ class AllOrdersPPO(PPO):
         return categorical, policy.value_net(for_critic).flatten()
 
 
-def _following(batch: Batch, tried: Counterfactual) -> dict[str, Any]:
+def _following_rows(batch: Batch, tried: Counterfactual) -> dict[str, Any]:
     """What would be seen after each order, rows (env · order, …)."""
     _, orders, size = tried.vectors.shape
     vectors, places = tried.vectors.reshape(-1, size), np.repeat(tried.places, orders, axis=0)

@@ -74,7 +74,7 @@ class SingleExtras:
     # ---- while collecting -----------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def collected(
+    def shape_rewards(
         self, before: Any, actions: Array, rewards: Array, after: Any, terminated: Array, has_ended: Array
     ) -> Array:
         """(env,) rewards as the algorithm is to see them; `after` is the last observation where an episode ended."""
@@ -115,7 +115,7 @@ class SingleExtras:
     # ---- while replaying ------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def drawn(self, samples: Any) -> Any:
+    def reward_samples(self, samples: Any) -> Any:
         """Samples of a replay with the rewards that extras make of them now; their models learn from the same rows."""
         rewards, size = samples.rewards.squeeze(1), self.deviation.value  # (row,)
         features, following = self._features(samples.observations), self._features(samples.next_observations)
@@ -148,9 +148,9 @@ class SingleExtras:
     def _tensors(self, observation: Any) -> dict[str, torch.Tensor]:
         return {name: batch_tensor(entry, self.algorithm) for name, entry in observation.items()}
 
-    def logged(self) -> dict[str, float]:
+    def figures_to_log(self) -> dict[str, float]:
         """What extras say of their latest update."""
-        parts = [extra.logged() for extra in self.parts.values() if hasattr(extra, "logged")]
+        parts = [extra.figures_to_log() for extra in self.parts.values() if hasattr(extra, "figures_to_log")]
         return {name: float(value.mean()) for part in parts for name, value in part.items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class ExtraReplay(DictReplayBuffer):
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
         samples = super().sample(batch_size, env)
-        return samples if self.extras is None else self.extras.drawn(samples)
+        return samples if self.extras is None else self.extras.reward_samples(samples)
 
 
 class ExtrasCallback(BaseCallback):

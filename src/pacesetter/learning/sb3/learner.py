@@ -16,7 +16,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.learner import Between, StepRecord, Watcher
-from pacesetter.learning.randomness import undisturbed
+from pacesetter.learning.randomness import keep_randomness
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
 from pacesetter.learning.sb3.resume import capture, check_resumable, restore
@@ -41,7 +41,7 @@ class _Bridge(BaseCallback):
         if self.rollout_ended is not None:
             self.seconds["update"] += now - self.rollout_ended
         # Here nothing is half done: the update of the last rollout is over, and the next has not begun.
-        self.watcher.between()
+        self.watcher.between_rounds()
         self.rollout_started = time.perf_counter()
 
     def _on_rollout_end(self) -> None:
@@ -124,7 +124,9 @@ class SB3Learner:
     def statistics(self) -> dict[str, float]:
         """Mean reward of the latest episodes, and entropy of the policy."""
         extras: Any = getattr(self.algorithm, "extras", None)
-        return {"reward": self.mean_return(), "entropy": self.entropy()} | ({} if extras is None else extras.logged())
+        return {"reward": self.mean_return(), "entropy": self.entropy()} | (
+            {} if extras is None else extras.figures_to_log()
+        )
 
     def mean_return(self) -> float:
         """Mean reward of the latest episodes; NaN before the first has ended."""
@@ -137,7 +139,7 @@ class SB3Learner:
         policy: Any = self.algorithm.policy
         observation, _ = policy.obs_to_tensor(self.algorithm._last_obs)
         # SAC draws actions for its entropy: looking must not change how it learns.
-        with undisturbed():
+        with keep_randomness():
             if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
                 entropy = policy.get_distribution(observation).entropy()
                 return float("nan") if entropy is None else float(entropy.mean())

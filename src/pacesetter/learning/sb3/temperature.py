@@ -26,8 +26,8 @@ def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: floa
     known: Any = agent.algorithm.observation_space
     tensors, _ = policy.obs_to_tensor({name: entry for name, entry in observation.items() if name in known.spaces})
     if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
-        drawn = _drawn(_distributions(policy, tensors, observation, agent.masked), temperature)
-        return agent.stretch(_clipped(policy, drawn))
+        drawn = _draw_tempered(_distributions(policy, tensors, observation, agent.masked), temperature)
+        return agent.stretch(_clip_actions(policy, drawn))
     if hasattr(getattr(policy, "actor", None), "get_action_dist_params"):
         mean, log_deviation, _ = policy.actor.get_action_dist_params(tensors)
         # A density to the power 1/T is a Gaussian of variance T·σ².
@@ -44,7 +44,7 @@ def _distributions(policy: Any, tensors: Any, observation: Observation, is_maske
     return list(parts) if isinstance(parts, (list, tuple)) else [parts]
 
 
-def _drawn(parts: list[Any], temperature: float) -> torch.Tensor:
+def _draw_tempered(parts: list[Any], temperature: float) -> torch.Tensor:
     first = parts[0]
     if isinstance(first, torch.distributions.Categorical):
         hot: list[Any] = [torch.distributions.Categorical(logits=part.logits / temperature) for part in parts]
@@ -53,6 +53,6 @@ def _drawn(parts: list[Any], temperature: float) -> torch.Tensor:
     return torch.normal(first.mean, first.stddev * math.sqrt(temperature))
 
 
-def _clipped(policy: Any, actions: torch.Tensor) -> NDArray[Any]:
+def _clip_actions(policy: Any, actions: torch.Tensor) -> NDArray[Any]:
     result, space = actions.cpu().numpy(), policy.action_space
     return np.clip(result, space.low, space.high) if hasattr(space, "low") else result

@@ -27,7 +27,7 @@ from torch import nn
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.learning.fleet.encoding import compiled
+from pacesetter.learning.fleet.encoding import compile_function
 from pacesetter.learning.learner import Between, Watcher
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
@@ -108,7 +108,7 @@ class DirectLearner:
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
         self.fit_figures: dict[str, float] = {}
         self._losses: dict[str, float] = {}
-        self._rolled = compiled(self.roll, config)
+        self._rolled = compile_function(self.roll, config)
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class DirectLearner:
             # At the start alone: a resumed learner has its weights from the checkpoint.
             if self.steps == 0:
                 self.fit_weights()
-            watcher.between()
+            watcher.between_rounds()
             start = time.perf_counter()
             self.round()
             self._seconds += time.perf_counter() - start
@@ -132,10 +132,10 @@ class DirectLearner:
         bars = len(series.earned)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / series.volatility[:bars]).clamp(-policy.cut, policy.cut)
-        discovery = self._discovered(returns.cpu().numpy())
+        discovery = self._discover_groups(returns.cpu().numpy())
         fit = discovery.fit
         self._count(discovery.is_intraday)
-        policy.weights.copy_(torch.from_numpy(self._placed(fit.weights, discovery.groups)))
+        policy.weights.copy_(torch.from_numpy(self._place_weights(fit.weights, discovery.groups)))
         self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
         self.fit_figures = {
             "penalty": fit.penalty,
@@ -196,7 +196,7 @@ class DirectLearner:
         """(bar, symbol) what the policy says of every bar, its own training bars among them."""
         return self._in_chunks(self.policy.signal, len(self.series))
 
-    def _discovered(self, y: Array) -> Discovery:
+    def _discover_groups(self, y: Array) -> Discovery:
         """Groups that pay on held-out bars, of returns (bar, symbol) in units of volatility."""
         tables: dict[tuple[str, bool], Array] = {}
         policy, bars = self.policy, len(y)
@@ -243,7 +243,7 @@ class DirectLearner:
         parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, series.volatility, series.fast))
         yield from (Moves(*chunk) for chunk in zip(*parts, strict=True))
 
-    def _placed(self, weights: Array, groups: tuple[str, ...]) -> Array:
+    def _place_weights(self, weights: Array, groups: tuple[str, ...]) -> Array:
         """Weights (input, symbol) of some groups among those of all, which are 0."""
         policy, first = self.policy, 0
         placed = np.zeros((policy.width, weights.shape[1]))
@@ -263,7 +263,7 @@ class DirectLearner:
         said = torch.zeros_like(y)
         for block, weights in zip(blocks, discovery.fit.without, strict=True):
             # The links of each block are those found without it.
-            policy.follow(torch.from_numpy(self._placed(weights, discovery.groups)).to(y))
+            policy.follow(torch.from_numpy(self._place_weights(weights, discovery.groups)).to(y))
             said[block] = self._recent(block)
         after = torch.zeros_like(y)
         for block in blocks:
@@ -311,7 +311,7 @@ class DirectLearner:
         """(segment, bar) net returns of accounts over all bars, segment after segment."""
         bars = self.config.segment_bars
         starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
-        return self.earned(starts, bars)[:, self.config.burn_in_bars :]
+        return self.net_returns(starts, bars)[:, self.config.burn_in_bars :]
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
@@ -326,7 +326,7 @@ class DirectLearner:
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self.earned(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
+        returns = self.net_returns(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
         loss = self.anchor(returns) - objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
@@ -336,7 +336,7 @@ class DirectLearner:
             self.scale = self.sizer.fitted_scale(self._variance)
         return float(loss.detach())
 
-    def earned(self, starts: torch.Tensor, bars: int) -> torch.Tensor:
+    def net_returns(self, starts: torch.Tensor, bars: int) -> torch.Tensor:
         """(segment, bar) net returns of accounts, of sized ones less those of their base alone."""
         if self.sizer is None:
             plain: torch.Tensor = self._rolled(starts, bars)
@@ -505,20 +505,20 @@ class DirectLearner:
         self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
     ) -> Path:
         """Store all of it, and `more` beside it, without pickle; `load_direct` needs nothing else."""
-        content = {"learner": self._described()} | dict(header or {})
+        content = {"learner": self._describe_policy()} | dict(header or {})
         return write_state(folder, content, self.state_dict() | {"run": dict(more or {})})
 
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
         stored = dict(read_header(folder)["learner"])
-        for name, value in self._described().items():
+        for name, value in self._describe_policy().items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
         state = read_state(folder)
         self.load_state_dict(state)
         return dict(state["run"])
 
-    def _described(self) -> dict[str, Any]:
+    def _describe_policy(self) -> dict[str, Any]:
         made = self.policy.made_with | {"symbols": list(self.policy.symbols)}
         config = dataclasses.asdict(self.config) | {"dictionary": list(self.config.dictionary)}
         return {"algorithm": KIND, "config": config, "policy": made}

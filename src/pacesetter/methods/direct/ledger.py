@@ -120,7 +120,7 @@ def settle(
 
     wealth   (…,) equity at the close of t as a multiple of the initial cash; impact grows with it
     """
-    traded = _ordered(held, target, rules) * fills.trading
+    traded = _size_orders(held, target, rules) * fills.trading
     share: torch.Tensor | float = 0.0
     if fills.depth is not None:
         depth = fills.depth / (wealth[..., None] * rules.initial_cash)
@@ -138,7 +138,7 @@ def settle(
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
     # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.
-    factor = _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
+    factor = _affordable_share(cash, after, opened, fills.to_open, share, rules)[..., None]
     # Impact is computed again below: a smaller order is a smaller share of the bar's volume.
     opened = opened * factor
     cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
@@ -148,7 +148,7 @@ def settle(
     return value / equity[..., None], equity - 1.0
 
 
-def _ordered(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:
+def _size_orders(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:
     """What is to be traded, in shares of equity at the close of t."""
     wanted = target.clamp(rules.lowest, rules.cap)
     change = wanted - held
@@ -167,7 +167,7 @@ def _carry(held: torch.Tensor, rules: Rules) -> torch.Tensor:
     return own * torch.where(own > 0, rules.interest, rules.loan) - short * rules.borrow
 
 
-def _affordable(
+def _affordable_share(
     cash: torch.Tensor,
     after: torch.Tensor,
     opened: torch.Tensor,

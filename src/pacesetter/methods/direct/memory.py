@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.methods.direct.discovery import LEAST_GAIN, gain
-from pacesetter.methods.direct.sparse import CrossProducts, blocks_of, relaxed, worth
+from pacesetter.methods.direct.sparse import CrossProducts, blocks_of, relax_weights, worth
 
 __all__ = ["MEMORIES", "age_weights", "choose_memory"]
 
@@ -50,5 +50,5 @@ def _forward(x: Array, y: Array, weights: Array, memory: float, blocks: list[Arr
     for block in blocks:
         before = int(block[0]) - purge_bars
         ages = np.sqrt(age_weights(before, memory))
-        said.append(x[block] @ relaxed(CrossProducts.of(ages * x[:before], ages * y[:before]), weights))
+        said.append(x[block] @ relax_weights(CrossProducts.of(ages * x[:before], ages * y[:before]), weights))
     return np.concatenate(said)

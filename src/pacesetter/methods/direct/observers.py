@@ -27,7 +27,7 @@ class DirectMeter(Callback[DirectLearner]):
         self.started, self.first = time.perf_counter(), self.learner.step
         self.shown: dict[str, float] = {}
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         if self.learner.step and self.is_due(self.session.config.train.log_every):
             self.shown = self.learner.statistics()
             rate = (self.learner.step - self.first) / (time.perf_counter() - self.started)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pacesetter.build.tasks.task import best_checkpoint
 from pacesetter.data.truth import Truth
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class LearnedRelations:
         checkpoint = best_checkpoint(run)
         policy, fitted = load_direct(checkpoint), read_state(checkpoint)["found"]
         weights = policy.weights.detach().numpy()
-        relations = sorted(_used(weights, policy), key=lambda each: -abs(each.weight))
-        planted = _planted(panel.truth, panel.symbols) if panel.truth is not None else set()
+        relations = sorted(_used_relations(weights, policy), key=lambda each: -abs(each.weight))
+        planted = _planted_relations(panel.truth, panel.symbols) if panel.truth is not None else set()
         recovered = planted & {(each.leader, each.follower, each.delay) for each in relations}
         sureness = float(fitted.get("sureness", np.nan))
         return cls(tuple(relations), weights.size, sureness, _score(run), len(planted), len(recovered))
@@ -111,11 +111,13 @@ class LearnedRelations:
         heat = go.Heatmap(
             z=sums, x=followers, y=leaders, colorscale="RdBu", zmin=-largest, zmax=largest, xgap=1, ygap=1
         )
-        figure = styled(go.Figure(heat), "Learned relations (sum of weights over delays)", 200 + 18 * len(leaders))
+        figure = style_figure(
+            go.Figure(heat), "Learned relations (sum of weights over delays)", 200 + 18 * len(leaders)
+        )
         return figure.update_xaxes(title="follower").update_yaxes(title="leader")
 
 
-def _used(weights: Array, policy: DirectPolicy) -> Iterator[Relation]:
+def _used_relations(weights: Array, policy: DirectPolicy) -> Iterator[Relation]:
     """The weights that are not 0, of all groups of the dictionary, with what moved."""
     from pacesetter.methods.direct.dictionary import input_names
 
@@ -127,7 +129,7 @@ def _used(weights: Array, policy: DirectPolicy) -> Iterator[Relation]:
             yield Relation(leader, policy.symbols[column], delay, float(own[row, column]))
 
 
-def _planted(truth: Truth, symbols: tuple[str, ...]) -> set[tuple[str, str, int]]:
+def _planted_relations(truth: Truth, symbols: tuple[str, ...]) -> set[tuple[str, str, int]]:
     """(leader, follower, delay) that hold in the last bar."""
     relations = truth.relations_at(-1)
     followers = np.flatnonzero((relations.lags > 0) & (relations.strengths > 0))

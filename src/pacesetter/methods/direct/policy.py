@@ -237,7 +237,7 @@ class DirectPolicy(nn.Module):
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
         if self.layers is not None:
             plain = gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
-            more = self.moved(signal, volatility, held, plain)
+            more = self.network_terms(signal, volatility, held, plain)
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
@@ -252,7 +252,7 @@ class DirectPolicy(nn.Module):
         wanted = torch.minimum(torch.maximum(held, least), most)
         return wanted if speed is None else held + speed * (wanted - held)
 
-    def moved(
+    def network_terms(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
     ) -> torch.Tensor:
         """(…, symbol, 5) what the network adds to signal, gain, enter, leave and speed; `plain` is the plain target."""

@@ -66,8 +66,8 @@ class MarketSeries:
         # Earlier bars have no signal. Inputs that reach further back than the lags begin with zeros: or the first bars
         # of a short history would be lost to all.
         bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
-        z, volatility, fast = _read(bank.windows[0], policy, 0.0)
-        intraday = _read(bank.windows[0], policy, 1.0).z if policy.gap >= 0 else None
+        z, volatility, fast = _read_windows(bank.windows[0], policy, 0.0)
+        intraday = _read_windows(bank.windows[0], policy, 1.0).z if policy.gap >= 0 else None
         to_open, to_close, trading = _fills(bars)
         depth = bars[:-1, :, Bar.CLOSE] * bars[1:, :, Bar.VOLUME] if needs_depth else None
 
@@ -84,7 +84,7 @@ class MarketSeries:
             cut(to_close),
             cut(trading),
             None if depth is None else cut(depth),
-            cut(_earned(bars)),
+            cut(_fill_returns(bars)),
             cut(bars[1:, :, Bar.FUNDING]) if _has_funding(bars) else None,
         )
 
@@ -105,7 +105,7 @@ class MarketSeries:
 
 
 @torch.no_grad()
-def _read(window: Array, policy: DirectPolicy, intraday: float) -> Moves:
+def _read_windows(window: Array, policy: DirectPolicy, intraday: float) -> Moves:
     """Moves and volatilities of every bar with its lags behind it, as the policy itself reads them."""
     bars, chosen = policy.volatility_bars + 1, policy.intraday.clone()
     known = torch.from_numpy(np.array(window)).to(policy.decay.dtype)  # (symbol, bar, feature)
@@ -135,7 +135,7 @@ def _has_funding(bars: Array) -> bool:
     return bars.shape[-1] > Bar.FUNDING and bool(bars[..., Bar.FUNDING].any())
 
 
-def _earned(bars: Array) -> Array:
+def _fill_returns(bars: Array) -> Array:
     """Open of t+1 → open of t+2, closes likewise on closes-only data; 0 where no order fills."""
     paid, left = bars[1:-1, :, Bar.OPEN], bars[2:, :, Bar.OPEN]
     is_filled = (paid > 0) & (bars[1:-1, :, Bar.STATUS] == Status.TRADING)

@@ -87,7 +87,7 @@ class ViewSizer:
         self, views: torch.Tensor, now: torch.Tensor, scale: float, base_held: torch.Tensor, rules: Rules
     ) -> SizedViews:
         """The targets for views (…, symbol) at the bars `now` (…,); `base_held` is what is held of the base."""
-        target, peak, most, band = self.options.packed(scale)[[*RiskSlot]].tolist()
+        target, peak, most, band = self.options.to_vector(scale)[[*RiskSlot]].tolist()
         volatility, base, base_variance = self.volatility[now], self.base[now], self.base_variance[now]
         moved = views * volatility
         views_variance: torch.Tensor = _Variance.apply(moved, self.correlations, self.day[now])  # type: ignore[no-untyped-call]

@@ -28,7 +28,7 @@ __all__ = [
     "blocks_of",
     "fit_sparse",
     "purged_rows",
-    "relaxed",
+    "relax_weights",
     "sparse_weights",
     "worth",
 ]
@@ -113,7 +113,7 @@ def fit_sparse(
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
-    path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)], given)
+    path = _Path([whole, *_purge_blocks(x, y, whole, blocks, purge_bars)], given)
     utilities: list[float] = []
     best: Candidate | None = None  # the first of equals: the sparsest; the others' weights are not kept
     # Falling, so that each solution starts from a sparser one; by factors, as supports change by factors.
@@ -151,7 +151,9 @@ def purged_rows(block: Array, purge_bars: int) -> slice:
     return slice(max(int(block[0]) - purge_bars, 0), int(block[-1]) + 1 + purge_bars)
 
 
-def _purged(x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge_bars: int) -> list[CrossProducts]:
+def _purge_blocks(
+    x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge_bars: int
+) -> list[CrossProducts]:
     """The products without each block and the bars around it whose inputs or returns share a bar with it."""
     around = [purged_rows(block, purge_bars) for block in blocks]
     # Those of all less what is left out: no pass over all bars for each fold.
@@ -187,7 +189,7 @@ class _Path:
         # Warm starts: solutions of neighbouring penalties are near, and coordinate descent needs few sweeps between
         # them.
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
-        free = [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
+        free = [relax_weights(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
         return self._with_given(self.weights), self._with_given(free)
 
     def _with_given(self, weights: list[Array]) -> list[Array]:
@@ -219,7 +221,7 @@ def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Arr
     return solution
 
 
-def relaxed(products: CrossProducts, weights: Array) -> Array:
+def relax_weights(products: CrossProducts, weights: Array) -> Array:
     """The optimum without a penalty over the inputs that each symbol uses."""
     gram, response = products.inputs / products.bars, products.response / products.bars
     solution = np.zeros_like(weights)

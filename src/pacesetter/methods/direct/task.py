@@ -130,7 +130,7 @@ class DirectTask(Task):
         bank = Bank.from_panels(stored.panel, table, symbols=policy.symbols, is_whole=True)
         batch = Batch(bank, PORTFOLIOS, action="target", window_bars=task.window_bars, market=task.market)
         module, spec = serve_direct(policy, batch.builder.shapes, bank.names)
-        return Exported(module, spec, policy.symbols, _shown(batch, tuple(spec.inputs), count))
+        return Exported(module, spec, policy.symbols, _sample_observations(batch, tuple(spec.inputs), count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
         """Every weight is one of a pair of symbols."""
@@ -150,7 +150,7 @@ def _risk(config: Config, panel: Panel, symbols: Sequence[str]) -> tuple[RiskOpt
     return risk, make_tables(traded, risk.base, risk.half_life_days)
 
 
-def _shown(batch: Batch, entries: tuple[str, ...], count: int) -> Iterator[dict[str, NDArray[Any]]]:
+def _sample_observations(batch: Batch, entries: tuple[str, ...], count: int) -> Iterator[dict[str, NDArray[Any]]]:
     """What portfolios show while random shares are wanted in them."""
     generator, observation = np.random.default_rng(0), batch.reset()
     for _ in range(0, count, batch.env_count):

@@ -148,7 +148,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
             decay = decay + 0.5 * self.config.decay * squares
         return Losses({"evolution": step, "decay": decay}, {"decay_loss": decay.detach()})
 
-    def observed(self, experience: Generation, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: Generation, acting: Acting) -> dict[str, torch.Tensor]:
         return acting.observation
 
     def describe(self, experience: Generation, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -170,4 +170,4 @@ def make_es(setup: Setup) -> FleetTrainer:
     """Evolution strategies of a fleet; each member has the environments of the training market."""
     config: Any = configure(FleetES, own_options(setup), "agent")
     fleet = make_fleet(setup)
-    return FleetTrainer(ES(fleet, setup.train.crowd(config.population), config))
+    return FleetTrainer(ES(fleet, setup.train.for_members(config.population), config))

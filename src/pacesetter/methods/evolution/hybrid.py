@@ -142,5 +142,5 @@ def make_hybrid(setup: Setup) -> HybridTrainer:
     """PPO and evolution of one fleet; `train.envs` are those of each symbol, and of each member and symbol."""
     config: Any = configure(FleetHybrid, own_options(setup), "agent")
     fleet, market = make_fleet(setup), setup.train
-    evolution = FleetTrainer(ES(fleet, market.crowd(config.of_evolution.population), config.of_evolution))
+    evolution = FleetTrainer(ES(fleet, market.for_members(config.of_evolution.population), config.of_evolution))
     return HybridTrainer(PPO(fleet, market, config), evolution)

@@ -15,7 +15,7 @@ from pacesetter.agents.heads import Distribution
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX
-from pacesetter.learning.fleet.encoding import compiled, narrow
+from pacesetter.learning.fleet.encoding import autocast, compile_function
 
 __all__ = ["ENCODER", "Members", "Population"]
 
@@ -78,7 +78,7 @@ class Population:
         """`_member_outputs` of all members at once, their bars in common or not."""
         if is_shared not in self._batched:
             batched = torch.vmap(self._member_outputs, (0, None if is_shared else 0, 0))
-            self._batched[is_shared] = compiled(batched, self.config)
+            self._batched[is_shared] = compile_function(batched, self.config)
         return self._batched[is_shared]
 
     @property
@@ -96,7 +96,7 @@ class Population:
         for name, one in member.items():
             prefix = name[: name.index(".") + 1]
             own[prefix][name.removeprefix(prefix)] = one
-        with narrow(self.fleet.frozen.device, self.config):
+        with autocast(self.fleet.frozen.device, self.config):
             features = torch.func.functional_call(self.fleet.encoder, own[ENCODER], ({**bars, **account},)).float()
         outputs: torch.Tensor = torch.func.functional_call(self.fleet.actor, own[ACTOR], (features, self.rows))
         return outputs

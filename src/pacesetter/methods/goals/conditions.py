@@ -30,7 +30,7 @@ class GoalConditions(Conditions):
 
         return GoalVectorEnv(env, self.options)
 
-    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
+    def default_request(self, run: Path | None) -> dict[str, tuple[float, ...]]:
         return {ACHIEVED: (), DESIRED: (self.options.goal,)}
 
     def names(self) -> dict[str, tuple[str, ...]]:

@@ -45,7 +45,7 @@ class GoalVectorEnv(VectorWrapper):
             self.generator = np.random.default_rng(seed)
         observation, infos = self.env.reset(seed=seed, options=options)
         self._begin(chosen_rows((options or {}).get("reset_mask"), self.num_envs))
-        return self._shown(observation), infos
+        return self._add_goals(observation), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step; rewards are those of the goal, and last observations have the goal of their episode."""
@@ -58,7 +58,7 @@ class GoalVectorEnv(VectorWrapper):
             infos["final_obs"][e] |= {ACHIEVED: self.achieved[e].copy(), DESIRED: self.desired[e].copy()}
         self._begin(ended)
         # A reward of the market that is not a number must reach the fail-safe.
-        return self._shown(observation), rewards + 0.0 * paid, terminated, truncated, infos
+        return self._add_goals(observation), rewards + 0.0 * paid, terminated, truncated, infos
 
     @property
     def course(self) -> Any:
@@ -85,7 +85,7 @@ class GoalVectorEnv(VectorWrapper):
             drawn = self.generator.random((self.num_envs, 1), np.float32) * np.float32(self.goals.cap)
             self.desired = np.where(rows[:, None], drawn, self.desired)
 
-    def _shown(self, observation: Mapping[str, Array]) -> dict[str, Array]:
+    def _add_goals(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         return {**observation, ACHIEVED: self.achieved.copy(), DESIRED: self.desired.copy()}
 
 

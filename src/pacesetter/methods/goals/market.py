@@ -53,7 +53,7 @@ class GoalMarket(ConditionedMarket):
     def again(self, market: FleetMarket) -> GoalMarket:
         return GoalMarket(market, self.options)
 
-    def logged(self) -> dict[str, torch.Tensor]:
+    def figures_to_log(self) -> dict[str, torch.Tensor]:
         """(symbol,) figures for those of each round."""
         relabelled = torch.full_like(self.reached, self.options.ratio)
         return {"her/goal_achievement_rate": self.reached.clone(), "her/relabeled_ratio": relabelled}

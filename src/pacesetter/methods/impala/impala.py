@@ -18,7 +18,14 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.equations import vtrace
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.playing import values_at_ends
-from pacesetter.learning.experience.rollout import ReturnScale, Rollout, action_mix, by_symbol, explained, sharpe
+from pacesetter.learning.experience.rollout import (
+    ReturnScale,
+    Rollout,
+    action_mix,
+    by_symbol,
+    explained_variance,
+    sharpe,
+)
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
@@ -27,7 +34,7 @@ from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import StepRecord
 from pacesetter.learning.methods import Setup
 from pacesetter.methods.impala.actor import Blueprint, Parcel
-from pacesetter.methods.impala.queue import Crews, RolloutLine
+from pacesetter.methods.impala.queue import Crews, RolloutQueue
 
 __all__ = ["FleetImpala", "Impala", "make_impala"]
 
@@ -89,17 +96,17 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         self.own["scale"] = self.scale
         self.segment_bars = config.n_steps
-        self.line = self._line()
+        self.line = self._make_queue()
         self.lag = self.waiting = 0
 
-    def _line(self) -> RolloutLine:
+    def _make_queue(self) -> RolloutQueue:
         config, recipe = self.config, self.market.recipe()
         is_here = config.crew == "here"
         # Workers play on the CPU: several processes on one GPU would each hold a context and take turns.
         recipe = recipe if is_here else recipe | {"device": "cpu"}
         blueprint = Blueprint(recipe, describe_fleet(self.fleet), config, None if is_here else torch.get_num_threads())
         room = config.actors + config.queue
-        return RolloutLine(blueprint, config.actors, room, config.seed, config.crew, config.address, config.retries)
+        return RolloutQueue(blueprint, config.actors, room, config.seed, config.crew, config.address, config.retries)
 
     @property
     def round_steps(self) -> int:
@@ -123,7 +130,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         """The next rollout of the line, which weights of some updates ago have played."""
         parcel = self.line.take(self.weights)
         self.lag, self.waiting = self.line.taken - 1 - parcel.version, self.line.waiting
-        parcel = parcel._replace(rollout=parcel.rollout.to(self.device), observation=_moved(parcel, self.device))
+        parcel = parcel._replace(rollout=parcel.rollout.to(self.device), observation=_move_parcel(parcel, self.device))
         rollout = parcel.rollout
         done = rollout.terminated | rollout.truncated
         acting.receive(StepRecord(rollout.actions, rollout.rewards, done, {}), parcel.observation)
@@ -149,7 +156,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             "log_probs": rollout.log_probs,
             "follows": ~ended,
             "terminated": rollout.terminated,
-            "targets": self._beyond(rollout, acting),
+            "targets": self._bootstrap_values(rollout, acting),
         }
         order = torch.randperm(self.market.envs_each, device=self.device)
         for envs in order.view(-1, self.envs_in_batch):
@@ -158,7 +165,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             yield Transitions(self.by_row(len(chosen["rewards"])), observation, **chosen)
 
     @torch.no_grad()
-    def _beyond(self, rollout: Rollout, acting: Acting) -> torch.Tensor:
+    def _bootstrap_values(self, rollout: Rollout, acting: Acting) -> torch.Tensor:
         """(step, env) values at the ends of episodes by time, and behind the last step; 0 elsewhere."""
         beyond = values_at_ends(rollout, self.fleet, self.rows, acting, self.symbols)
         last = self.fleet.value(acting.features(acting.observation), self.rows)
@@ -179,7 +186,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         policy, values = self.fleet.decide(features, batch.observation.get(ACTION_MASK), self.rows)
         log_probs, shaped = policy.log_prob(batch.actions), self.per_symbol
         # Targets are constants (eq. 1): the critic is pulled to them, not they to the critic.
-        targets, advantages, ratios = self._traced(batch, values.detach(), log_probs.detach())
+        targets, advantages, ratios = self._trace_targets(batch, values.detach(), log_probs.detach())
         policy_loss = -shaped(advantages * log_probs).mean(1)
         value_loss = shaped((values - targets).square()).mean(1)
         entropy = shaped(policy.entropy()).mean(1)
@@ -192,7 +199,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),
-            "explained": explained(shaped(values.detach()), shaped(targets)),
+            "explained": explained_variance(shaped(values.detach()), shaped(targets)),
             "vtrace/rho_mean": shaped(ratios.clamp(max=self.config.rho_bar)).mean(1),
             "vtrace/clipped_share": (shaped(ratios) > self.config.rho_bar).float().mean(1),
             "vtrace/advantage_mean": gains.mean(1),
@@ -201,7 +208,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         return Losses(terms, metrics)
 
     @torch.no_grad()
-    def _traced(
+    def _trace_targets(
         self, batch: Transitions, values: torch.Tensor, log_probs: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(row,) targets of the values, advantages, and ratios π/μ."""
@@ -230,7 +237,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         """(step, symbol · env) as (symbol · env · step,)."""
         return values.T.flatten()
 
-    def observed(self, experience: Parcel, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: Parcel, acting: Acting) -> dict[str, torch.Tensor]:
         return {name: entry.flatten(0, 1) for name, entry in experience.rollout.observation.items()}
 
     def describe(self, experience: Parcel, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -255,7 +262,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         }
 
 
-def _moved(parcel: Parcel, device: torch.device) -> dict[str, torch.Tensor]:
+def _move_parcel(parcel: Parcel, device: torch.device) -> dict[str, torch.Tensor]:
     return {name: entry.to(device) for name, entry in parcel.observation.items()}
 
 

@@ -23,7 +23,7 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.workers import ActorWorker, Answer, ProcessWorker, Worker, attempt, ray_session
 from pacesetter.methods.impala.actor import Blueprint, Parcel, RolloutActor, RolloutOrder, State, play_order, prepare
 
-__all__ = ["Crews", "RolloutLine"]
+__all__ = ["Crews", "RolloutQueue"]
 
 log = logging.getLogger("pacesetter.impala")
 Crews = Literal["here", "processes", "ray"]
@@ -38,7 +38,7 @@ class Flight:
     future: Future[Answer] | None = None
 
 
-class RolloutLine:
+class RolloutQueue:
     """Rollouts of `actors` actors, at most `room` of them ordered and not yet taken.
 
     crew      here: this process plays each when it is taken; processes and ray: workers play ahead
@@ -125,11 +125,11 @@ class RolloutLine:
 
     def _worker(self, actor: int) -> Worker:
         if actor not in self.workers:
-            self.workers[actor] = worker = self._hire()
+            self.workers[actor] = worker = self._start_actor()
             worker.submit(attempt, prepare, self.key, self.blueprint)
         return self.workers[actor]
 
-    def _hire(self) -> Worker:
+    def _start_actor(self) -> Worker:
         if self.crew == "processes":
             cores = os.cpu_count() or 1
             if len(self.workers) == cores:  # the first that has no core of its own

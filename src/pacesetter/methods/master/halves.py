@@ -57,11 +57,11 @@ def _half(config: Config, split: FeatureSplit, folder: Path, span: tuple[int, in
     place = folder / FOLDER / "{}-{}".format(*span)
     if not (place / "fleet.json").is_file():
         _log.info("cross-fitting of the master: a fleet learns from bars %d to %d", *span)
-        save_fleet(_trained(config, split, span), place)
+        save_fleet(_train_fleet(config, split, span), place)
     return load_fleet(place)  # as it is stored, so that a master that is resumed hears the same
 
 
-def _trained(config: Config, split: FeatureSplit, span: tuple[int, int]) -> Fleet:
+def _train_fleet(config: Config, split: FeatureSplit, span: tuple[int, int]) -> Fleet:
     """A fleet that learned from these bars; those before them are history for features."""
     from pacesetter.build.learner import build_learner
     from pacesetter.build.tasks.fleet import episode_options

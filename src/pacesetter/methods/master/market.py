@@ -131,7 +131,7 @@ class MasterMarket:
 
     def reset(self) -> dict[str, torch.Tensor]:
         """Begin an episode in every portfolio."""
-        return self._seen(self.batch.reset())
+        return self._to_tensors(self.batch.reset())
 
     def step(self, actions: torch.Tensor) -> FleetStep:
         """Step every portfolio to the shares of its action (env, symbol + cash), as far as caps and cash let it."""
@@ -151,7 +151,7 @@ class MasterMarket:
             "truncated": step.truncated,
         }
         return FleetStep(
-            observation=self._seen(step.observation),
+            observation=self._to_tensors(step.observation),
             finals=self._tensors(finals),
             **{name: part.float() for name, part in self._tensors(numbers).items()},
             **self._tensors(happened),
@@ -160,9 +160,9 @@ class MasterMarket:
     def tables(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """What the master sees of an observation as this market hands it out."""
         # Advice of frozen agents is stored with the rollout; advice that learns is computed where gradients are needed.
-        return dict(observation) if PROPOSALS in observation else self._advised(observation)
+        return dict(observation) if PROPOSALS in observation else self._add_advice(observation)
 
-    def _advised(self, observation: Tensors) -> dict[str, torch.Tensor]:
+    def _add_advice(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """What the master sees of places; by advisers that did not learn from their bars, where there are such."""
         full = self.lookup(observation)
         if self._halves is None:
@@ -175,7 +175,7 @@ class MasterMarket:
         return advice | {name: torch.where(is_early, others[name], advice[name]) for name in (PROPOSALS, CONFIDENCE)}
 
     @torch.no_grad()
-    def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _to_tensors(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         compact = self._tensors(observation)
         present = compact["position"][..., PositionEntry.IS_TRADING] > 0.5
         return (compact if self.is_joint else self.tables(compact)) | {ACTION_MASK: present}

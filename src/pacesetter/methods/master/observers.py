@@ -35,7 +35,7 @@ class MasterMeter(FleetMeter):
 
     learner: MasterTrainer
 
-    def _mixed(self, shares: list[float]) -> dict[str, Any]:
+    def _describe_mix(self, shares: list[float]) -> dict[str, Any]:
         *held, self.shown["cash"] = shares
         return {"cash": shares[-1], "shares": dict(zip(self.learner.advisers.symbols, held, strict=True))}
 
@@ -101,7 +101,7 @@ class MasterValidator(Validator[MasterTrainer]):
             self.task.joint_steps,
             self._scores(),
             largest_fall=self.task.largest_fall,
-            between=self.session.listen,
+            between=self.session.raise_if_signalled,
         )
         before, score = self.state["best"], self._play()["score"]
         self.session.console.print(

@@ -96,7 +96,7 @@ class ContextAdvice:
         advisers = self._advisers[symbols]
         policy = advisers.ask(shown | {CONTEXT: self._kept[place, symbols][None]})
         answer = {name: entry[0].cpu().numpy() for name, entry in advisers.advise(shown, policy).items()}
-        self._kept[place, symbols] = self.fleet.kept(policy)[CONTEXT]
+        self._kept[place, symbols] = self.fleet.memory_after(policy)[CONTEXT]
         return answer
 
 

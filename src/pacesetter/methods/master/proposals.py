@@ -17,8 +17,8 @@ from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight, InverseVolatility, RiskParity
-from pacesetter.evaluation.baselines.baseline import Allocation, capped, recent_returns
-from pacesetter.evaluation.baselines.catalogue import alike
+from pacesetter.evaluation.baselines.baseline import Allocation, cap_shares, recent_returns
+from pacesetter.evaluation.baselines.catalogue import group_equal
 from pacesetter.evaluation.fleet.account_measures import measures
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
@@ -71,7 +71,7 @@ class ProposedAllocation:
         orders = np.where(trades, 0.0, np.nan)
         if wanted.any():
             returns = np.nan_to_num(recent_returns(snapshot.panel, self.allocation.history_bars)[:, wanted])
-            orders[wanted] = capped(self.allocation.allocate(returns, snapshot), self.allocation.cap)
+            orders[wanted] = cap_shares(self.allocation.allocate(returns, snapshot), self.allocation.cap)
         return orders
 
 
@@ -105,7 +105,7 @@ class AllocationComparison:
         Fixed allocations that earned the same at every bar, as few symbols under a cap do, are one row with all names.
         """
         fixed = {result.name: result for result in self.fixed}
-        groups = {_joined(names): fixed[names[0]] for names in alike(fixed)}
+        groups = {_join_names(names): fixed[names[0]] for names in group_equal(fixed)}
         rows = {self.master.name: measures(self.master)}
         for name, result in {self.fleet.name: self.fleet, **groups}.items():
             above = dict(zip(("difference", "low", "high"), self.difference(result), strict=False))
@@ -113,7 +113,7 @@ class AllocationComparison:
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("policy")
 
 
-def _joined(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(name.removesuffix(OF_PROPOSALS) for name in names) + OF_PROPOSALS
 
 

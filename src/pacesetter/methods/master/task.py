@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, feature_split, fitted_until
-from pacesetter.build.prior import beside_prior, shown
+from pacesetter.build.prior import beside_prior, sample_observations
 from pacesetter.build.tasks.fleet import known_table
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
 from pacesetter.envs.batch.bank import PRIOR, Bank
@@ -81,8 +81,8 @@ class MasterTask(Task):
             from pacesetter.methods.prior.policy import serve_prior_master
 
             served = serve_prior_master(module, spec, beside_prior(stored), bank.names)
-            return Exported(*served, symbols, shown(market, market.lookup, draw, count))
-        return Exported(module, spec, symbols, shown(market, market.lookup, draw, count))
+            return Exported(*served, symbols, sample_observations(market, market.lookup, draw, count))
+        return Exported(module, spec, symbols, sample_observations(market, market.lookup, draw, count))
 
 
 TASKS.add("master", MasterTask())

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.report.page import Section, number, significant, write_report
+from pacesetter.evaluation.report.page import Section, format_signed, number, write_report
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.jobs.pipeline.show import section_table
@@ -149,7 +149,7 @@ def adding_section(played: Sequence[AdaptationEpisodes]) -> Section:
                 continue
             gaps = 1e4 * (own - np.array([np.nanmean(one.returns) for one in some if one.player == other]))
             mean, half = mean_and_half_width(gaps)
-            figures = (significant(value) for value in (mean, mean - half, mean + half))
+            figures = (format_signed(value) for value in (mean, mean - half, mean + half))
             rows.append((family, f"less {other}", *figures, "yes" if mean - half > 0 else "no"))
     text = (
         "Return of a bar with the context less that of another player, in bps, with a 95 % Student interval over "

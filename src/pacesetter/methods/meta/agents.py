@@ -16,7 +16,7 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, tempered
+from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, apply_temperature
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.methods.meta.context import ContextKind, make_context
@@ -81,7 +81,7 @@ class ContextEncoder(nn.Module):
 
 
 class Remembering:
-    """A distribution that knows the order it gave, and what is kept after it; see `remembering`."""
+    """A distribution that knows the order it gave, and what is kept after it; see `remember_actions`."""
 
     plain: Distribution
     push: Any
@@ -95,9 +95,9 @@ class Remembering:
         self.actions = self.plain.mode()
         return self.actions
 
-    def tempered(self, temperature: float) -> Distribution:
+    def with_temperature(self, temperature: float) -> Distribution:
         """The same, spread wider or narrower."""
-        spread: Distribution = remembering(tempered(self.plain, temperature), self.push)
+        spread: Distribution = remember_actions(apply_temperature(self.plain, temperature), self.push)
         return spread
 
     @property
@@ -115,7 +115,7 @@ class RememberingGaussian(Remembering, TanhGaussian):
     """A squashed Gaussian."""
 
 
-def remembering(plain: Distribution, push: Any) -> Any:
+def remember_actions(plain: Distribution, push: Any) -> Any:
     """The distribution, which also keeps what it did; `push` gives what is kept after (row,) orders."""
     kind = RememberingCategorical if isinstance(plain, MaskedCategorical) else RememberingGaussian
     answer = kind.__new__(kind)
@@ -165,9 +165,9 @@ class ContextFleet(Fleet):
     def evaluate(self, observation: Tensors, rows: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
         """Policies that keep what they do, and values; `CONTEXT` of the observation is what was kept before."""
         plain, values = super().evaluate(observation, rows)
-        return remembering(plain, self._push(observation)), values
+        return remember_actions(plain, self._push(observation)), values
 
-    def kept(self, policy: Any) -> dict[str, torch.Tensor]:
+    def memory_after(self, policy: Any) -> dict[str, torch.Tensor]:
         return {CONTEXT: policy.kept}
 
     def _push(self, observation: Tensors) -> Any:

@@ -140,7 +140,7 @@ def _loss(policy: BanditPolicy, rows: dict[str, torch.Tensor]) -> torch.Tensor:
     return loss
 
 
-def _likeliest(policy: BanditPolicy, tokens: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+def _likeliest_arms(policy: BanditPolicy, tokens: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
     """(row,) arms of the deterministic policy, some rows at a time: twenty pulls have half a million outcomes."""
     some = zip(torch.split(tokens, ROWS_AT_ONCE), torch.split(valid, ROWS_AT_ONCE), strict=True)
     return torch.cat([policy(*rows)[0].mode() for rows in some])
@@ -153,7 +153,7 @@ def exact_reward(policy: BanditPolicy) -> float:
     tokens, valid = policy.fresh(1)
     chance, counts, expected = torch.ones(1), torch.ones(1, options.arms, 2), 0.0  # wins and losses, from Beta(1, 1)
     for _ in range(options.pulls):
-        arm = _likeliest(policy, tokens, valid)
+        arm = _likeliest_arms(policy, tokens, valid)
         beliefs = counts[torch.arange(len(arm)), arm]
         wins = beliefs[:, 0] / beliefs.sum(1)
         expected += float((chance * wins).sum())

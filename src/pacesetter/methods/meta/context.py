@@ -64,16 +64,16 @@ class AttentionContext(nn.Module):
 
     def forward(self, tokens: torch.Tensor, valid: torch.Tensor, noise: torch.Tensor | None = None) -> torch.Tensor:
         present = valid > 0.5
-        return self.attend.pool(self.attend(self._aged(tokens), present), present)
+        return self.attend.pool(self.attend(self._add_ages(tokens), present), present)
 
     @torch.no_grad()
     def weights(self, tokens: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
         """(row, bar) mean share that the transitions of an episode give to each of them; a row sums to 1, or to 0."""
         present = valid > 0.5
-        shares = self.attend.weights(self._aged(tokens), present)[:, 0].mean(1)  # (row, bar, bar)
+        shares = self.attend.weights(self._add_ages(tokens), present)[:, 0].mean(1)  # (row, bar, bar)
         return self.attend.pool(shares, present)
 
-    def _aged(self, tokens: torch.Tensor) -> torch.Tensor:
+    def _add_ages(self, tokens: torch.Tensor) -> torch.Tensor:
         return torch.cat([tokens, self.ages.expand(tokens.shape[0], -1, -1)], dim=-1)
 
 

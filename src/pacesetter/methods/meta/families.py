@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.envs.difficulty import PRICES, altered
+from pacesetter.envs.difficulty import PRICES, alter_returns
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.features.signature_regime import SignatureRegimes
 from pacesetter.panel import Panel
 
-__all__ = ["FAMILIES", "MarketTask", "drifted", "family_tasks", "resampled"]
+__all__ = ["FAMILIES", "MarketTask", "add_drift", "family_tasks", "resample_panel"]
 
 Array = NDArray[Any]
 DRIFTS = 1.5, 3.0  # of a persistent market: annual drift in annual deviations
@@ -47,13 +47,13 @@ def family_tasks(family: str, panel: Panel, count: int, seed: int) -> list[Marke
     return FAMILIES[family](panel, count, np.random.default_rng([seed, *family.encode()]))
 
 
-def _persistent(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
+def _persistent_tasks(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
     sides = [1.0 if number % 2 == 0 else -1.0 for number in range(count)]
     drifts = [side * float(generator.uniform(*DRIFTS)) for side in sides]
-    return [MarketTask("bull" if drift > 0 else "bear", drifted(panel, drift), drift) for drift in drifts]
+    return [MarketTask("bull" if drift > 0 else "bear", add_drift(panel, drift), drift) for drift in drifts]
 
 
-def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
+def _mixed_tasks(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
     tasks: list[MarketTask] = []
     while len(tasks) < count:
         size = float(generator.uniform(0, DRIFTS[1]))
@@ -61,7 +61,7 @@ def _mixed(panel: Panel, count: int, generator: np.random.Generator) -> list[Mar
         # In pairs: where rising tasks outweigh falling ones, holding always pays, and nothing else is learned.
         for drift in (size, -size):
             label = f"{'up' if drift > 0 else 'down'}, {'wild' if factor > 1 else 'calm'}"
-            tasks.append(MarketTask(label, drifted(panel, drift, factor), drift))
+            tasks.append(MarketTask(label, add_drift(panel, drift, factor), drift))
     return tasks[:count]
 
 
@@ -74,7 +74,7 @@ def _slices(panel: Panel, count: int, generator: np.random.Generator) -> list[Ma
     for kind in range(count):
         bars = np.flatnonzero(most == kind)
         if len(bars) >= LEAST_BARS:
-            tasks.append(MarketTask(f"regime {kind}", resampled(panel, np.resize(bars, len(panel)))))
+            tasks.append(MarketTask(f"regime {kind}", resample_panel(panel, np.resize(bars, len(panel)))))
     if len(tasks) < 2:
         raise DataError(
             f"agent.family=slices: {len(panel)} bars have {len(tasks)} of {count} regimes with {LEAST_BARS} bars or "
@@ -84,7 +84,9 @@ def _slices(panel: Panel, count: int, generator: np.random.Generator) -> list[Ma
 
 
 def _blends(panel: Panel, count: int, generator: np.random.Generator) -> list[MarketTask]:
-    return [MarketTask(f"blend {number}", resampled(panel, _blocks(len(panel), generator))) for number in range(count)]
+    return [
+        MarketTask(f"blend {number}", resample_panel(panel, _blocks(len(panel), generator))) for number in range(count)
+    ]
 
 
 def _blocks(bars: int, generator: np.random.Generator) -> Array:
@@ -97,30 +99,30 @@ def _blocks(bars: int, generator: np.random.Generator) -> Array:
 
 
 FAMILIES: dict[str, Callable[[Panel, int, np.random.Generator], list[MarketTask]]] = {
-    "persistent": _persistent,
-    "mixed": _mixed,
+    "persistent": _persistent_tasks,
+    "mixed": _mixed_tasks,
     "slices": _slices,
     "blends": _blends,
 }
 
 
-def drifted(panel: Panel, drift: float, factor: float = 1.0) -> Panel:
+def add_drift(panel: Panel, drift: float, factor: float = 1.0) -> Panel:
     """The panel with `factor` times its volatility and a drift, in annual deviations a year, in every symbol.
 
     A bar's drift falls between its open and its close. An order fills at the open, so it earns the drift of its own
     bar; in the gap before the open it would be earned by orders of the bar before alone.
     """
-    other = altered(panel, factor=factor)
+    other = alter_returns(panel, factor=factor)
     moves = np.diff(np.log(np.where(other.mask, other.close, np.nan)), axis=0)
     each = drift * np.nanstd(moves, axis=0) / np.sqrt(other.bars_per_year)  # a bar's share of it
     blocks, bars = other.blocks.copy(), np.arange(len(other))[:, None]
     for place, name in enumerate(other.fields):
         if name in PRICES:
             blocks[place] *= np.exp((bars - (name == "open")) * each)
-    return replace(other, blocks=_contained(blocks, other.fields), truth=None)
+    return replace(other, blocks=_contain_prices(blocks, other.fields), truth=None)
 
 
-def _contained(blocks: Array, fields: Sequence[str]) -> Array:
+def _contain_prices(blocks: Array, fields: Sequence[str]) -> Array:
     """Blocks whose high and low hold open and close between them; a panel without all four stays as it is."""
     if not set(BAR) <= set(fields):
         return blocks
@@ -130,7 +132,7 @@ def _contained(blocks: Array, fields: Sequence[str]) -> Array:
     return blocks
 
 
-def resampled(panel: Panel, rows: Array) -> Panel:
+def resample_panel(panel: Panel, rows: Array) -> Panel:
     """A panel of the same times whose bar t moves as bar `rows[t]` did, all symbols together, from mean log prices."""
     close = np.where(panel.mask, panel.close, np.nan)
     logs = np.log(close)

@@ -48,7 +48,7 @@ class ContextMarket(ConditionedMarket):
         if self.noise_size:
             self.noise.copy_(torch.where(rows[:, None], torch.randn_like(self.noise), self.noise))
 
-    def look(self, observation: Any) -> None:
+    def before_showing(self, observation: Any) -> None:
         index = observation[INDEX].long()
         block, bar = index.unbind(-1)
         # The newest bar alone: whole windows are gathered where the network reads them.

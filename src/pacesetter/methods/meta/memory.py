@@ -76,15 +76,15 @@ class BarMemory:
         now = self.now(observation)
         following = torch.cat([market[:, 1:], now[:, None, :-1]], dim=1)
         held = torch.cat([weight[:, 1:], now[:, None, -1:]], dim=1) / self.cap
-        returns = self._scaled(following, normaliser)[..., self.column, None]
-        tokens = torch.cat([self._scaled(market, normaliser), orders, held * returns, returns], dim=-1)
+        returns = self._scale_market(following, normaliser)[..., self.column, None]
+        tokens = torch.cat([self._scale_market(market, normaliser), orders, held * returns, returns], dim=-1)
         return tokens * valid, valid.squeeze(-1)
 
-    def _scaled(self, market: torch.Tensor, normaliser: Any) -> torch.Tensor:
+    def _scale_market(self, market: torch.Tensor, normaliser: Any) -> torch.Tensor:
         """The market's numbers of kept bars, as the encoder's normaliser scales them."""
         parts = torch.split(market, [self.features, *self.entries.values()], dim=-1)
         names = (WINDOW, *self.entries)
-        return torch.cat([normaliser.scaled(name, part) for name, part in zip(names, parts, strict=True)], dim=-1)
+        return torch.cat([normaliser.scale_entry(name, part) for name, part in zip(names, parts, strict=True)], dim=-1)
 
 
 def order_numbers(actions: torch.Tensor, are_discrete: bool) -> torch.Tensor:

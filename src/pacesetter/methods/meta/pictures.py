@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["adaptation_figure", "attention_figure", "context_figure", "main_axes", "regime_figure"]
 
@@ -27,7 +27,7 @@ def adaptation_figure(curves: Mapping[str, Sequence[Array]], bins: int) -> go.Fi
         places = [float(part.mean()) for part in parts]
         figure.add_scatter(x=places, y=[1e4 * mean[part].mean() for part in parts], name=name, mode="lines+markers")
     figure.update_xaxes(title="bars of the episode seen").update_yaxes(title="return of a bar, bps")
-    return styled(figure, "Adaptation: score against bars seen")
+    return style_figure(figure, "Adaptation: score against bars seen")
 
 
 def regime_figure(regimes: Mapping[str, Array], bars_per_year: float) -> go.Figure:
@@ -41,7 +41,7 @@ def regime_figure(regimes: Mapping[str, Array], bars_per_year: float) -> go.Figu
         ratio = windows.mean(axis=1) / np.maximum(windows.std(axis=1), 1e-12) * bars_per_year**0.5
         figure.add_scatter(x=np.arange(ROLLING_BARS, len(together) + 1), y=ratio, name=name, mode="lines")
     figure.update_xaxes(title="bars of the episode seen").update_yaxes(title=f"Sharpe ratio of {ROLLING_BARS} bars")
-    return styled(figure, "By regime")
+    return style_figure(figure, "By regime")
 
 
 def context_figure(contexts: Mapping[str, Array]) -> go.Figure:
@@ -54,14 +54,14 @@ def context_figure(contexts: Mapping[str, Array]) -> go.Figure:
             some, start = points[start : start + len(rows)], start + len(rows)
             colour = {"color": PALETTE[place % len(PALETTE)]}
             figure.add_scatter(x=some[:, 0], y=some[:, 1], name=name, mode="markers", marker=colour)
-    return styled(figure, "Contexts by task")
+    return style_figure(figure, "Contexts by task")
 
 
 def attention_figure(shares: Array) -> go.Figure:
     """Share of attention by the age of a transition, the newest has age 1."""
     figure = go.Figure(go.Bar(x=np.arange(len(shares), 0, -1), y=shares))
     figure.update_xaxes(title="age of a transition, bars").update_yaxes(title="share of attention")
-    return styled(figure, "Attention by age")
+    return style_figure(figure, "Attention by age")
 
 
 def main_axes(rows: Array) -> Array:

@@ -140,7 +140,7 @@ def _player(fleet: Any, market: Any, keeps: bool = True) -> Answer:
         actions = policy.mode()
         extra: dict[str, Array] = {}
         if keeps and fleet.memory:
-            kept = fleet.kept(policy)
+            kept = fleet.memory_after(policy)
             extra["contexts"] = fleet.encoder.contexts(full).cpu().numpy()
             if hasattr(fleet.encoder.context, "weights"):
                 shares = fleet.encoder.context.weights(*fleet.encoder.tokens(full))

@@ -62,10 +62,10 @@ class MetaFleetTask(FleetTask):
         advice: Any = ContextAdvice(fleet)
         return FleetTargets(advice, task.market, task.action == "target", until)
 
-    def served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
+    def make_served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
         from pacesetter.policies.modules import serve_context
 
-        return (serve_context if fleet.memory else super().served)(fleet, names, targets_in, trades)
+        return (serve_context if fleet.memory else super().make_served)(fleet, names, targets_in, trades)
 
     def shown_in(self, market: Any, fleet: Any) -> Any:
         from pacesetter.methods.meta.market import ContextMarket

@@ -76,7 +76,7 @@ class ObjectiveConditions(Conditions):
         # Unclipped: the learner scales every objective by its own deviation.
         return replace(task, reward=RewardConfig(components=dict(self.weights), clip=None))
 
-    def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:
+    def default_request(self, run: Path | None) -> dict[str, tuple[float, ...]]:
         chosen = tuple(self.weights.values())
         if run is not None and (run / FRONT).is_file():
             stored = json.loads((run / FRONT).read_text(encoding="utf-8"))

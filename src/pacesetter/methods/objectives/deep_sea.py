@@ -52,7 +52,7 @@ def deep_sea(kind: Kind) -> World:
 def weighted_front(kind: Kind, gamma: float, count: int = 24, most: float = 5.0) -> Array:
     """(policy, 2) what trained policies reach whose sums cost a step a fifth to `most` times a unit of treasure."""
     cost = np.geomspace(0.2, most, count)
-    return _trained(kind, gamma, np.stack([1 / (1 + cost), cost / (1 + cost)], axis=1), None)
+    return _train_tabular(kind, gamma, np.stack([1 / (1 + cost), cost / (1 + cost)], axis=1), None)
 
 
 def chebyshev_front(kind: Kind, gamma: float) -> Array:
@@ -61,10 +61,10 @@ def chebyshev_front(kind: Kind, gamma: float) -> Array:
     paid = gamma ** (steps - 1) * np.array(TREASURES[kind])
     spent = steps if gamma == 1 else (1 - gamma**steps) / (1 - gamma)
     aim = 1 / np.stack([BEYOND[0] - paid, BEYOND[1] + spent], axis=1)
-    return _trained(kind, gamma, aim / aim.sum(1, keepdims=True), np.array(BEYOND))
+    return _train_tabular(kind, gamma, aim / aim.sum(1, keepdims=True), np.array(BEYOND))
 
 
-def _trained(kind: Kind, gamma: float, preferences: Array, reference: Array | None) -> Array:
+def _train_tabular(kind: Kind, gamma: float, preferences: Array, reference: Array | None) -> Array:
     learner = VectorQ(deep_sea(kind), preferences, gamma, reference)
     learner.learn(TRANSITIONS, batch=BATCH)
     return learner.play()

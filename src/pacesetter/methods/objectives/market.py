@@ -79,7 +79,7 @@ class PreferenceMarket(ConditionedMarket):
                 drawn[torch.rand(rows.shape, device=rows.device) < FRONT_SHARE] = -1
             self.member.copy_(torch.where(rows, drawn, self.member))
 
-    def look(self, observation: Mapping[str, torch.Tensor]) -> None:
+    def before_showing(self, observation: Mapping[str, torch.Tensor]) -> None:
         """Choose weights where an episode has just begun; those that hang on the account are chosen at every bar."""
         if self.asked is not None:
             self.preference.copy_(self.asked.expand_as(self.preference))
@@ -108,7 +108,9 @@ class PreferenceMarket(ConditionedMarket):
         ended = (step.terminated | step.truncated) & (self.member >= 0)
         if not self.market.is_fixed and bool(ended.any()):
             # Episodes of drawn weights (member −1) say nothing of the search's networks.
-            self.search.hear(self.member[ended], episode_utility(self.search.utility, *self.moments[ended].unbind(1)))
+            self.search.observe_episodes(
+                self.member[ended], episode_utility(self.search.utility, *self.moments[ended].unbind(1))
+            )
         return step
 
     def again(self, market: FleetMarket) -> PreferenceMarket:

@@ -141,7 +141,7 @@ class MOSAC(SAC):
     def _raise_reference(self, accrued: torch.Tensor, ended: torch.Tensor) -> None:
         if bool(ended.any()):
             # Only whole episodes count: a sum under way is not an outcome that a policy could aim for.
-            best = torch.where(ended, self.scaled(accrued), -torch.inf).amax(1, keepdim=True)
+            best = torch.where(ended, self.scale_objectives(accrued), -torch.inf).amax(1, keepdim=True)
             self.reference.copy_(torch.maximum(self.reference, best))
 
     @property
@@ -151,7 +151,7 @@ class MOSAC(SAC):
         reference: torch.Tensor = best["reference"]
         return reference
 
-    def scaled(self, objectives: torch.Tensor) -> torch.Tensor:
+    def scale_objectives(self, objectives: torch.Tensor) -> torch.Tensor:
         """(objective, row) of (row, objective) values, each in deviations of its discounted return."""
         return self.objective_scale(objectives)  # type: ignore[no-any-return]
 
@@ -169,16 +169,16 @@ class MOSAC(SAC):
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def gained(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
+    def critic_values(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
         """(symbol · n,) the critics' values as one number, by the weights that each row has."""
         values = self.critics(features, actions, self.rows).amin(0)
         weights = batch.observation[PREFERENCE].T  # (objective, row)
         if self.config.scalarisation != "chebyshev":
             return weighted_sum(values, weights)  # type: ignore[no-any-return]
         # Not additive: how far the whole episode is from the reference, with what it has added up before.
-        return chebyshev(values + self.scaled(batch.observation[ACCRUED]), weights, self.reference)  # type: ignore[no-any-return]
+        return chebyshev(values + self.scale_objectives(batch.observation[ACCRUED]), weights, self.reference)  # type: ignore[no-any-return]
 
-    def wanted(
+    def critic_targets(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
     ) -> torch.Tensor:
         """(objective, symbol · n) targets r_k + γ(min Q'_k(s', a') − α log π(a'|s')), each as that of SAC."""
@@ -190,7 +190,7 @@ class MOSAC(SAC):
         entropy = (temperature * self.per_symbol(policy.log_prob(actions))).flatten()
         # The smaller critic of each objective separately, (objective, row); the entropy counts in all of them.
         values = self.targets(following, actions, self.rows).amin(0) - entropy
-        rewards = self.scaled(batch.objectives)  # (objective, row)
+        rewards = self.scale_objectives(batch.objectives)  # (objective, row)
         for extra in acting.extras.values():
             changed = rewards_of_draw(extra, batch, features, following, acting.steps + acting.round_steps)
             if changed is not None and batch.rewards is not None:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.runs import FRONT, write_atomic
 
 __all__ = ["FRONT", "choose_point", "front_figure", "front_section", "read_front"]
@@ -60,7 +60,7 @@ def front_figure(front: Mapping[str, Any], chosen: int | None = None) -> go.Figu
         hints = [f"{name} {value:.4g}" for name, value in zip(names, values[place], strict=True)]
         figure.add_scatter(x=names, y=places[place], name=label, mode="lines+markers", line=line, text=hints)
     figure.update_yaxes(title="worst to best of the points", range=[-0.05, 1.05])
-    return styled(figure, title)
+    return style_figure(figure, title)
 
 
 def _pair(front: Mapping[str, Any], values: Any, chosen: int, title: str) -> go.Figure:
@@ -73,7 +73,7 @@ def _pair(front: Mapping[str, Any], values: Any, chosen: int, title: str) -> go.
     figure.update_traces(textposition="top center").update_layout(showlegend=False)
     first, second = front["objectives"]
     figure.update_xaxes(title=f"{first}, per bar")
-    return styled(figure.update_yaxes(title=f"{second}, per bar"), title)
+    return style_figure(figure.update_yaxes(title=f"{second}, per bar"), title)
 
 
 def _colour(point: Mapping[str, Any], is_chosen: bool) -> str:

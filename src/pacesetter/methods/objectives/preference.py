@@ -15,7 +15,7 @@ import torch
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError
 
-__all__ = ["INPUTS", "PreferenceSearch", "capped", "episode_utility"]
+__all__ = ["INPUTS", "PreferenceSearch", "cap_weights", "episode_utility"]
 
 INPUTS = len(PositionEntry) + len(PortfolioEntry)
 HIDDEN = 64
@@ -23,7 +23,7 @@ SPREAD = 0.05  # share of every weight vector that is spread evenly: no objectiv
 SMALLEST = 1e-8
 
 
-def capped(weights: torch.Tensor, largest: float) -> torch.Tensor:
+def cap_weights(weights: torch.Tensor, largest: float) -> torch.Tensor:
     """(…, k) weights that sum to 1, none above `largest`: what is cut off goes to the others in proportion."""
     # Giving away what was cut may lift another weight above the limit, at most once for each.
     for _ in range(weights.shape[-1]):
@@ -120,9 +120,9 @@ class PreferenceSearch:
         # A network for each row, by its member: (row, 1, hidden) @ (row or 1, hidden, k) → (row, k).
         logits = (hidden @ parts[2] + parts[3][:, None])[:, 0]
         spread = (1.0 - SPREAD) * logits.softmax(-1) + SPREAD / self.count
-        return capped(spread, self.largest)
+        return cap_weights(spread, self.largest)
 
-    def hear(self, members: torch.Tensor, utilities: torch.Tensor) -> None:
+    def observe_episodes(self, members: torch.Tensor, utilities: torch.Tensor) -> None:
         """Take note of episodes that have ended, (row,) each; once every member has some, move the mean."""
         self.utilities.index_add_(0, members, torch.stack([utilities, torch.ones_like(utilities)], dim=1))
         if bool((self.utilities[:, 1] > 0).all()):

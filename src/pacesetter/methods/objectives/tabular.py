@@ -45,7 +45,7 @@ class VectorQ:
         self.world, self.preferences, self.gamma, self.reference = world, preferences, gamma, reference
         states, actions, objectives = world.rewards.shape
         self.values = np.zeros((len(preferences), world.steps + 1, states, actions, objectives))
-        self.visited = _visited(world)
+        self.visited = _visited_states(world)
 
     def learn(self, transitions: int, seed: int = 0, batch: int = 4_096) -> None:
         """Q-learning from random steps out of states that can be visited; the world is exact, so that the rate is 1."""
@@ -89,7 +89,7 @@ class VectorQ:
         return total
 
 
-def _visited(world: World) -> Array:
+def _visited_states(world: World) -> Array:
     """States that some way from the start leads to before an episode ends."""
     known, fresh = {0}, [0]
     while fresh:

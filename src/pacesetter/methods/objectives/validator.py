@@ -27,13 +27,13 @@ class ObjectivesValidator(FleetValidator):
     """A fleet's validation; the learned weights must not forget the others, and the end is a front."""
 
     def _gates(self) -> list[Gate]:
-        return [*super()._gates(), Gate("largest weight of an objective", self._largest(), "<=", LARGEST_WEIGHT)]
+        return [*super()._gates(), Gate("largest weight of an objective", self._largest_weight(), "<=", LARGEST_WEIGHT)]
 
-    def _largest(self) -> float:
+    def _largest_weight(self) -> float:
         """Of the weights that the preference network gives to a fresh account."""
-        return float(self._learned().max())
+        return float(self._learned_preference().max())
 
-    def _learned(self) -> torch.Tensor:
+    def _learned_preference(self) -> torch.Tensor:
         market: Any = self.market
         # The network's own weights, not those of the front's latest point.
         market.asked = None
@@ -50,7 +50,7 @@ class ObjectivesValidator(FleetValidator):
     def _front(self) -> dict[str, Any]:
         method: MOSAC = self.learner.method  # type: ignore[assignment]
         config, names = method.config, list(method.names)
-        learned = self._learned().numpy()
+        learned = self._learned_preference().numpy()
         asked = [learned / learned.sum(), *spread_preferences(config.preferences - 1, len(names))]
         points = [self._point(preference, config.utility) for preference in asked]
         values = np.array([point["objectives"] for point in points])

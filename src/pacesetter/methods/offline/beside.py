@@ -13,12 +13,12 @@ from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 
-__all__ = ["beside", "beside_words"]
+__all__ = ["beside_words", "sharpe_beside"]
 
 NAMES = ("hold", "ridge", "lasso")
 
 
-def beside(config: Config, panel: Panel) -> dict[str, float]:
+def sharpe_beside(config: Config, panel: Panel) -> dict[str, float]:
     """Annualised Sharpe ratio of each on the validation set, after costs, in one account.
 
     Regressions learn from the bars before it. The oracle knows what a synthetic market planted; others have none.
@@ -27,7 +27,7 @@ def beside(config: Config, panel: Panel) -> dict[str, float]:
     bank = market_bank(split.known)
     policies: dict[str, Any] = {name: make_baseline(name, bank, task.market) for name in NAMES}
     if panel.truth is not None:
-        policies["oracle"] = Oracle.knowing(panel.truth, bank, task.market)
+        policies["oracle"] = Oracle.from_truth(panel.truth, bank, task.market)
     played = {
         name: backtest(policy, split.known, first=split.start, market=task.market, bank=bank)
         for name, policy in policies.items()
@@ -37,5 +37,5 @@ def beside(config: Config, panel: Panel) -> dict[str, float]:
 
 def beside_words(config: Config, panel: Panel) -> str:
     """The same as a line for a console."""
-    figures = ", ".join(f"{name} {value:+.2f}" for name, value in beside(config, panel).items())
+    figures = ", ".join(f"{name} {value:+.2f}" for name, value in sharpe_beside(config, panel).items())
     return f"beside, Sharpe on the validation set: {figures}"

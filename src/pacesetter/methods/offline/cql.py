@@ -71,7 +71,7 @@ class ConservativeQ(CriticMethod):
         with torch.no_grad():
             later = acting.features(batch.following)
             wanted = self.bellman(batch, self.soft_value(self.targets, batch.following, later, 0.0))
-        taken = self.taken(self.critics, features, batch.actions)
+        taken = self.values_taken(self.critics, features, batch.actions)
         error = self.per_symbol((taken - wanted).square().sum(0)).mean(1)
         return error, self.per_symbol(self._penalties(batch, features, taken)).mean(1)
 

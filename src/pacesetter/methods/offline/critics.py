@@ -57,7 +57,7 @@ class CriticMethod(OfflineMethod):
         """Let the target critics follow the critics."""
         soft_update(self.targets, self.critics, self.config.tau)
 
-    def taken(self, critics: nn.Module, features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    def values_taken(self, critics: nn.Module, features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """(2, row) values of the actions in the data."""
         if self.market.actions is None:
             values: torch.Tensor = critics(features, actions, self.rows)

@@ -106,9 +106,9 @@ def distill(
     student.encoder.normaliser.load_state_dict(teacher.encoder.normaliser.state_dict())
     held_out = _learn(student, teacher, market, manifest, asked, seed, device)
     rows = compare_fleets({"teacher": teacher, "student": student}, JudgedMarkets(config, panel).validation)
-    run = _stored(folder, config, asked, student, teacher, rows, str(fitted_until(config, panel)), held_out)
+    run = _store_student(folder, config, asked, student, teacher, rows, str(fitted_until(config, panel)), held_out)
     console = console or Console()
-    _tell(rows, held_out, run, console)
+    _print_distilled(rows, held_out, run, console)
     console.print(beside_words(config, panel), soft_wrap=True)
     return run
 
@@ -123,26 +123,26 @@ def _learn(
     device: str,
 ) -> float:
     """Half of the steps on states that the teacher visits, half also on the student's; gives the held-out KL."""
-    visited = [_visited(teacher, market, asked.episodes, share, seed) for share in RANDOM_SHARES]
+    visited = [_visit_episodes(teacher, market, asked.episodes, share, seed) for share in RANDOM_SHARES]
     trainer = None
     for half in range(2):
         if half:
             student.to("cpu")  # where the market is
             # States that the student's own mistakes lead to, labelled by the teacher (DAgger; Ross et al. 2011).
-            visited.append(_visited(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
+            visited.append(_visit_episodes(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
         rows = StoredRows(manifest, market_tables(market), StoredEpisodes.join(visited), seed=seed, device=device)
         # A fresh optimiser for the second half: moments of the first are of other states.
         config = FleetDistillation(seed=seed + half, temperature=asked.temperature)
         trainer = FleetTrainer(Distillation(student, rows, config, teacher))
         trainer.learn(asked.steps // 2)
     assert trainer is not None
-    held_out = float(trainer.method.judged(trainer)["held_out_loss"].mean())  # type: ignore[attr-defined]
+    held_out = float(trainer.method.judge_held_out(trainer)["held_out_loss"].mean())  # type: ignore[attr-defined]
     for fleet in (student, teacher):
         fleet.to("cpu")
     return held_out
 
 
-def _visited(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> StoredEpisodes:
+def _visit_episodes(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> StoredEpisodes:
     steps = record(market, fleet_teacher(fleet, market), share, episodes, seed)
     episodes_of, _ = whole_episodes(steps, market, 0, most=-(-episodes // market.env_count))
     assert episodes_of is not None
@@ -203,7 +203,7 @@ def _states(fleet: Fleet, market: FleetMarket) -> list[dict[str, torch.Tensor]]:
     return states
 
 
-def _stored(
+def _store_student(
     folder: str | Path,
     config: Config,
     asked: Student,
@@ -232,7 +232,7 @@ def _stored(
     return run
 
 
-def _tell(rows: list[SideBySide], held_out: float, run: Run, console: Console) -> None:
+def _print_distilled(rows: list[SideBySide], held_out: float, run: Run, console: Console) -> None:
     table = Table("", "parameters", "MB", "p50 ms", "p95 ms", "Sharpe, validation", "same orders")
     for row in rows:
         times = (f"{row.megabytes:.2f}", f"{row.p50_ms:.2f}", f"{row.p95_ms:.2f}")

@@ -13,14 +13,14 @@ import torch
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, tempered
+from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, apply_temperature
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.method import Acting, Losses
 from pacesetter.methods.offline.method import OfflineConfig, OfflineMethod
 from pacesetter.methods.offline.rows import StoredRows
 
-__all__ = ["Distillation", "FleetDistillation", "check_temperature", "divergence", "softened"]
+__all__ = ["Distillation", "FleetDistillation", "check_temperature", "divergence", "softened_divergence"]
 
 LEAST_LOG = -1e4  # of a masked action
 WARMEST = 100.0  # beyond it T²·KL is mostly rounding: a KL of 1e-6 in float32
@@ -37,11 +37,11 @@ def check_temperature(temperature: float, actions: int | None) -> None:
         )
 
 
-def softened(teacher: Distribution, student: Distribution, temperature: float) -> torch.Tensor:
+def softened_divergence(teacher: Distribution, student: Distribution, temperature: float) -> torch.Tensor:
     """(row,) T²·KL(teacher ‖ student) with the logits of both divided by T; at 1 it is `divergence`."""
     if temperature == 1:
         return divergence(teacher, student)
-    return temperature**2 * divergence(tempered(teacher, temperature), tempered(student, temperature))
+    return temperature**2 * divergence(apply_temperature(teacher, temperature), apply_temperature(student, temperature))
 
 
 def divergence(teacher: Distribution, student: Distribution) -> torch.Tensor:
@@ -84,7 +84,7 @@ class Distillation(OfflineMethod):
         self.teacher_rows = torch.tensor(teacher.places(rows.symbols), device=rows.device)
 
     @torch.no_grad()
-    def taught(self, batch: Transitions) -> Distribution:
+    def ask_teacher(self, batch: Transitions) -> Distribution:
         """What the teacher would do at the rows of a batch."""
         compact = {name: entry for name, entry in batch.observation.items() if name != ACTION_MASK}
         features = self.teacher.encoder(self.market.tables(compact))
@@ -99,4 +99,6 @@ class Distillation(OfflineMethod):
 
     def _loss(self, batch: Transitions, features: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
         """(symbol,) mean over the rows of a batch."""
-        return self.per_symbol(softened(self.taught(batch), self.policy(batch, features), temperature)).mean(1)
+        return self.per_symbol(
+            softened_divergence(self.ask_teacher(batch), self.policy(batch, features), temperature)
+        ).mean(1)

@@ -24,7 +24,7 @@ class EpisodeLog(Callback[Any]):
             raise ConfigError("train.log_episodes keeps the episodes of task=fleet agent=ppo or sac; leave it out")
         self.learner, self.config = session.learner, session.config
 
-    def between(self) -> None:
+    def between_rounds(self) -> None:
         log = self._log()
         if self.session.stop:
             # A stop ends the run before `end`: what was played until now is written all the same.
@@ -49,11 +49,11 @@ class EpisodeLog(Callback[Any]):
     def _log(self) -> ReplayLog:
         """The learner's log, made where it has none."""
         if self.learner.replay_log is None:
-            self.learner.replay_log = self._made()
+            self.learner.replay_log = self._make_log()
         log: ReplayLog = self.learner.replay_log
         return log
 
-    def _made(self) -> ReplayLog:
+    def _make_log(self) -> ReplayLog:
         """A log of its own market; files behind the step of a resumed run are written again."""
         folder, step = self.session.run.folder / FOLDER, self.learner.step
         for path in folder.glob("*.h5"):

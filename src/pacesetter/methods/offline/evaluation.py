@@ -19,7 +19,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import MaskedCategorical
 from pacesetter.errors import DataError, check_range
-from pacesetter.methods.offline.rows import HELD_OUT, LEARNED, StoredRows, padded
+from pacesetter.methods.offline.rows import HELD_OUT, LEARNED, StoredRows, pad_episodes
 
 __all__ = [
     "Estimate",
@@ -131,7 +131,7 @@ def policy_estimates(
     _check_chance(rows)
     by_symbol = [_of_symbol(fleet, rows, place, gamma) for place in range(len(rows.symbols))]
     steps = max(part.rewards.shape[1] for part in by_symbol)
-    held = _Held(*(np.concatenate([_widened(part[i], steps) for part in by_symbol]) for i in range(len(_Held._fields))))
+    held = _Held(*(np.concatenate([_widen(part[i], steps) for part in by_symbol]) for i in range(len(_Held._fields))))
     effective = _checked_overlap(held.log_ratios)
     robust = doubly_robust(*held, gamma)
     generator = np.random.default_rng(seed)
@@ -200,7 +200,7 @@ def _estimate(
     return Estimate(name, of(np.arange(count)), float(low), float(high))
 
 
-def _widened(values: Array, steps: int) -> Array:
+def _widen(values: Array, steps: int) -> Array:
     return np.pad(values, ((0, 0), (0, steps - values.shape[1])))
 
 
@@ -210,10 +210,10 @@ def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Hel
     own = np.flatnonzero(rows.episodes.symbols == rows.present[place])
     horizon = int(rows.manifest["episode_bars"])
     learned, held = (own[np.isin(own, rows.parts[part])] for part in (LEARNED, HELD_OUT))
-    held = _ended(rows, held, rows.symbols[place])
+    held = _ended_episodes(rows, held, rows.symbols[place])
     basis, expected, _ = _bases(fleet, rows, row, learned)
     places = _places(rows, learned)
-    later = np.where(rows.episodes.rows["terminated"][places][:, None], 0.0, expected[_following(rows, learned)])
+    later = np.where(rows.episodes.rows["terminated"][places][:, None], 0.0, expected[_following_places(rows, learned)])
     weights = fitted_q(basis, later, rewards=rows.episodes.rows["rewards"][places], gamma=gamma, horizon=horizon)
     basis, expected, log_probs = _bases(fleet, rows, row, held)
     places, lengths = _places(rows, held), rows.episodes.lengths[held]
@@ -222,10 +222,10 @@ def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Hel
     values = (expected[: len(places)] * weights[left]).sum(1)
     log_ratios = log_probs - rows.episodes.rows["log_probs"][places]
     columns = (log_ratios, rows.episodes.rows["rewards"][places], taken, values)
-    return _Held(*(padded(column, lengths) for column in columns))
+    return _Held(*(pad_episodes(column, lengths) for column in columns))
 
 
-def _ended(rows: StoredRows, held: Array, symbol: str) -> Array:
+def _ended_episodes(rows: StoredRows, held: Array, symbol: str) -> Array:
     """Episodes that ended by themselves or by time; refuses none. Of one that was cut off the return is not known."""
     lengths = rows.episodes.lengths
     is_cut = rows.episodes.rows["truncated"][np.cumsum(lengths) - 1] & (lengths < int(rows.manifest["episode_bars"]))
@@ -244,7 +244,7 @@ def _places(rows: StoredRows, chosen: Array) -> Array:
     return np.concatenate([np.arange(firsts[each], firsts[each] + lengths[each]) for each in chosen])
 
 
-def _following(rows: StoredRows, chosen: Array) -> Array:
+def _following_places(rows: StoredRows, chosen: Array) -> Array:
     """For each row of the chosen episodes, the place of its next state among their rows and, behind them, finals."""
     lengths = rows.episodes.lengths[chosen]
     following = np.arange(1, lengths.sum() + 1)

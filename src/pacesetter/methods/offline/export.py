@@ -24,7 +24,7 @@ from pacesetter.methods.offline.paper_episodes import (
 from pacesetter.methods.offline.teachers import TEACHERS
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
-from pacesetter.words import counted
+from pacesetter.words import count_noun
 
 __all__ = ["SOURCES_OF_EPISODES", "ExportedEpisodes", "export_episodes", "stale_reasons"]
 
@@ -43,7 +43,7 @@ class ExportedEpisodes:
     def __str__(self) -> str:
         each = ", ".join(f"{name} {self.episodes[name]:,}" for name in self.episodes)
         also = f" and {self.minari}" if self.minari is not None else ""
-        episodes, rows = counted(sum(self.episodes.values()), "episode"), counted(sum(self.rows.values()), "row")
+        episodes, rows = count_noun(sum(self.episodes.values()), "episode"), count_noun(sum(self.rows.values()), "row")
         return f"{episodes} ({each}), {rows} → {self.path}{also}"
 
 
@@ -86,10 +86,10 @@ def export_episodes(
             assert part is not None
             yield name, part
 
-    return _written(out, manifest, market, recorded(), minari)
+    return _write_episodes(out, manifest, market, recorded(), minari)
 
 
-def _written(
+def _write_episodes(
     out: str | Path, manifest: dict[str, Any], market: Any, parts: Iterable[tuple[str, StoredEpisodes]], minari: bool
 ) -> ExportedEpisodes:
     """Write the episodes of each regime as they come."""
@@ -120,7 +120,7 @@ def _export_paper(
     episodes = paper_episodes(decided, market)
     name = Path(folder).resolve().name
     manifest = dataset_manifest(config, panel, market, name, ", ".join(decided.policies), (PAPER,), config.seed)
-    return _written(out, manifest, market, [(PAPER, episodes)], minari)
+    return _write_episodes(out, manifest, market, [(PAPER, episodes)], minari)
 
 
 def _regimes(source: str, asked: Sequence[str]) -> tuple[str, ...]:

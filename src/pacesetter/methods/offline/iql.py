@@ -62,11 +62,11 @@ class ImplicitQ(CriticMethod):
         """(symbol,) losses of V and of both Q, and (row,) advantages."""
         assert batch.following is not None
         with torch.no_grad():
-            judged = self.taken(self.targets, features, batch.actions).amin(0)
+            judged = self.values_taken(self.targets, features, batch.actions).amin(0)
             wanted = self.bellman(batch, self.fleet.value(acting.features(batch.following), self.rows))
         value = self.fleet.value(features, self.rows)
         value_loss = self.per_symbol(expectile_loss(judged - value, self.config.expectile)).mean(1)
-        taken = self.taken(self.critics, features, batch.actions)
+        taken = self.values_taken(self.critics, features, batch.actions)
         error = self.per_symbol((taken - wanted).square().sum(0)).mean(1)
         return value_loss, error, (judged - value).detach()
 

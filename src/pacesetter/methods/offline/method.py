@@ -78,13 +78,13 @@ class OfflineMethod(FleetMethod[Fleet, Any]):
         """The policy at the rows of a batch."""
         return self.fleet.decide(features, batch.observation.get(ACTION_MASK), self.rows)[0]
 
-    def observed(self, experience: None, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: None, acting: Acting) -> dict[str, torch.Tensor]:
         return self.latest
 
     # ---- judging --------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def judged(self, acting: Acting) -> dict[str, torch.Tensor]:
+    def judge_held_out(self, acting: Acting) -> dict[str, torch.Tensor]:
         """Figures (symbol,) on rows held out; `held_out_loss` decides when to stop.
 
         accuracy        share of the orders in the data that the policy would send, without chance; a number in [-1, 1]

@@ -54,7 +54,7 @@ def write_minari(
     temporary.mkdir(parents=True)
     places = {name: slice(*place) for name, place in manifest["places"].items()}
     gather = Tables(tables.windows, tables.context, places, manifest["window_bars"], False)
-    first = next(_whole(parts[0].select(np.array([0])), gather))
+    first = next(_whole_episodes(parts[0].select(np.array([0])), gather))
     try:
         storage = MinariStorage.new(
             temporary / "data", _observation_space(first), _action_space(manifest["actions"]), jpeg_encoding=False
@@ -82,7 +82,7 @@ def _buffers(parts: Sequence[StoredEpisodes], gather: Tables, manifest: Mapping[
 
     for part in parts:
         lasts = np.cumsum(part.lengths)
-        for place, (observations, last) in enumerate(zip(_whole(part, gather), lasts, strict=True)):
+        for place, (observations, last) in enumerate(zip(_whole_episodes(part, gather), lasts, strict=True)):
             rows = slice(last - part.lengths[place], last)
             known = {name: entry[rows] for name, entry in part.rows.items()}
             names = {"symbol": manifest["symbols"][part.symbols[place]]}
@@ -98,7 +98,7 @@ def _buffers(parts: Sequence[StoredEpisodes], gather: Tables, manifest: Mapping[
             )
 
 
-def _whole(part: StoredEpisodes, gather: Tables) -> Iterator[dict[str, Array]]:
+def _whole_episodes(part: StoredEpisodes, gather: Tables) -> Iterator[dict[str, Array]]:
     """Entry -> (step + 1, …) of each episode: what was acted on, and the final observation, windows gathered."""
     lasts = np.cumsum(part.lengths)
     for place, last in enumerate(lasts):

@@ -12,7 +12,7 @@ from rich.table import Table
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS
 from pacesetter.evaluation.fleet.ensemble import returns_frame
-from pacesetter.evaluation.report.page import significant
+from pacesetter.evaluation.report.page import format_signed
 from pacesetter.jobs.run.callbacks import Session, Validator
 from pacesetter.jobs.run.fleet import DIGITS, FleetMeter
 from pacesetter.jobs.run.fleet_agents import agent_table
@@ -22,7 +22,7 @@ from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
 from pacesetter.methods.offline.evaluation import Estimate, policy_estimates
 from pacesetter.methods.offline.method import NEAR
-from pacesetter.methods.offline.rows import StoredRows, padded
+from pacesetter.methods.offline.rows import StoredRows, pad_episodes
 from pacesetter.methods.offline.task import JudgedMarkets
 from pacesetter.words import for_spreadsheets
 
@@ -58,14 +58,14 @@ class OfflineValidator(Validator[FleetTrainer]):
         save_fleet(self.learner.fleet, folder)
 
     def _play(self) -> dict[str, Any]:
-        means = {name: float(values.mean()) for name, values in self._judged().items()}
+        means = {name: float(values.mean()) for name, values in self._judge_held_out().items()}
         self.gates["deterministic"] = []
         # The sign is turned: `Validator` keeps the largest score.
         return {"score": -means["held_out_loss"], "deterministic": {"sharpe": None} | means}
 
-    def _judged(self) -> dict[str, torch.Tensor]:
+    def _judge_held_out(self) -> dict[str, torch.Tensor]:
         method: Any = self.learner.method
-        judged: dict[str, torch.Tensor] = method.judged(self.learner)
+        judged: dict[str, torch.Tensor] = method.judge_held_out(self.learner)
         return judged
 
     def finish(self) -> None:
@@ -81,9 +81,9 @@ class OfflineValidator(Validator[FleetTrainer]):
         for_spreadsheets(table).to_csv(self.session.run.path(AGENTS), index=False)
         returns_frame(played, self.markets.validation).to_parquet(self.session.run.path(RETURNS))
         self.state["sharpe"] = played.sharpe_together
-        judged = {name: float(values.mean()) for name, values in self._judged().items()}
+        judged = {name: float(values.mean()) for name, values in self._judge_held_out().items()}
         estimates, note = self._estimates()
-        self._tell(judged, estimates, f"validation Sharpe {played.sharpe_together:+.2f}", note)
+        self._print_judged(judged, estimates, f"validation Sharpe {played.sharpe_together:+.2f}", note)
         self._store(judged, estimates, note, {"validation_sharpe": played.sharpe_together})
 
     def _estimates(self) -> tuple[list[Estimate], str]:
@@ -100,10 +100,12 @@ class OfflineValidator(Validator[FleetTrainer]):
         """Who decides, and the discount that was learned by."""
         return self.learner.fleet, self.learner.config.gamma
 
-    def _tell(self, judged: dict[str, float], estimates: list[Estimate], answer: str, note: str) -> None:
+    def _print_judged(self, judged: dict[str, float], estimates: list[Estimate], answer: str, note: str) -> None:
         table = Table("discounted return of an episode", "value", "95 % interval")
         for each in estimates:
-            table.add_row(each.name, significant(each.value), f"{significant(each.low)} … {significant(each.high)}")
+            table.add_row(
+                each.name, format_signed(each.value), f"{format_signed(each.low)} … {format_signed(each.high)}"
+            )
         console = self.session.console
         console.print(table)
         equal = f" (orders within {NEAR} of the data's)" if self.rows.actions is None else ""
@@ -130,11 +132,11 @@ class OfflineValidator(Validator[FleetTrainer]):
 def market_answer(fleet: Any, markets: JudgedMarkets, rows: StoredRows, gamma: float) -> Estimate:
     """The discounted return that the policy then earns in episodes like the recorded ones, with its interval."""
     envs = -(-MARKET_EPISODES // len(rows.symbols))
-    market = markets.recorded(envs, rows.manifest["episode_bars"])
+    market = markets.recorded_market(envs, rows.manifest["episode_bars"])
     steps = record(market, fleet_teacher(fleet, market), 0.0, envs * len(market.symbols), seed=0)
     episodes, _ = whole_episodes(steps, market, 0, most=1)
     assert episodes is not None
-    rewards = padded(episodes.rows["rewards"], episodes.lengths)  # (episode, step), 0 behind the end
+    rewards = pad_episodes(episodes.rows["rewards"], episodes.lengths)  # (episode, step), 0 behind the end
     earned = rewards @ gamma ** np.arange(rewards.shape[1])
     # Normal interval over episodes, which are drawn independently.
     spread = 1.96 * float(earned.std()) / len(earned) ** 0.5

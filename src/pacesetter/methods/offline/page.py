@@ -9,7 +9,7 @@ from typing import Any
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.compare import Judged
-from pacesetter.evaluation.report.page import Section, number, significant
+from pacesetter.evaluation.report.page import Section, format_signed, number
 
 __all__ = ["offline_section"]
 
@@ -53,5 +53,5 @@ def _row(run: Judged) -> tuple[str, ...] | None:
 def _estimate(each: dict[str, Any] | None) -> str:
     if not each:
         return "–"
-    value, low, high = (significant(each[name]) for name in ("value", "low", "high"))
+    value, low, high = (format_signed(each[name]) for name in ("value", "low", "high"))
     return f"{value} ({low} to {high})"

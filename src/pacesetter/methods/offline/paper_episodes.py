@@ -77,7 +77,7 @@ def read_paper_log(folder: str | Path) -> PaperDecisions:
     lines = path.read_text(encoding="utf-8").splitlines()
     try:
         header = json.loads(lines[0])
-        decided = [json.loads(line) for line in _whole(lines[1:])]
+        decided = [json.loads(line) for line in _whole_lines(lines[1:])]
         symbols = tuple(header["symbols"])
         times = np.array([line["time"] for line in decided], dtype=np.int64)
         actions = np.array([line["actions"] for line in decided], dtype=np.float32).reshape(-1, len(symbols))
@@ -91,7 +91,7 @@ def read_paper_log(folder: str | Path) -> PaperDecisions:
     return PaperDecisions(path, header["config"], symbols, times, actions, policies)
 
 
-def _whole(lines: list[str]) -> list[str]:
+def _whole_lines(lines: list[str]) -> list[str]:
     """Lines without the last where a killed process cut it."""
     return lines[:-1] if lines and not lines[-1].endswith("}") else lines
 
@@ -106,14 +106,14 @@ def paper_episodes(decided: PaperDecisions, market: FleetMarket) -> StoredEpisod
         raise DataError(f"{decided.path} has decisions for other symbols than the market; leave task.symbols out")
     bars, length = _bars(decided, market), market.batch.episode_bars
     assert length is not None  # a market to record in has episodes that end
-    firsts = _firsts(bars, length, market)
+    firsts = _first_decisions(bars, length, market)
     if not firsts:
         raise DataError(
             f"of {len(bars)} bars decided on paper {int((bars >= 0).sum())} lie in the training set, which holds no "
             f"whole episode of {length} bars; give a longer train.shares, or --bars"
         )
     market.is_fixed = True  # starts are those of the log, not random ones
-    parts = [_played(decided.actions[first : first + length], bars[first], market) for first in firsts]
+    parts = [_play_episodes(decided.actions[first : first + length], bars[first], market) for first in firsts]
     return StoredEpisodes.join([part for part in parts if part is not None])
 
 
@@ -124,7 +124,7 @@ def _bars(decided: PaperDecisions, market: FleetMarket) -> Array:
     return np.where(times[places] == decided.times, places, -1)
 
 
-def _firsts(bars: Array, length: int, market: FleetMarket) -> list[int]:
+def _first_decisions(bars: Array, length: int, market: FleetMarket) -> list[int]:
     """Decisions at which whole episodes begin: consecutive bars, a known window before, a bar to fill in after."""
     usable: Array = np.logical_and.reduce(market.batch.bank.usable(market.batch.window_bars, length), axis=0)
     firsts, place = [], 0
@@ -138,7 +138,7 @@ def _firsts(bars: Array, length: int, market: FleetMarket) -> list[int]:
     return firsts
 
 
-def _played(actions: Array, bar: int, market: FleetMarket) -> StoredEpisodes | None:
+def _play_episodes(actions: Array, bar: int, market: FleetMarket) -> StoredEpisodes | None:
     """One episode of each symbol that begins at a bar."""
     market.waiting[:, Start.TIME] = int(bar)
     observation, steps = market.reset(), []

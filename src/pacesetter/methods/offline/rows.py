@@ -22,7 +22,7 @@ from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.experience.rollout import LARGEST_REWARD
 from pacesetter.learning.experience.transitions import Transitions
 
-__all__ = ["HELD_OUT", "LEARNED", "StoredRows", "discounted_sums", "padded"]
+__all__ = ["HELD_OUT", "LEARNED", "StoredRows", "discounted_sums", "pad_episodes"]
 
 Array = NDArray[Any]
 Rows = dict[str, torch.Tensor]
@@ -56,7 +56,7 @@ class StoredRows:
         places = {name: slice(*place) for name, place in manifest["places"].items()}
         self.tables = Tables(tables.windows, tables.context, places, manifest["window_bars"], False).to(self.device)
         self.present = np.arange(len(self.symbols))
-        self.parts = self._split(held_out, seed)
+        self.parts = self._split_episodes(held_out, seed)
         self._rows = {part: self._by_symbol(part) for part in self.parts}
         self._move(gamma)
 
@@ -75,7 +75,7 @@ class StoredRows:
             episodes = episodes.select(np.flatnonzero(np.isin(episodes.regimes, wanted)))
         return cls(manifest, tables, episodes, **options)
 
-    def _split(self, held_out: float, seed: int) -> dict[str, Array]:
+    def _split_episodes(self, held_out: float, seed: int) -> dict[str, Array]:
         """Places of the episodes to learn from and of those held out, a share of each symbol's."""
         generator = np.random.default_rng(seed)
         parts: dict[str, list[Array]] = {LEARNED: [], HELD_OUT: []}
@@ -120,7 +120,7 @@ class StoredRows:
 
     def _scales(self, gamma: float) -> torch.Tensor:
         """(symbol,) deviation of the discounted sums of rewards, by which they are divided."""
-        sums = discounted_sums(padded(self.episodes.rows["rewards"], self.episodes.lengths), gamma)
+        sums = discounted_sums(pad_episodes(self.episodes.rows["rewards"], self.episodes.lengths), gamma)
         kept = np.arange(sums.shape[1]) < self.episodes.lengths[:, None]
         scales = [
             sums[self.episodes.symbols == place][kept[self.episodes.symbols == place]].std() for place in self.present
@@ -195,7 +195,7 @@ class StoredRows:
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def padded(values: Array, lengths: Array, fill: float = 0.0) -> Array:
+def pad_episodes(values: Array, lengths: Array, fill: float = 0.0) -> Array:
     """(episode, step, …) of (row, …) values of episodes one after another; `fill` behind the end of each."""
     steps = int(lengths.max())
     result = np.full((len(lengths), steps, *values.shape[1:]), fill, dtype=np.float64)

@@ -52,7 +52,7 @@ class JudgedMarkets:
             self.config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
         )
 
-    def recorded(self, envs: int, episode_bars: int) -> FleetMarket:
+    def recorded_market(self, envs: int, episode_bars: int) -> FleetMarket:
         """The training set with random starts, as the episodes were recorded."""
         market: FleetMarket = build_recording_market(self.config, self.panel, envs, episode_bars)
         return market
@@ -105,7 +105,7 @@ class JudgedWindows:
     config: Config
     panel: Panel
 
-    def recorded(self, envs: int, episode_bars: int) -> WindowMarket:
+    def recorded_market(self, envs: int, episode_bars: int) -> WindowMarket:
         """The training set with random starts, as the episodes were recorded."""
         market: WindowMarket = build_recording_market(self.config, self.panel, envs, episode_bars)
         return market

@@ -37,9 +37,9 @@ class OfflineWindowsValidator(OfflineValidator):
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         Validator.keep(self, folder, facts)
 
-    def _judged(self) -> dict[str, torch.Tensor]:
+    def _judge_held_out(self) -> dict[str, torch.Tensor]:
         algorithm = self.learner.algorithm
-        judged: dict[str, torch.Tensor] = algorithm.method.judged(algorithm)
+        judged: dict[str, torch.Tensor] = algorithm.method.judge_held_out(algorithm)
         return judged
 
     def _agents(self) -> tuple[Any, float]:
@@ -53,11 +53,11 @@ class OfflineWindowsValidator(OfflineValidator):
             self.keep(best, {"step": self.learner.step, "score": None})
         # Once, after all is learned: a choice by market results would make the offline score an online one.
         load_weights(self.learner.algorithm, read_state(best))
-        judged = {name: float(values.mean()) for name, values in self._judged().items()}
+        judged = {name: float(values.mean()) for name, values in self._judge_held_out().items()}
         estimates, note = self._estimates()
         rewards = played_beside(self.learner.agent, self.markets)
         words = ", ".join(f"{name} {value:+.4f}" for name, value in rewards.items())
-        self._tell(judged, estimates, f"reward a bar on the validation set: {words}", note)
+        self._print_judged(judged, estimates, f"reward a bar on the validation set: {words}", note)
         self._store(judged, estimates, note, {"validation_rewards": rewards})
 
 

@@ -38,7 +38,7 @@ def windows_expert(config: Config, panel: Panel, market: WindowMarket) -> Teach:
     """Rolling cross-validation, which knows the past alone."""
     task = market.env.batch.config
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
-    return order_teacher(_chosen(CrossValidatedLookback(scores), market), market.actions)
+    return order_teacher(_choose_places(CrossValidatedLookback(scores), market), market.actions)
 
 
 def windows_oracle(config: Config, panel: Panel, market: WindowMarket) -> Teach:
@@ -48,10 +48,10 @@ def windows_oracle(config: Config, panel: Panel, market: WindowMarket) -> Teach:
     look = LookbackMarket(learned, task.windows, task.view)
     first = max(look.first, task.windows.longest, task.windows.seen[-1])
     optimum = lookback_oracle(learned, task, first, look.last)
-    return order_teacher(_chosen(optimum, market, first), market.actions)
+    return order_teacher(_choose_places(optimum, market, first), market.actions)
 
 
-def _chosen(policy: LookbackPolicy, market: WindowMarket, first: int = 0) -> Callable[[Rows], torch.Tensor]:
+def _choose_places(policy: LookbackPolicy, market: WindowMarket, first: int = 0) -> Callable[[Rows], torch.Tensor]:
     """A policy of windows as places in the grid; the window in force stays before the bar `first`."""
     batch: Any = market.env.batch
     windows, episodes = batch.config.windows, batch.config.episodes

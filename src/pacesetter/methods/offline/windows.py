@@ -101,9 +101,11 @@ class OfflineWindows(OnPolicyAlgorithm):
         callback.on_rollout_start()
         self._batches: list[Transitions] = list(self.method.batches(None, self))
         self.num_timesteps += n_rollout_steps
-        shown = {name: _joined([batch.observation[name] for batch in self._batches]) for name in self._last_obs or {}}
+        shown = {
+            name: _join_parts([batch.observation[name] for batch in self._batches]) for name in self._last_obs or {}
+        }
         actions, rewards = (
-            _joined([getattr(batch, name) for batch in self._batches]) for name in ("actions", "rewards")
+            _join_parts([getattr(batch, name) for batch in self._batches]) for name in ("actions", "rewards")
         )
         done = np.zeros(len(actions), dtype=bool)
         callback.update_locals({"new_obs": shown, "infos": [], "actions": actions, "rewards": rewards, "dones": done})
@@ -129,7 +131,7 @@ class OfflineWindows(OnPolicyAlgorithm):
             self.logger.record(f"train/{name}", float(value.mean()))
 
 
-def _joined(parts: list[Any]) -> Any:
+def _join_parts(parts: list[Any]) -> Any:
     return torch.cat(parts).cpu().numpy()
 
 

@@ -52,7 +52,7 @@ class ValueHead(nn.Module):
 class OptionFleet(Fleet):
     """A fleet with options, or with the one symbol `ANY` an agent of every symbol.
 
-    column   of the window that holds log returns            options   as `FleetOptions.described` gives them
+    column   of the window that holds log returns            options   as `FleetOptions.describe` gives them
     """
 
     kind: ClassVar[str] = "pacesetter.methods.options.agents:OptionFleet"
@@ -68,11 +68,11 @@ class OptionFleet(Fleet):
         column: int = 0,
         options: Mapping[str, Any],
     ) -> None:
-        self.options, self.column, self._description = OptionSet.described(options), column, dict(options)
-        super().__init__(config, _seen(shapes, self.options), symbols, actions, hidden)
+        self.options, self.column, self._description = OptionSet.from_description(options), column, dict(options)
+        super().__init__(config, _shown_shapes(shapes, self.options), symbols, actions, hidden)
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         # Here, not at each call: all who ask the encoder hand over whole windows.
-        self.encoder.register_forward_pre_hook(_newest(self.options.seen_bars))
+        self.encoder.register_forward_pre_hook(_keep_newest(self.options.seen_bars))
 
     @property
     def own(self) -> dict[str, Any]:
@@ -146,8 +146,8 @@ class OptionAgent(SymbolAgent):
         nn.Module.__init__(self)
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.options, self.column = options, column
-        self.encoder = config.build(_seen(shapes, options))
-        self.encoder.register_forward_pre_hook(_newest(options.seen_bars))
+        self.encoder = config.build(_shown_shapes(shapes, options))
+        self.encoder.register_forward_pre_hook(_keep_newest(options.seen_bars))
         self.actor: Any = OptionHead(config.width, hidden, options)
         self.critic: Any = ValueHead(config.width, hidden, len(options))
 
@@ -174,13 +174,13 @@ class OptionAgent(SymbolAgent):
         return answer, answer.value
 
 
-def _seen(shapes: Shapes, options: OptionSet) -> dict[str, tuple[int, ...]]:
+def _shown_shapes(shapes: Shapes, options: OptionSet) -> dict[str, tuple[int, ...]]:
     """Shapes with the bars that the network is shown."""
     bars, features = shapes[WINDOW]
     return {**shapes, WINDOW: (min(options.seen_bars or bars, bars), features)}
 
 
-def _newest(bars: int | None) -> Any:
+def _keep_newest(bars: int | None) -> Any:
     """A hook that leaves an encoder the newest bars of its window."""
 
     def cut(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -66,8 +66,8 @@ class OptionSet:
     seen_bars: int | None = None
 
     @classmethod
-    def described(cls, description: Mapping[str, Any]) -> OptionSet:
-        """The set that `FleetOptions.described` describes."""
+    def from_description(cls, description: Mapping[str, Any]) -> OptionSet:
+        """The set that `FleetOptions.describe` describes."""
         return cls(
             **{**description, "names": tuple(description["names"]), "rules": OptionRules(**description["rules"])}
         )
@@ -130,18 +130,18 @@ class OptionAnswer(TanhGaussian):
 
     @property
     def mean(self) -> torch.Tensor:  # type: ignore[override]
-        return self._squashed()[0]
+        return self._squash_orders()[0]
 
     @property
     def log_deviation(self) -> torch.Tensor:  # type: ignore[override]
-        return self._squashed()[1]
+        return self._squash_orders()[1]
 
-    def _squashed(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _squash_orders(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the option that the deterministic policy has in force."""
         chosen = self.play(deterministic=True)
         return self.order_of(chosen.option, chosen.memory[..., 1] - 1)
 
-    def tempered(self, temperature: float) -> OptionAnswer:
+    def with_temperature(self, temperature: float) -> OptionAnswer:
         """The same with a selector, and learned orders, that are spread wider."""
         memory = self.before.vector()
         parts = (self.options, self.outputs, self.values, self.signals, self.position, memory)
@@ -175,7 +175,7 @@ class OptionAnswer(TanhGaussian):
             began, chosen = spent > MEDIAN, self.likeliest()
         else:
             # A draw below 1 always, so that a certain ending is one.
-            began, chosen = torch.rand_like(ending) < ending, self.drawn(epsilon)
+            began, chosen = torch.rand_like(ending) < ending, self.draw_option(epsilon)
         option = torch.where(began, chosen, before.option)
         steps = torch.where(began, torch.zeros_like(before.steps), before.steps)
         spent = torch.where(began, torch.zeros_like(spent), spent)
@@ -228,7 +228,7 @@ class OptionAnswer(TanhGaussian):
         barred = torch.tensor([name == "open_long" for name in names], device=chances.device)
         return torch.where(unsure[..., None] & barred, -1.0, chances).argmax(-1)
 
-    def drawn(self, epsilon: float = 0.0) -> torch.Tensor:
+    def draw_option(self, epsilon: float = 0.0) -> torch.Tensor:
         """(row,) an option at random by the selector, or evenly with probability `epsilon`."""
         chances = self.selector.probabilities
         if epsilon:

@@ -133,7 +133,7 @@ class FleetOptions(FleetConfig):
             return tuple(name for name in WRITTEN if name in self.options)
         return tuple(f"option_{number}" for number in range(1, self.count + 1))
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What a stored policy must know of them, as JSON holds it."""
         return {
             "names": list(self.names),

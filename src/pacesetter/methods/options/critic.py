@@ -136,7 +136,7 @@ class OptionCritic(OptionMethod):
         loss = termination_loss(answer.ending(), answer.values, chances, option, cost)
         return torch.where(counts, loss, 0.0)
 
-    def observed(self, experience: list[OptionStep], acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: list[OptionStep], acting: Acting) -> dict[str, torch.Tensor]:
         return acting.observation
 
 

@@ -39,5 +39,5 @@ def make_option_fleet(setup: Setup, config: FleetOptions) -> OptionFleet:
         None,
         hidden,
         column=return_place(market),
-        options=config.described(),
+        options=config.describe(),
     )

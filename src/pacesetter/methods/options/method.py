@@ -92,9 +92,11 @@ class OptionMethod(FleetMethod[OptionFleet, FleetMarket]):
         # 0 is "no option": the next episode begins by choosing one.
         self.memory = torch.where(ended[:, None], 0.0, played.memory)
         self.scale.observe(step.rewards[None], ended[None])
-        return OptionStep(observation, answer, played, step, *self._succeeded(answer, played, step))
+        return OptionStep(observation, answer, played, step, *self._completed_options(answer, played, step))
 
-    def _succeeded(self, answer: OptionAnswer, played: OptionBar, step: FleetStep) -> tuple[torch.Tensor, torch.Tensor]:
+    def _completed_options(
+        self, answer: OptionAnswer, played: OptionBar, step: FleetStep
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Which options were completed, and which of those without a loss of equity.
 
         One that began at a bar ended the one before; the last of an episode ends with it.

@@ -11,7 +11,7 @@ from pacesetter.jobs.run.fleet import FleetMeter, FleetValidator
 from pacesetter.jobs.run.recovery import fleet_act
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
-from pacesetter.learning.randomness import undisturbed
+from pacesetter.learning.randomness import keep_randomness
 from pacesetter.methods.options.agents import ANY
 from pacesetter.methods.options.gates import option_gates
 
@@ -47,7 +47,7 @@ class OptionValidator(FleetValidator):
 
     def _measure(self) -> None:
         """Leave the gates of options in `gates.json` where they were not asked for by `train.gates`."""
-        with undisturbed():
+        with keep_randomness():
             trace = play_trace(self.market.batch, fleet_act(self.learner.fleet, self.market))
         gates = option_gates(trace)
         self.gates["options"] = gates

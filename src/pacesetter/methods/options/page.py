@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["option_spells", "options_figure", "options_section"]
 
@@ -59,7 +59,7 @@ def options_figure(fills: pd.DataFrame, symbol: str) -> go.Figure:
         line = {"color": PALETTE[place % len(PALETTE)], "width": 10}
         figure.add_scatter(x=times, y=heights, name=name, mode="lines", line=line, row=2, col=1)
     figure.update_yaxes(categoryorder="array", categoryarray=names[::-1], row=2)
-    return styled(figure, f"Option in force, {symbol}", 440).update_layout(showlegend=False)
+    return style_figure(figure, f"Option in force, {symbol}", 440).update_layout(showlegend=False)
 
 
 def options_section(result: Any, symbol: str) -> Section:

@@ -132,7 +132,7 @@ class WrittenOptions(OptionMethod):
         """Let the target values follow."""
         soft_update(self.targets, self.fleet.critic, self.config.tau)
 
-    def observed(self, experience: list[OptionStep], acting: Acting) -> Mapping[str, torch.Tensor]:
+    def round_observations(self, experience: list[OptionStep], acting: Acting) -> Mapping[str, torch.Tensor]:
         return acting.observation
 
 

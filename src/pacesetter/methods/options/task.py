@@ -76,7 +76,7 @@ class OptionFleetTask(FleetTask):
         fleet: Any = load_fleet(stored.checkpoint)
         module, spec = serve_options(fleet, bank.names, task.trades if isinstance(task, FleetTrading) else "orders")
         market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
-        return Exported(module, spec, market.symbols, _shown(module, market, count))
+        return Exported(module, spec, market.symbols, _sample_observations(module, market, count))
 
 
 class OptionTradingTask(OptionFleetTask):
@@ -111,7 +111,7 @@ def _one_agent(market: FleetMarket) -> FleetMarket:
     return FleetMarket(replace(bank, symbols=((ANY,),) * len(bank.symbols)), market.envs_each, **market._made_with)
 
 
-def _shown(module: ServedOptions, market: FleetMarket, count: int) -> Iterator[dict[str, Array]]:
+def _sample_observations(module: ServedOptions, market: FleetMarket, count: int) -> Iterator[dict[str, Array]]:
     """What the market shows while the policy itself plays, with a tenth of the orders drawn at random."""
     import torch
 

@@ -36,12 +36,12 @@ __all__ = [
     "DirectPrior",
     "ExpectedPrior",
     "Prior",
+    "ends_on_bank",
     "fit_direct",
     "fit_expected",
     "load_prior",
     "out_of_fold",
     "save_prior",
-    "wanted",
 ]
 
 Array = NDArray[Any]
@@ -146,7 +146,7 @@ def out_of_fold(learner: DirectLearner, policy: DirectPolicy, market: MarketPara
     signals, volatility, shaped = learner.signals, learner.series.volatility, copy.deepcopy(policy).double()
     ends = [shaped.target(signals, volatility, torch.full_like(signals, held)) for held in (policy.lowest, policy.cap)]
     numbers = as_numbers(torch.stack(ends, -1), market).transpose(0, 1).numpy()
-    return _after(numbers, learner.series.first)
+    return _pad_beginning(numbers, learner.series.first)
 
 
 @torch.no_grad()
@@ -180,10 +180,10 @@ def _price(moves: torch.Tensor) -> float:
 
 
 @torch.no_grad()
-def wanted(prior: Prior, bank: Bank) -> Array:
+def ends_on_bank(prior: Prior, bank: Bank) -> Array:
     """(symbol, time, 2) ends on all bars of a bank that is one market; without a whole window it holds what is held."""
     numbers = torch.cat([prior(rows) for rows in _observations(prior, bank)]).transpose(0, 1).numpy()
-    return _after(numbers, prior.history_bars - 1)
+    return _pad_beginning(numbers, prior.history_bars - 1)
 
 
 def _observations(prior: Prior, bank: Bank) -> list[dict[str, torch.Tensor]]:
@@ -197,7 +197,7 @@ def _observations(prior: Prior, bank: Bank) -> list[dict[str, torch.Tensor]]:
     return [dict(zip(split, parts, strict=True)) for parts in zip(*split.values(), strict=True)]
 
 
-def _after(numbers: Array, first: int) -> Array:
+def _pad_beginning(numbers: Array, first: int) -> Array:
     """(symbol, time, 2) with bars before the first, at which every position is left as it is."""
     before = np.broadcast_to(np.array([-1.0, 1.0]), (len(numbers), first, 2))
     return np.concatenate([before, numbers], axis=1).astype(np.float32)

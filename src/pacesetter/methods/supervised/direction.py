@@ -183,7 +183,7 @@ def _learn(model: Classifier, examples: Examples, learned: Array, held: Array) -
     config = model.config
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     # The untrained model competes: on noise its even odds are the best answer, and stay.
-    best, kept, waited = _loss(model, examples, held), _copied(model), 0
+    best, kept, waited = _loss(model, examples, held), _copy_weights(model), 0
     for _ in range(config.epochs):
         order = torch.randperm(len(learned)).numpy()[: config.epoch_examples]
         for rows in np.array_split(order, math.ceil(len(order) / config.batch)):
@@ -193,7 +193,7 @@ def _learn(model: Classifier, examples: Examples, learned: Array, held: Array) -
             optimiser.step()
         loss = _loss(model, examples, held)
         if loss < best:
-            best, kept, waited = loss, _copied(model), 0
+            best, kept, waited = loss, _copy_weights(model), 0
         elif (waited := waited + 1) == config.patience:
             break
     model.load_state_dict(kept)
@@ -209,5 +209,5 @@ def _loss(model: Classifier, examples: Examples, places: Array) -> float:
     return total / len(places)
 
 
-def _copied(model: nn.Module) -> dict[str, torch.Tensor]:
+def _copy_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -17,7 +17,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
@@ -95,14 +95,14 @@ class SupervisedResult:
             middle = (rows["low"] + rows["high"]) / 2
             spread = {"type": "data", "array": (rows["high"] - rows["low"]) / 2}
             figure.add_scatter(x=rows["network"], y=middle, error_y=spread, name=str(part), mode="markers")
-        styled(figure, "Accuracy above the majority class, 95 % interval", 340)
+        style_figure(figure, "Accuracy above the majority class, 95 % interval", 340)
         return figure.update_yaxes(tickformat=".1%").update_layout(scattermode="group")
 
     def _threshold_figure(self) -> go.Figure:
         figure = go.Figure()
         for network, rows in self.thresholds.groupby("network", sort=False):
             figure.add_scatter(x=rows["threshold"], y=rows["total_return"], name=str(network), mode="lines+markers")
-        styled(figure, "Return in the test set by threshold", 340)
+        style_figure(figure, "Return in the test set by threshold", 340)
         return figure.update_yaxes(tickformat=".1%").update_xaxes(title="probability threshold to buy")
 
 
@@ -164,12 +164,12 @@ def prediction_milliseconds(model: Classifier, repeat: int = 300) -> tuple[float
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _timed(model, repeat)
+        return _time_model(model, repeat)
     finally:
         torch.set_num_threads(before)
 
 
-def _timed(model: Classifier, repeat: int) -> tuple[float, float]:
+def _time_model(model: Classifier, repeat: int) -> tuple[float, float]:
     observation = {entry: np.zeros(shape, dtype=np.float32) for entry, shape in model.shapes.items()}
     times = np.empty(repeat + 1)
     for k in range(repeat + 1):

@@ -144,7 +144,7 @@ class Admission:
         if not access.is_urgent:
             self._count(key)
         # Counted before the body is read: slow uploads are what would pile up.
-        with self._counted(scope, key, access):
+        with self._count_pending(scope, key, access):
             body = await self._body(scope, receive)
             answer.is_unread = False
             if access.is_urgent:
@@ -161,7 +161,7 @@ class Admission:
             raise Refusal(504) from problem
 
     @contextmanager
-    def _counted(self, scope: Mapping[str, Any], key: Key, access: Access) -> Iterator[None]:
+    def _count_pending(self, scope: Mapping[str, Any], key: Key, access: Access) -> Iterator[None]:
         """Count a request as pending for its key and its address; a halt counts apart, and for its key alone."""
         address = (scope.get("client") or ("",))[0]
         whose = [("urgent", key.id)] if access.is_urgent else [("key", key.id), ("address", address)]

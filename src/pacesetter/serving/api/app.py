@@ -130,7 +130,7 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
         answer = await service.run(service.decide, ask)
         if answer is None:
             return JSONResponse({"stored": True, "missing_bars": runtime.history.missing_bars()}, 202)
-        metrics.decided(answer)
+        metrics.count_decisions(answer)
         return Response(service.to_json(answer), media_type="application/json")
 
     # FastAPI validates by annotation, and this one is known only once the bundle is open.
@@ -177,7 +177,7 @@ class Service:
                 raise ShortHistoryRefusal(status, str(problem)) from problem
             raise HTTPException(status) from problem
 
-    def look(self) -> None:
+    def sync_with_guard(self) -> None:
         """Bring kill switch and guard together: both are latched, and a person's release is for both."""
         if not self._halts:  # or the file that says so is not there yet, and an old release might be taken for it
             self._sync_with_guard()
@@ -194,18 +194,18 @@ class Service:
 
     async def look_aside(self) -> None:
         """Look on another thread: the file may be on a slow disk."""
-        await asyncio.to_thread(self.look)
+        await asyncio.to_thread(self.sync_with_guard)
 
     def decide(self, ask: Any) -> RuntimeAnswer | None:
         """The answer to a /v1/decide, None while its bars only fill the history.
 
         Refuses symbols that are not served, and bars that are out of time or break a rule.
         """
-        self.look()
+        self.sync_with_guard()
         if ask.features is not None and ask.bars:
             raise HTTPException(422)
         account = self._account(ask.account)
-        with self.runtime.asking(self._asked(ask)):
+        with self.runtime.use_request(self._read_request(ask)):
             return self._answer(ask, account)
 
     def _answer(self, ask: Any, account: ReportedAccount) -> RuntimeAnswer | None:
@@ -219,7 +219,7 @@ class Service:
         else:
             # Given features need no history, so it is neither read nor extended.
             answer = self.runtime.decide_features(*self._entries(ask.features), account)
-        self.look()  # again: the guard may have halted itself during the decision
+        self.sync_with_guard()  # again: the guard may have halted itself during the decision
         self._keep()
         return answer
 
@@ -255,18 +255,18 @@ class Service:
 
     def _engage(self, reason: str) -> None:
         try:
-            with _switching():
+            with _report_switch_errors():
                 self.switch.engage(reason)
         finally:
             self._stay_halted()
             self._halts.remove(reason)
 
     def _release(self, by: str) -> None:
-        with _switching():  # the file first: a guard that resumed under an engaged switch would halt at once
+        with _report_switch_errors():  # the file first: a guard that resumed under an engaged switch would halt at once
             self.switch.release(by)
         self.runtime.guard.resume(by)
         log.warning("resumed", extra={"by": by})
-        self.look()
+        self.sync_with_guard()
 
     def _stay_halted(self) -> None:
         """Halt again where a release was taken while the file of a later halt is being written."""
@@ -304,7 +304,7 @@ class Service:
 
     # ---- requests as arrays ---------------------------------------------------------------------------------------
 
-    def _asked(self, ask: Any) -> dict[str, list[float]]:
+    def _read_request(self, ask: Any) -> dict[str, list[float]]:
         """What the request asks of the policy, by its input; weights are shares of their sum."""
         given = {name: getattr(ask, PARAMETERS[name]) for name in self.runtime.bundle.model.spec.conditions}
         asked = {name: np.atleast_1d(value).tolist() for name, value in given.items() if value is not None}
@@ -316,7 +316,7 @@ class Service:
         return asked
 
     def _account(self, account: AccountIn) -> ReportedAccount:
-        _check_once(self._served(row.symbol for row in account.positions))
+        _check_once(self._served_columns(row.symbol for row in account.positions))
         holdings = {
             row.symbol: Holding(row.quantity, row.entry_price, row.best_price, row.bars_held)
             for row in account.positions
@@ -329,7 +329,7 @@ class Service:
             return None
         symbols, fields = self.runtime.symbols, self.runtime.bundle.features.fields
         index, rows = self._times([bar.time for bar in bars])
-        columns = self._served(bar.symbol for bar in bars)
+        columns = self._served_columns(bar.symbol for bar in bars)
         _check_once(list(zip(rows.tolist(), columns, strict=True)))
         blocks = np.full((len(fields), len(index), len(symbols)), np.nan)
         numbers = [bar.__dict__ for bar in bars]  # as fast as it gets; checked by the schema before
@@ -341,7 +341,7 @@ class Service:
 
     def _entries(self, given: Any) -> tuple[Panel, dict[str, Array]]:
         """A panel of one bar with closes, and entries (symbol, …) that are 0 for symbols without a row."""
-        columns = self._served(row.symbol for row in given.rows)
+        columns = self._served_columns(row.symbol for row in given.rows)
         _check_once(columns)
         closes = np.full((1, len(self.runtime.symbols)), np.nan)
         closes[0, columns] = [row.close for row in given.rows]
@@ -370,7 +370,7 @@ class Service:
             raise HTTPException(409)
         return pd.DatetimeIndex([pd.Timestamp(moments[k]).value for k in first], tz="UTC"), places
 
-    def _served(self, symbols: Iterable[str]) -> list[int]:
+    def _served_columns(self, symbols: Iterable[str]) -> list[int]:
         """Columns of symbols; refuses one that is not served."""
         columns = [self._columns.get(symbol, -1) for symbol in symbols]
         if -1 in columns:
@@ -388,7 +388,7 @@ def _restore(runtime: Runtime, books: Path) -> None:
 
 
 @contextmanager
-def _switching() -> Iterator[None]:
+def _report_switch_errors() -> Iterator[None]:
     """503 where the kill switch's file can be neither made nor removed."""
     try:
         yield

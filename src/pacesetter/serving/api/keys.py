@@ -104,7 +104,7 @@ class Keys:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 held.enter_context(hold(self.path.parent, f".{self.path.name}.lock"))
             except OSError as problem:
-                raise self._unwritable(problem) from problem
+                raise self._write_error(problem) from problem
             self.keys = tuple(self._read()) if self.path.exists() else ()
             yield
 
@@ -119,10 +119,10 @@ class Keys:
             # Atomic: a crash half-way would lock every caller out. Never readable by others, not even for a moment.
             write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n", mode=0o600)
         except OSError as problem:
-            raise self._unwritable(problem) from problem
+            raise self._write_error(problem) from problem
         self.keys = keys
 
-    def _unwritable(self, problem: OSError) -> ConfigError:
+    def _write_error(self, problem: OSError) -> ConfigError:
         return ConfigError(f"{self.path} cannot be written ({problem.strerror}); give another --keys")
 
 

@@ -38,7 +38,7 @@ class Metrics:
         self.requests.labels(route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def decided(self, answer: RuntimeAnswer) -> None:
+    def count_decisions(self, answer: RuntimeAnswer) -> None:
         """Count the decisions of an answer."""
         for order, count in Counted(line.order for line in answer.lines).items():
             self.decisions.labels(order).inc(count)

@@ -112,7 +112,7 @@ class BundlePolicy:
             achieved = float(snapshot.observation["portfolio"][PortfolioEntry.EQUITY_RATIO]) - 1.0
             rows = 1 if is_whole else len(snapshot.panel.symbols)
             entries |= asked_entries(self.asked, achieved, rows)
-        before = self._before(snapshot)
+        before = self._memory_before(snapshot)
         self.entries = entries | before
         answer = self.model(self.entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
@@ -137,7 +137,7 @@ class BundlePolicy:
         self.proposals = chosen
         return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
 
-    def _before(self, snapshot: Snapshot) -> dict[str, Array]:
+    def _memory_before(self, snapshot: Snapshot) -> dict[str, Array]:
         """What was kept of the bar before, zeros at the first; of the same bar asked about again, what it began with.
 
         A backtest starts without any.
@@ -350,7 +350,7 @@ class Runtime:
             self.desk.risk.append(bars)
 
     @contextmanager
-    def asking(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:
+    def use_request(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:
         """Decide for what is `asked`, by input of the policy, and for the bundle's own numbers elsewhere."""
         self.policy.asked = {**self.policy.model.spec.conditions, **asked}
         try:
@@ -425,13 +425,13 @@ class Runtime:
         confidence = self.policy.confidence.astype(np.float64).round(6).tolist()
         rows = zip(self.symbols, ticket.actions.tolist(), ticket.signals.tolist(), confidence, strict=True)
         options = self.policy.notes.get("option", [None] * len(self.symbols))
-        why = self._why(ticket)
+        why = self._explain_orders(ticket)
         return tuple(
             self._line(*row, checked.get(row[0]), option, why.get(row[0]))
             for row, option in zip(rows, options, strict=True)
         )
 
-    def _why(self, ticket: Ticket) -> dict[str, str]:
+    def _explain_orders(self, ticket: Ticket) -> dict[str, str]:
         """Symbol -> why its order, of those that are allowed."""
         if self.reasons is None or self.policy.entries is None:
             return {}

@@ -123,7 +123,7 @@ def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
     """
     bar = bar_model(features)
     entries: dict[str, Any] = {
-        name: (_nested(shape[-2:] if name == "window" else shape[-1:]), ...)
+        name: (_nested_lists(shape[-2:] if name == "window" else shape[-1:]), ...)
         for name, shape in policy.inputs.items()
         if name not in (*ACCOUNT_ENTRIES, *policy.remembered, *policy.conditions)
     }
@@ -135,11 +135,11 @@ def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
         "features": (given | None, None),
         "account": (AccountIn, AccountIn()),
     }
-    fields |= {PARAMETERS[name]: (_asked(policy, name) | None, None) for name in policy.conditions}
+    fields |= {PARAMETERS[name]: (_request_field(policy, name) | None, None) for name in policy.conditions}
     return create_model("DecideIn", __base__=Strict, **fields)
 
 
-def _asked(policy: PolicySpec, name: str) -> Any:
+def _request_field(policy: PolicySpec, name: str) -> Any:
     """What a request may ask for: one number, or as many as the input has, within its limits."""
     low, high = policy.limits[name]
     number = Annotated[float, Field(strict=True, ge=low, le=high)]
@@ -147,7 +147,7 @@ def _asked(policy: PolicySpec, name: str) -> Any:
     return number if count == 1 else Annotated[list[number], Field(min_length=count, max_length=count)]
 
 
-def _nested(shape: tuple[int, ...]) -> Any:
+def _nested_lists(shape: tuple[int, ...]) -> Any:
     """Lists of exactly these lengths, of numbers."""
-    inner: Any = Number if len(shape) == 1 else _nested(shape[1:])
+    inner: Any = Number if len(shape) == 1 else _nested_lists(shape[1:])
     return Annotated[list[inner], Field(min_length=shape[0], max_length=shape[0])]

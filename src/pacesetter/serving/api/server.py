@@ -65,11 +65,11 @@ def serve(
     if history is not None:
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
-    if switch.engaged():
+    if switch.is_engaged():
         log.warning("halted: %s; to resume: %s", switch.reason(), switch.way_out)
     # One file for each port, since two servers may share a switch but not their books.
     books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
-    _listen(make_app(runtime, switch, keys, settings, books), settings)
+    _serve_until_stopped(make_app(runtime, switch, keys, settings, books), settings)
 
 
 def _serve_windows(bundle: Bundle, keys: Keys, settings: ApiSettings, history: Path | None) -> None:
@@ -80,7 +80,7 @@ def _serve_windows(bundle: Bundle, keys: Keys, settings: ApiSettings, history: P
     if history is not None:
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
-    _listen(make_window_app(runtime, keys, settings), settings)
+    _serve_until_stopped(make_window_app(runtime, keys, settings), settings)
 
 
 def rehearse(runtime: Runtime) -> None:
@@ -94,7 +94,7 @@ def rehearse(runtime: Runtime) -> None:
     runtime.decide_features(panel, runtime.history.observation(), ReportedAccount(1e5))
 
 
-def _listen(app: Admission, settings: ApiSettings) -> None:
+def _serve_until_stopped(app: Admission, settings: ApiSettings) -> None:
     import uvicorn
 
     gc.collect()
@@ -116,12 +116,12 @@ def _listen(app: Admission, settings: ApiSettings) -> None:
         lifespan="off",
         ws="none",
     )
-    with _door(settings) as door, suppress(KeyboardInterrupt):  # which it raises again once all is answered
+    with _open_socket(settings) as door, suppress(KeyboardInterrupt):  # which it raises again once all is answered
         log.info("listening on %s port %d", *door.getsockname()[:2])
         uvicorn.Server(config).run([door])
 
 
-def _door(settings: ApiSettings) -> socket.socket:
+def _open_socket(settings: ApiSettings) -> socket.socket:
     """A socket that listens; refuses an address that is taken, or is not ours to take."""
     host, port = settings.host, settings.port
     try:

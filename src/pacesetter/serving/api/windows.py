@@ -104,7 +104,7 @@ class WindowRuntime:
         """Take newer bars, and choose the window of each."""
         if self.panel is not None and bars.index[0] <= self.panel.index[-1]:
             raise DataError(f"the bar {bars.index[0]} is not after the last one, {self.panel.index[-1]}")
-        panel = bars if self.panel is None else _joined(self.panel, bars)
+        panel = bars if self.panel is None else _join_bars(self.panel, bars)
         for t in range(len(panel) - len(bars), len(panel)):
             chosen = max(self.policy.choose(panel, t, self.windows[-1]), SHORTEST)
             self.windows = [*self.windows[-1:], min(chosen, t) if t >= SHORTEST else 0]
@@ -145,7 +145,7 @@ class WindowRuntime:
         )
 
 
-def _joined(before: Panel, bars: Panel) -> Panel:
+def _join_bars(before: Panel, bars: Panel) -> Panel:
     """Bars of the same symbols and fields in a row."""
     blocks = np.concatenate([before.blocks, bars.blocks], axis=1)
     index = before.index.append(bars.index)

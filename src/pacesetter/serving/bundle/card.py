@@ -122,15 +122,15 @@ def readme(config: Config, features: FeatureSpec) -> str:
 def _results(results: Mapping[str, Any] | None) -> str:
     if not results:
         return "None: the run was not evaluated on its test set. Run `pacesetter evaluate` before trading it."
-    rows = [f"| {name} | {value} |" for name, value in _flat(results)]
+    rows = [f"| {name} | {value} |" for name, value in _flatten(results)]
     return "\n".join(["| measure | value |", "|---|---|", *rows])
 
 
-def _flat(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every number and sentence of nested results, under its path; lists are left to the run's report."""
     for key, value in results.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key} ")
+            yield from _flatten(value, f"{prefix}{key} ")
         elif isinstance(value, float):
             yield f"{prefix}{key}", "–" if math.isnan(value) else f"{value:.4g}"
         elif isinstance(value, (str, int)):

@@ -16,7 +16,7 @@ from pacesetter.agents.layout import Tensors
 from pacesetter.agents.stream.encoder import STREAM, StreamEncoder
 from pacesetter.policies.spec import AGES, WINDOW, PolicySpec
 from pacesetter.serving.bundle.model import SPEC
-from pacesetter.serving.bundle.shortcuts import shortened
+from pacesetter.serving.bundle.shortcuts import shorten_module
 
 __all__ = ["StreamedPolicy", "export_onnx", "export_torchscript", "quantise"]
 
@@ -45,9 +45,9 @@ def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
     example = _example(spec, spec.graph_inputs)
     # A fleet's stacked heads fix the number of rows: one for each symbol.
     rows = {} if spec.rows == "fleet" else {0: torch.export.Dim("rows", min=1, max=MOST_ROWS)}
-    with _quiet():
+    with _silence_exporters():
         program = torch.onnx.export(
-            shortened(StreamedPolicy(module, spec) if spec.memory else module),
+            shorten_module(StreamedPolicy(module, spec) if spec.memory else module),
             (),
             kwargs={"observation": example},
             dynamo=True,
@@ -68,8 +68,10 @@ def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
 def export_torchscript(module: nn.Module, spec: PolicySpec) -> bytes:
     """The module traced as TorchScript, for programs that load it with libtorch; a bundle never loads it itself."""
     buffer = io.BytesIO()
-    with _quiet(), torch.no_grad():
-        traced = torch.jit.trace(shortened(module), example_kwarg_inputs={"observation": _example(spec, spec.inputs)})  # type: ignore[no-untyped-call]
+    with _silence_exporters(), torch.no_grad():
+        traced = torch.jit.trace(
+            shorten_module(module), example_kwarg_inputs={"observation": _example(spec, spec.inputs)}
+        )  # type: ignore[no-untyped-call]
         torch.jit.save(traced, buffer)
     return buffer.getvalue()
 
@@ -89,7 +91,7 @@ def quantise(data: bytes) -> bytes:
     domains = list(exported.opset_import)
     kept = _exact_products(exported.graph)
     kept += [f"{name}_MatMul" for name in kept]  # as a Gemm is called once it is split
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    with tempfile.TemporaryDirectory() as folder, _silence_exporters():
         path = Path(folder) / "int8.onnx"
         quantize_dynamic(exported, path, per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=kept)
         graph = onnx.load_model(path)
@@ -127,7 +129,7 @@ def _example(spec: PolicySpec, inputs: Mapping[str, tuple[int, ...]]) -> dict[st
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_exporters() -> Iterator[None]:
     """Silence what exporters log about their internals."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "root")]
     levels = [logger.level for logger in loggers]

@@ -91,14 +91,14 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             is_much = len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES
             if odd is not None or is_much:
                 raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is not a bundle, do not load it")
-            return {member.filename: _unpacked(archive, member, path) for member in members}
+            return {member.filename: _unpack_member(archive, member, path) for member in members}
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
     except BROKEN_ZIP as problem:
         raise RunError(f"{path} is not a bundle ({type(problem).__name__}): no folder or intact zip") from problem
 
 
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
+def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
     """A member's bytes; refuses one that is longer than its declared size, with no more of it in memory."""
     content = bytearray()
     with archive.open(member) as stream:

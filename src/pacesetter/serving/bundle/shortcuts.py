@@ -19,16 +19,16 @@ from pacesetter.agents.attention import SelfAttention
 from pacesetter.agents.encoders import TransformerEncoder
 from pacesetter.agents.normaliser import CLIP, ObservationNormaliser
 
-__all__ = ["shortened"]
+__all__ = ["shorten_module"]
 
 
-def shortened(module: nn.Module) -> nn.Module:
+def shorten_module(module: nn.Module) -> nn.Module:
     """A copy whose normalisers and transformers compute what is read of them, and no more."""
     # A copy: the module itself stays as it was.
     copied: Any = copy.deepcopy(module).eval()
     for part in list(copied.modules()):
         if isinstance(part, ObservationNormaliser):
-            part._scaled = _scaled  # type: ignore[method-assign]
+            part._standardise = _scale_entry  # type: ignore[method-assign]
         if isinstance(part, TransformerEncoder) and part.layout.window:
             part._summarise = partial(_summarise, part)  # type: ignore[method-assign]
             for block in part.stack.blocks:
@@ -36,7 +36,7 @@ def shortened(module: nn.Module) -> nn.Module:
     return copied  # type: ignore[no-any-return]
 
 
-def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def _scale_entry(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """As the normaliser's own, with infinity left to the cut: ONNX spells `nan_to_num` in eight steps."""
     scaled = (entry - centre) / scale
     return scaled.masked_fill(scaled.isnan(), 0.0).clamp(-CLIP, CLIP)
@@ -53,7 +53,7 @@ def _summarise(encoder: Any, window: torch.Tensor, context: torch.Tensor) -> tor
         x = x + block.feed_forward(x)
     x = x.reshape(bars, rows, -1)
     # Only the newest token of the last block is read, so only its query is computed.
-    newest = x[-1] + last.attention.newest(last.attention_norm(x))
+    newest = x[-1] + last.attention.forward_last(last.attention_norm(x))
     return newest + last.feed_forward(newest)  # type: ignore[no-any-return]
 
 
@@ -74,7 +74,7 @@ class ServedAttention(nn.Module):
         shares = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(-1)
         return self.output((shares @ value).permute(2, 0, 1, 3).reshape(x.shape))  # type: ignore[no-any-return]
 
-    def newest(self, x: torch.Tensor) -> torch.Tensor:
+    def forward_last(self, x: torch.Tensor) -> torch.Tensor:
         """What the newest of the tokens (bar, row, width) takes from them, (row, width).
 
         With one query a head no bar needs a key or a value of its own: q·(Kx + k) is (Kᵀq)·x and a number that all

@@ -9,12 +9,12 @@ from typing import Any
 
 from pacesetter.errors import RunError
 
-__all__ = ["GENESIS", "canonical", "link", "verify"]
+__all__ = ["GENESIS", "canonical_json", "link", "verify"]
 
 GENESIS = "0" * 64
 
 
-def canonical(content: Mapping[str, Any]) -> str:
+def canonical_json(content: Mapping[str, Any]) -> str:
     """The one JSON text of a content."""
     # NaN is not JSON, and databases differ in what they make of it.
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -124,11 +124,11 @@ def _moment(time: datetime) -> str:
 
 def _digest(table: Table, rows: Iterable[Row]) -> str:
     """Hex SHA-256 of rows in any order, alike before they are written and after they are read from any database."""
-    lines = sorted(json.dumps(_plain(table, row), sort_keys=True) for row in rows)
+    lines = sorted(json.dumps(_hashed_columns(table, row), sort_keys=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _plain(table: Table, row: Row) -> dict[str, Any]:
+def _hashed_columns(table: Table, row: Row) -> dict[str, Any]:
     """What is filled in: a column that a later revision adds, empty in older rows, changes no hash."""
     values = {column.name: _value(column, row.get(column.name)) for column in table.columns}
     return {name: value for name, value in values.items() if name not in LEFT_OUT and value not in EMPTY}

@@ -14,7 +14,7 @@ from typing import Any
 
 from pacesetter.errors import RunError
 from pacesetter.serving.bundle.signature import SigningKey
-from pacesetter.serving.journal.chain import canonical
+from pacesetter.serving.journal.chain import canonical_json
 
 __all__ = ["HEADS", "Heads"]
 
@@ -37,7 +37,7 @@ class Heads:
         if day <= self._latest.get(run, ""):
             return False
         head = {"day": day, "run": run, "sequence": sequence, "hash": digest}
-        line = json.dumps(head | {"signature": self.key.sign(canonical(head).encode())})
+        line = json.dumps(head | {"signature": self.key.sign(canonical_json(head).encode())})
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
             stream.flush()
@@ -53,7 +53,9 @@ class Heads:
     def check(self, run: str, heads: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> int:
         """How many heads of the run are right; refuses one that another key signed, or whose record is missing."""
         for head in heads:
-            if not self.key.is_made_by(canonical({fact: head[fact] for fact in FACTS}).encode(), head["signature"]):
+            if not self.key.is_made_by(
+                canonical_json({fact: head[fact] for fact in FACTS}).encode(), head["signature"]
+            ):
                 raise RunError(f"{self.path}: the head of {head['day']} is not signed by this key; compare with a copy")
             place = head["sequence"]
             if place >= len(records) or records[place]["hash"] != head["hash"]:

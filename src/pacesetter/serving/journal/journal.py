@@ -43,7 +43,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlche
 from pacesetter.errors import RunError
 from pacesetter.locks import hold
 from pacesetter.serving.journal import tables
-from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
+from pacesetter.serving.journal.chain import GENESIS, canonical_json, link, verify
 from pacesetter.serving.journal.evidence import HASHED, bar_evidence, check_rows, check_state
 from pacesetter.serving.journal.heads import Heads
 
@@ -210,7 +210,7 @@ class Journal:
             records, state = self._rows(connection, tables.audit), self._checkpoint(connection)
             stored = {table.name: self._rows(connection, table) for table in (*HASHED, tables.events)}
         count = verify((row["sequence"], row["kind"], row["content"], row["hash"]) for row in records)
-        with _undamaged(self.engine):
+        with _refuse_damage(self.engine):
             self._check_state(records, state)
             check_rows(records, stored)
         if self.heads is not None:
@@ -240,13 +240,13 @@ class Journal:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with _refusing(self.engine), _undamaged(self.engine), _snapshot(self.engine) as connection:
+        with _translate_errors(self.engine), _refuse_damage(self.engine), _snapshot(self.engine) as connection:
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         """A transaction of a run, one at a time."""
-        with _refusing(self.engine), ExitStack() as opened:
+        with _translate_errors(self.engine), ExitStack() as opened:
             if self.engine.dialect.name == "postgresql":
                 connection = self._held or opened.enter_context(self.engine.connect())
                 opened.enter_context(connection.begin())
@@ -278,7 +278,7 @@ class Journal:
 
     def _audit(self, connection: Connection, kind: str, content: Row) -> tuple[int, str]:
         """Append a record; gives its number and hash."""
-        audit, text = tables.audit, canonical(content)
+        audit, text = tables.audit, canonical_json(content)
         # Transactions of a run wait for each other, and (run, sequence) is a key: no number is appended twice.
         newest = select(func.max(audit.c.sequence)).where(audit.c.run == self.run).scalar_subquery()
         last = connection.execute(select(audit).where(audit.c.run == self.run, audit.c.sequence == newest)).first()
@@ -301,7 +301,7 @@ def _rows(page: Page) -> dict[str, Sequence[Row]]:
 
 
 @contextmanager
-def _refusing(engine: Engine) -> Iterator[None]:
+def _translate_errors(engine: Engine) -> Iterator[None]:
     """A database that fails is one sentence."""
     try:
         yield
@@ -310,7 +310,7 @@ def _refusing(engine: Engine) -> Iterator[None]:
 
 
 @contextmanager
-def _undamaged(engine: Engine) -> Iterator[None]:
+def _refuse_damage(engine: Engine) -> Iterator[None]:
     """A text that cannot be read, such as a time, a state or a record, is one sentence."""
     try:
         yield
@@ -346,7 +346,7 @@ def _reading(url: str) -> Iterator[Connection]:
     """A journal as it is, without its tables being made or migrated."""
     engine = _engine(url)
     try:
-        with _refusing(engine), _undamaged(engine), _snapshot(engine) as connection:
+        with _translate_errors(engine), _refuse_damage(engine), _snapshot(engine) as connection:
             yield connection
     finally:
         engine.dispose()
@@ -379,13 +379,13 @@ def check_there(url: str) -> None:
     """Refuse a SQLite file that is not there, which opening would make."""
     if not _is_there(url):
         raise RunError(
-            f"there is no journal {_parsed(url).database}; check the name, or create one with pacesetter paper"
+            f"there is no journal {_parse_url(url).database}; check the name, or create one with pacesetter paper"
         )
 
 
 def _is_there(url: str) -> bool:
     """Whether there is a file, where the journal is one."""
-    parsed = _parsed(url)
+    parsed = _parse_url(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).is_file()
 
 
@@ -421,7 +421,7 @@ def _begin(url: str) -> None:
 
     Refuses an empty file: rather than a book that begins, it is one that was lost.
     """
-    parsed = _parsed(url)
+    parsed = _parse_url(url)
     if parsed.get_backend_name() != "sqlite":
         return
     path = Path(str(parsed.database))
@@ -486,7 +486,7 @@ def _revision(connection: Connection) -> str | None:
 
 def _engine(url: str) -> Engine:
     """An engine for SQLite or PostgreSQL; SQLite syncs every commit to the disk."""
-    engine = create_engine(_parsed(url))
+    engine = create_engine(_parse_url(url))
     if engine.dialect.name == "sqlite":
         try:
             Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
@@ -499,7 +499,7 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
     refusal = RunError(
         "this is not a journal URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"

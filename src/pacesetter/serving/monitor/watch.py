@@ -89,7 +89,7 @@ class Thresholds:
     def __post_init__(self) -> None:
         check_range(0, owner="watch", **{name: value for name, value in vars(self).items() if name != "critical"})
 
-    def broken(self, vitals: Vitals, at: float) -> list[Alert]:
+    def find_alerts(self, vitals: Vitals, at: float) -> list[Alert]:
         """An alert for each number beyond its threshold."""
         alerts = []
         for kind, value in vitals._asdict().items():
@@ -166,7 +166,7 @@ class Watch:
         self._denied: deque[bool] = deque(maxlen=ORDERS_KEPT)
         self._rows: deque[Array] = deque(maxlen=ACTIONS_KEPT)
 
-    def served(self, actions: Array, denied: list[bool], observation: Mapping[str, Array]) -> None:
+    def record_decisions(self, actions: Array, denied: list[bool], observation: Mapping[str, Array]) -> None:
         """Take in what was decided: actions (symbol,), whether each order was refused, and what was observed."""
         self._actions.extend(actions.tolist())
         self._denied.extend(denied)
@@ -195,4 +195,4 @@ class Watch:
 
     def check(self, vitals: Vitals, at: float) -> list[Alert]:
         """Send what is beyond its threshold and not cooling down; gives the alerts that were sent."""
-        return [alert for alert in self.thresholds.broken(vitals, at) if self.alerts.send(alert)]
+        return [alert for alert in self.thresholds.find_alerts(vitals, at) if self.alerts.send(alert)]

@@ -59,7 +59,7 @@ def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drill
 def _controls() -> Iterator[Drilled]:
     """An order that each control alone must refuse."""
     for name in CONTROLS:
-        guard, order, account = _provoked(name)
+        guard, order, account = _provoke_refusal(name)
         yield Drilled(f"control {name}", "refuses", guard.check(order, account, NOON).reason == name)
 
 
@@ -74,7 +74,7 @@ def _jump() -> Drilled:
     return Drilled("price jump", "is refused", False)
 
 
-def _provoked(name: str) -> tuple[Guard, Order, AccountView]:
+def _provoke_refusal(name: str) -> tuple[Guard, Order, AccountView]:
     """A guard, an order and an account that only the control `name` refuses."""
     guard = Guard()
     guard.begin_bar(FLAT.equity, NOON)
@@ -133,7 +133,7 @@ def _send(guard: Guard, count: int, spread: float = 300.0, bars: bool = True, li
         at = NOON - spread * (count - k)
         order = replace(like or replace(PLAIN, quantity=1.0 + k), client_id=str(k))
         guard.begin_bar(FLAT.equity, at)
-        guard.done(str(k - 1))
+        guard.close_order(str(k - 1))
         guard.check(order, FLAT, at)
     if bars:
         guard.begin_bar(FLAT.equity, NOON)
@@ -144,7 +144,7 @@ def _send_all(guard: Guard, count: int) -> None:
     quotes = {str(k): Quote(1.0) for k in range(count)}
     for symbol in quotes:
         guard.check(Order(symbol, symbol, 1.0, 1.0), replace(FLAT, quotes=quotes), NOON)
-        guard.done(symbol)
+        guard.close_order(symbol)
 
 
 def _alerts(sinks: list[Sink], thresholds: Thresholds) -> Iterator[Drilled]:
@@ -172,6 +172,6 @@ def _switch() -> Drilled:
     with TemporaryDirectory() as folder:
         switch = KillSwitch(Path(folder) / "HALT")
         switch.engage("drill")
-        engaged = KillSwitch(switch.path).engaged()
+        engaged = KillSwitch(switch.path).is_engaged()
         switch.release("drill")
-        return Drilled("kill switch", "stops and is released", engaged and not switch.engaged())
+        return Drilled("kill switch", "stops and is released", engaged and not switch.is_engaged())

@@ -91,7 +91,7 @@ class Guard:
         book = Exposure(account, self._memory.in_flight.values())
         return tuple(self._decision(order, book, now, is_flattening=True) for order in orders)
 
-    def filled(self, client_id: str, quantity: float) -> None:
+    def record_fill(self, client_id: str, quantity: float) -> None:
         """Count `quantity` of an order in flight as traded; what is left of it stays in flight."""
         order = self._memory.in_flight.get(client_id)
         if order is None:
@@ -99,11 +99,11 @@ class Guard:
         left = order.quantity - quantity
         # Filled, up to the rounding of sums, or by more than was open.
         if left * order.quantity <= (ROUNDING - 1.0) * order.quantity**2:
-            self.done(client_id)
+            self.close_order(client_id)
         else:
             self._memory.in_flight[client_id] = replace(order, quantity=left)
 
-    def done(self, client_id: str) -> None:
+    def close_order(self, client_id: str) -> None:
         """The order is no longer in flight: filled, cancelled or rejected, and known to be so."""
         self._memory.in_flight.pop(client_id, None)
 

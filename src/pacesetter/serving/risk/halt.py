@@ -48,7 +48,7 @@ class KillSwitch:
         """The command that releases it."""
         return f"pacesetter resume --by NAME --file {shlex.quote(str(self.path))}"
 
-    def engaged(self) -> bool:
+    def is_engaged(self) -> bool:
         """Whether trading must stop; a path that cannot be read counts as engaged."""
         try:
             os.stat(self.path)
@@ -60,7 +60,7 @@ class KillSwitch:
 
     def reason(self) -> str:
         """Why it was engaged, in one line; empty while it is not."""
-        return _entry(self.path, "reason") or (f"{self.path} exists" if self.engaged() else "")
+        return _entry(self.path, "reason") or (f"{self.path} exists" if self.is_engaged() else "")
 
     def engaged_by(self) -> str:
         """Whose limits engaged it; empty where a person did, and while it is not."""
@@ -73,7 +73,7 @@ class KillSwitch:
 
     def take_release(self) -> str:
         """Who released it since it was last engaged, given once to each holder of the switch; empty if not released."""
-        at = "" if self.engaged() else _entry(self._released, "at")
+        at = "" if self.is_engaged() else _entry(self._released, "at")
         if at in ("", self._taken):
             return ""
         self._taken = at
@@ -90,7 +90,7 @@ class KillSwitch:
             return self._sync_with_guard(guard, name)
 
     def _sync_with_guard(self, guard: Guard, name: str) -> tuple[str, str] | None:
-        is_engaged = self.engaged()
+        is_engaged = self.is_engaged()
         # Taken in any case: a release that found the guard active must not resume a later halt.
         by = "" if is_engaged else self.take_release()
         if is_engaged == (guard.state is State.HALTED):
@@ -109,7 +109,7 @@ class KillSwitch:
 
         Where a full disk takes no text, an empty file stands.
         """
-        if self.engaged():
+        if self.is_engaged():
             return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class KillSwitch:
         """Allow trading again; false where nothing was engaged. Refuses to be nameless."""
         if not by.strip():
             raise ConfigError("a release needs the name of the person who releases")
-        if not self.engaged():
+        if not self.is_engaged():
             return False
         if not self.path.is_file():
             raise ConfigError(f"{self.path} is not a file that can be released; remove it by hand, then resume")

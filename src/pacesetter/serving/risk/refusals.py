@@ -16,12 +16,12 @@ from pacesetter.serving.risk.order import Order, State
 __all__ = ["CONTROLS", "EXIT_CONTROLS"]
 
 
-def _malformed(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_malformed(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     is_order = 0.0 < abs(order.quantity) < math.inf and 0.0 < order.price < math.inf
     return not (is_order and book.is_sound and order.client_id and order.symbol)
 
 
-def _halted(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_halted(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     return memory.state is State.HALTED
 
 
@@ -52,11 +52,11 @@ def _second_rate(memory: GuardMemory, limits: GuardLimits, order: Order, book: E
     return memory.recent["all"].count((), now) >= limits.second_count
 
 
-def _repeated(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_repeated(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     return order.symbol in memory.disabled
 
 
-def _identical(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_identical(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     return memory.recent["copies"].count(copy_key(order), now) >= limits.copy_count
 
 
@@ -67,15 +67,15 @@ def _shorting(memory: GuardMemory, limits: GuardLimits, order: Order, book: Expo
     return not book.lowest(order.symbol, order.quantity) >= -(ROUNDING - 1.0) * abs(order.quantity)
 
 
-def _reducing(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_reducing(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     return memory.state is State.REDUCING
 
 
-def _paused(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_paused(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     return memory.bar < memory.paused_until
 
 
-def _stale(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+def _is_stale(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
     return not book.account.quotes[order.symbol].age_bars <= limits.stale_bars
 
 
@@ -108,23 +108,23 @@ def _gross_exposure(memory: GuardMemory, limits: GuardLimits, order: Order, book
 Control = Callable[[GuardMemory, GuardLimits, Order, Exposure, float], bool]
 # Exits skip what limits exposure, since they lower it; what guards against runaway orders holds for them too.
 EXIT_CONTROLS: Mapping[str, Control] = {
-    "malformed": _malformed,
-    "halted": _halted,
+    "malformed": _is_malformed,
+    "halted": _is_halted,
     "duplicate_id": _duplicate_id,
     "no_price": _no_price,
     "price_collar": _collar,
     "bar_rate": _bar_rate,
     "day_rate": _day_rate,
     "second_rate": _second_rate,
-    "repeated_execution": _repeated,
-    "identical": _identical,
+    "repeated_execution": _is_repeated,
+    "identical": _is_identical,
 }
 CONTROLS: Mapping[str, Control] = {
     **EXIT_CONTROLS,
     "shorting": _shorting,
-    "reducing": _reducing,
-    "paused": _paused,
-    "stale": _stale,
+    "reducing": _is_reducing,
+    "paused": _is_paused,
+    "stale": _is_stale,
     "order_value": _order_value,
     "symbol_exposure": _symbol_exposure,
     "cluster_exposure": _cluster_exposure,

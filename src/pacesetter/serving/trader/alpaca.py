@@ -61,11 +61,11 @@ class AlpacaBroker(Venue):
             request = requests.LimitOrderRequest(limit_price=order.price, **options)
         else:
             request = requests.MarketOrderRequest(**options)
-        with _answered():
+        with _translate_errors():
             self._client.submit_order(request)
 
-    def look(self, client_id: str) -> VenueOrder | None:
-        with _answered():
+    def find_order(self, client_id: str) -> VenueOrder | None:
+        with _translate_errors():
             try:
                 reported = self._client.get_order_by_client_id(client_id)
             except Exception as problem:
@@ -77,20 +77,20 @@ class AlpacaBroker(Venue):
             return VenueOrder(str(reported.id), WORDS.get(word, OrderStatus.SENT), *sizes)
 
     def cancel(self, order: VenueOrder) -> None:
-        with _answered():
+        with _translate_errors():
             self._client.cancel_order_by_id(order.key)
 
     def cancel_everything(self) -> None:
-        with _answered():
+        with _translate_errors():
             self._client.cancel_orders()
 
     def read_account(self) -> VenueAccount:
-        with _answered():
+        with _translate_errors():
             account, held = self._client.get_account(), self._client.get_all_positions()
             holdings = {each.symbol: (float(each.qty), float(each.avg_entry_price)) for each in held}
             return VenueAccount(float(account.cash), float(account.equity), holdings)
 
-    def rounded(self, order: Order, held: float) -> Order:
+    def round_order(self, order: Order, held: float) -> Order:
         is_short = order.quantity < 0 and held <= 0  # which Alpaca takes in whole shares only
         step = FRACTION if order.symbol in self._in_fractions and not is_short else WHOLE
         # First to twelve digits, where the rounding of sums disappears: 10.999999999999998 is 11.
@@ -102,7 +102,7 @@ class AlpacaBroker(Venue):
 
     def _is_fractionable(self, symbol: str) -> bool:
         try:
-            with _answered():
+            with _translate_errors():
                 asset = self._client.get_asset(symbol)
         except RefusedError as problem:
             raise ConfigError(f"Alpaca has no '{symbol}' to trade ({problem}); give data.symbols=[…]") from problem
@@ -114,7 +114,7 @@ class AlpacaBroker(Venue):
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise `RefusedError` where the service itself says no: 4xx, neither time-out nor rate; else `NoAnswerError`."""
     try:
         yield

@@ -175,7 +175,7 @@ class PaperBroker:
         open_orders = {order.symbol: order for order in orders}
         opens = dict(zip(self._symbols, bar[:, Bar.OPEN].tolist(), strict=True))
         ids = {symbol: order.client_id for symbol, order in open_orders.items()}
-        quantities = [_fillable(open_orders.get(symbol), opens[symbol]) for symbol in self._symbols]
+        quantities = [_fillable_quantity(open_orders.get(symbol), opens[symbol]) for symbol in self._symbols]
         is_over = bool(self._kernel.step(now, bar, np.array(quantities)) & Flag.TERMINATED)
         rows = self._kernel.fills
         fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
@@ -198,7 +198,7 @@ class PaperBroker:
         self.account[:], self.positions[:] = account, positions
 
 
-def _fillable(order: Order | None, price: float) -> float:
+def _fillable_quantity(order: Order | None, price: float) -> float:
     """What the bar that opens at `price` may fill of an order; a limit order only where that is its limit or better.
 
     The kernel fills at the open alone, so a limit that the bar reaches later is not filled: rather too few than at
@@ -285,7 +285,7 @@ class Venue(ABC):
         """Send an order under its client id, once."""
 
     @abstractmethod
-    def look(self, client_id: str) -> VenueOrder | None:
+    def find_order(self, client_id: str) -> VenueOrder | None:
         """The order of that client id; None where it never arrived."""
 
     @abstractmethod
@@ -301,7 +301,7 @@ class Venue(ABC):
         """The account now."""
 
     @abstractmethod
-    def rounded(self, order: Order, held: float) -> Order:
+    def round_order(self, order: Order, held: float) -> Order:
         """The order in the venue's steps of quantity, towards zero, and of price; without a request."""
 
     # ---- what a broker does ---------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class Venue(ABC):
 
     def _close(self, orders: tuple[Order, ...]) -> dict[str, VenueOrder | None]:
         """Client id -> each order after what is open of it was cancelled; still open where that is not confirmed."""
-        reported = {order.client_id: self.look(order.client_id) for order in orders}
+        reported = {order.client_id: self.find_order(order.client_id) for order in orders}
         still = [each for each, at in reported.items() if at is not None and at.status not in FINAL_STATUSES]
         for client_id in still:
             order = reported[client_id]
@@ -387,7 +387,7 @@ class Venue(ABC):
                 break
             time.sleep(pause)
             for client_id in still:
-                reported[client_id] = self.look(client_id)
+                reported[client_id] = self.find_order(client_id)
             still = [each for each in still if (at := reported[each]) is not None and at.status not in FINAL_STATUSES]
         return reported
 
@@ -422,7 +422,7 @@ class Venue(ABC):
     def _find(self, client_id: str) -> OrderStatus:
         """SENT for any order that arrived, also one that ended: its fills are booked when it is settled."""
         try:
-            reported = self.look(client_id)
+            reported = self.find_order(client_id)
         except (NoAnswerError, RefusedError):
             return OrderStatus.UNKNOWN
         return OrderStatus.PENDING if reported is None else OrderStatus.SENT

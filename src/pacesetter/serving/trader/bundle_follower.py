@@ -21,7 +21,7 @@ from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
 
-__all__ = ["BundleFollower", "following"]
+__all__ = ["BundleFollower", "follow_store"]
 
 SAME_FREQUENCY = 0.05  # relative: bars a year are estimated from the bars so far, so they change with every new one
 SERIES = {"earned": "returns", "shown": "features"}  # the updater's names of what drifted, in words
@@ -40,18 +40,18 @@ class BundleFollower:
     _refused: set[str] = field(default_factory=set, init=False)  # by the bundle in force
     _ends: dict[str, pd.Timestamp] = field(default_factory=dict, init=False)  # fitted_until by name
 
-    def look(self, bar: pd.Timestamp) -> tuple[Bundle | None, list[str]]:
+    def find_current(self, bar: pd.Timestamp) -> tuple[Bundle | None, list[str]]:
         """The bundle that decides from `bar` on, or None where it is the same; and what the journal is to say of it."""
         try:
             names = self.store.followed
         except PacesetterError as problem:  # a store that is being written to: the next bar looks again
-            return None, self._once(f"the store cannot be followed now: {problem}")
+            return None, self._say_once(f"the store cannot be followed now: {problem}")
         said: list[str] = []
         for name in reversed(names):
             if name == self.name:
                 break
             bundle, sentence = self._successor(name, bar, is_current=name == names[-1])
-            said += self._once(sentence)
+            said += self._say_once(sentence)
             if bundle is not None:
                 before, self.bundle, self.name, self._refused = self.name, bundle, name, set()
                 undone = "" if before in names else ", which was rolled back"
@@ -84,7 +84,7 @@ class BundleFollower:
             if end >= bar:
                 return None, f"{name} waits until {end}, the last bar it was fitted on" if is_current else ""
             bundle = self._open(name)
-            why = self._unfit(bundle)
+            why = self._explain_unfit(bundle)
         except PacesetterError as problem:
             return None, f"{name} cannot be followed now: {problem}"
         if why:
@@ -92,7 +92,7 @@ class BundleFollower:
             return None, f"{name} cannot take over from {self.name}: {why}"
         return bundle, ""
 
-    def _once(self, sentence: str) -> list[str]:
+    def _say_once(self, sentence: str) -> list[str]:
         """The sentence in a list, which is empty where it was told before."""
         if not sentence or sentence in self.sentences:
             return []
@@ -108,7 +108,7 @@ class BundleFollower:
             self._ends[name] = pd.Timestamp(self._open(name).manifest["fitted_until"])
         return self._ends[name]
 
-    def _unfit(self, bundle: Bundle) -> str:
+    def _explain_unfit(self, bundle: Bundle) -> str:
         """Why a bundle cannot decide in the place of the present one; nothing where it can."""
         old, new = self.bundle, bundle
         if new.model.spec.symbols != old.model.spec.symbols:
@@ -139,7 +139,7 @@ def _is_same(old: FeatureSpec, new: FeatureSpec) -> bool:
     return is_frequency and replace(new, bars_per_year=old.bars_per_year) == old
 
 
-def following(path: str | Path, key: SigningKey | None, is_unverified: bool) -> BundleFollower | None:
+def follow_store(path: str | Path, key: SigningKey | None, is_unverified: bool) -> BundleFollower | None:
     """The succession of a store, its current bundle in force; None where the path is a single bundle."""
     store = Store(path)
     if not store.versions:

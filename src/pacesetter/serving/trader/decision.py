@@ -31,7 +31,7 @@ from pacesetter.serving.trader.replay import first_unseen, replay
 from pacesetter.serving.trader.sizing import MarketTracker
 from pacesetter.serving.trader.why import OrderReasons, order_words
 from pacesetter.stamps import bars_per_day
-from pacesetter.words import cell, counted
+from pacesetter.words import cell, count_noun
 
 __all__ = [
     "DecisionLine",
@@ -218,7 +218,7 @@ def check_bars(data: Mapping[str, Any], panel: Panel, now: pd.Timestamp) -> list
     if absent:
         said.append(f"Without a bar there, and left as they are: {', '.join(absent)}.")
     if warnings := len(readiness.findings):
-        said.append(f"{counted(warnings, 'warning')} about the data: see pacesetter data check.")
+        said.append(f"{count_noun(warnings, 'warning')} about the data: see pacesetter data check.")
     return said
 
 
@@ -255,7 +255,7 @@ def _tabulate(bundle: Bundle, panel: Panel, desk: Desk, ticket: Ticket, notes: t
     equity = float(desk.broker.account[Account.EQUITY])
     quantities = desk.broker.positions[:, Position.QUANTITY]
     held, after = quantities * prices / equity, (quantities + ticket.quantities) * prices / equity
-    wanted, aimed = _wanted(desk, ticket, held, prices / equity)
+    wanted, aimed = _target_shares(desk, ticket, held, prices / equity)
     tracker = _tracker(desk, panel)
     limits = _limits(desk, ticket, wanted, aimed, after)
     shares = tracker.contributions(after)
@@ -271,7 +271,7 @@ def _tabulate(bundle: Bundle, panel: Panel, desk: Desk, ticket: Ticket, notes: t
             limits[k],
             float(policy.confidence[k]),
             float(shares[k]),
-            _why(desk, k, held[k], wanted[k], limits[k], reasons.get(k, "")),
+            _explain_line(desk, k, held[k], wanted[k], limits[k], reasons.get(k, "")),
         )
         for k, symbol in enumerate(desk.symbols)
     )
@@ -280,7 +280,7 @@ def _tabulate(bundle: Bundle, panel: Panel, desk: Desk, ticket: Ticket, notes: t
     return DecisionTable(bundle.name, panel.index[-1], equity, volatility, state, lines, bounds, bundle.warning, notes)
 
 
-def _wanted(desk: Desk, ticket: Ticket, held: Array, per_unit: Array) -> tuple[Array, Array]:
+def _target_shares(desk: Desk, ticket: Ticket, held: Array, per_unit: Array) -> tuple[Array, Array]:
     """(symbol,) shares of equity before and after the limits of the portfolio."""
     if desk.risk is not None:
         return desk.risk.wanted.copy(), ticket.actions
@@ -333,7 +333,7 @@ def _reasons(bundle: Bundle, policy: BundlePolicy, desk: Desk, ticket: Ticket) -
     return OrderReasons.of(bundle).sentences(policy.entries, orders)
 
 
-def _why(desk: Desk, k: int, held: float, wanted: float, limit: str, features: str) -> str:
+def _explain_line(desk: Desk, k: int, held: float, wanted: float, limit: str, features: str) -> str:
     """Parts of what is wanted, what stood in the way, and the features behind the order, in words."""
     parts = []
     if desk.risk is not None and desk.risk.options.has_base:

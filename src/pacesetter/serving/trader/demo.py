@@ -48,7 +48,7 @@ def bundle_and_ask(
     What `bundle_run` refuses is refused here, and so is an answer other than 200.
     """
     key = SigningKey.find()
-    served = _current(run_folder, store, key)
+    served = _find_current(run_folder, store, key)
     folder, bundle = served or bundle_run(
         run_folder, store, judged=judged, risk=risk, key=key, observations=observations, despite_no_go=despite_no_go
     )
@@ -66,7 +66,9 @@ def bundle_and_ask(
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
     warned = f"; {bundle.warning}" if bundle.warning else ""
     name = f"{folder.name} (model {answer['model'][:12]})"
-    return f"{name} serves {answer['time'][:10]} to an account in cash: {_told(answer['decisions'])}{warned}"
+    return (
+        f"{name} serves {answer['time'][:10]} to an account in cash: {_describe_decisions(answer['decisions'])}{warned}"
+    )
 
 
 def print_decision(console: Console, store: Path, panel: Panel) -> None:
@@ -80,7 +82,7 @@ def print_decision(console: Console, store: Path, panel: Panel) -> None:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:
+def _find_current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:
     """The bundle that serves, where it is of this very run already, and signed where there is a key."""
     bundles = Store(store)
     # By the row of the one that serves: after a rollback that is not the newest.
@@ -119,7 +121,7 @@ async def _post(app: Admission, path: str, token: str, body: bytes) -> dict[str,
     return dict(json.loads(b"".join(message.get("body", b"") for message in sent)))
 
 
-def _told(decisions: list[dict[str, Any]]) -> str:
+def _describe_decisions(decisions: list[dict[str, Any]]) -> str:
     """The surest order that passes the guard, and how many others there are."""
     passed = [row for row in decisions if row["allowed"]]
     refused = Counter(row["limit"] for row in decisions if row["limit"])

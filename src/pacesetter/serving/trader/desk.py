@@ -129,7 +129,7 @@ class Desk:
             )
         self.policy, self.guard, self.symbols, self.market, self.run = policy, guard, symbols, market, run
         self.broker = broker or PaperBroker(symbols, market)
-        self._is_hybrid, self._rules = policy.action == "hybrid", market.packed()
+        self._is_hybrid, self._rules = policy.action == "hybrid", market.to_vector()
         self._kind = OrderKind.CONTINUOUS if self._is_hybrid else OrderKind(ACTIONS[policy.action])
         self._sizing = KernelAccount(symbols, market, self._kind)
         self._gross = market.limits.gross_leverage - market.limits.reserve_cash_fraction
@@ -167,9 +167,9 @@ class Desk:
         self.broker.positions[:, Position.SIGNAL] = self._signals  # the kernel keeps the quantity there
         for execution in settlement.executions:
             if execution.client_id is not None:
-                self.guard.filled(execution.client_id, execution.quantity)
+                self.guard.record_fill(execution.client_id, execution.quantity)
         for client_id in settlement.closed:
-            self.guard.done(client_id)
+            self.guard.close_order(client_id)
         # After fills and closed orders are noted, so that exposure and losses are those of the new books.
         self.guard.begin_bar(self.equity, now, settlement.stop_outs)
         return settlement
@@ -200,7 +200,7 @@ class Desk:
 
     def drop(self, client_id: str) -> None:
         """An order was never taken: its symbol is left as it is."""
-        self.guard.done(client_id)
+        self.guard.close_order(client_id)
 
     def decide(self, snapshot: Snapshot, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
         """Ask the policy at the close of the last of `bars`, and the guard about each order that follows.
@@ -209,34 +209,36 @@ class Desk:
         """
         if self.risk is not None:
             self.risk.begin(snapshot.panel)
-            self.risk.adopt(self.broker.account, self.broker.positions, self._closed[:, Bar.CLOSE])
+            self.risk.adopt(self.broker.account, self.broker.positions, self._last_bars[:, Bar.CLOSE])
         decided = np.asarray(self.policy.decide(self._own_view(snapshot)), dtype=np.float64)
         if self.risk is not None:
-            decided = self.risk.size(decided, self.broker.account, self.broker.positions, self._closed, self._rules)
-        actions, quantities, self._signals = self._sized(decided)
+            decided = self.risk.size(decided, self.broker.account, self.broker.positions, self._last_bars, self._rules)
+        actions, quantities, self._signals = self._size_orders(decided)
         if not isinstance(self.broker, PaperBroker):  # which cuts at its own prices, the open's
-            quantities = self._affordable(quantities)
+            quantities = self._cut_to_gross(quantities)
         for symbol in self.stops:
             place = self.symbols.index(symbol)
             quantities[place] = -self.broker.positions[place, Position.QUANTITY]
         view = self._account_view(snapshot.panel, bars, late_bars)
         orders, unsure = self._by_confidence(self._orders(quantities, self._begin(snapshot.panel)))
-        decisions = (*self.guard.check_all(self._sendable(orders), view, now), *unsure)
-        return Ticket(actions, self._signals.copy(), self._allowed(decisions), decisions)
+        decisions = (*self.guard.check_all(self._round_orders(orders), view, now), *unsure)
+        return Ticket(actions, self._signals.copy(), self._allowed_quantities(decisions), decisions)
 
-    def flattened(self, panel: Panel, bars: Array, now: float) -> Ticket:
+    def flatten_orders(self, panel: Panel, bars: Array, now: float) -> Ticket:
         """While halted: an order against every position, less the exits in flight; needs no policy."""
         held = self.broker.positions[:, Position.QUANTITY]
-        orders = self._sendable(self._orders(-held, f"{self._begin(panel)}-flat"))
+        orders = self._round_orders(self._orders(-held, f"{self._begin(panel)}-flat"))
         decisions = self.guard.flatten(orders, self._account_view(panel, bars, 0.0), now)
-        return Ticket(np.zeros(len(held)), self._signals.copy(), self._allowed(decisions), decisions, is_decided=False)
+        return Ticket(
+            np.zeros(len(held)), self._signals.copy(), self._allowed_quantities(decisions), decisions, is_decided=False
+        )
 
-    def _allowed(self, decisions: tuple[Decision, ...]) -> Array:
+    def _allowed_quantities(self, decisions: tuple[Decision, ...]) -> Array:
         """(symbol,) quantities that may be sent."""
         sent = {decision.order.symbol: decision.order.quantity for decision in decisions if decision.allowed}
         return np.array([sent.get(symbol, 0.0) for symbol in self.symbols])
 
-    def _sendable(self, orders: list[Order]) -> list[Order]:
+    def _round_orders(self, orders: list[Order]) -> list[Order]:
         """Orders as a venue takes them: less what is in flight on the same side, in its steps; without empty ones.
 
         Orders in flight may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit.
@@ -251,7 +253,7 @@ class Desk:
             flying = sum(abs(each.quantity) for each in same if each.quantity * order.quantity > 0.0)
             size = max(abs(order.quantity) - flying, 0.0)
             less = replace(order, quantity=size if order.quantity > 0.0 else -size)
-            if (rounded := venue.rounded(less, held[order.symbol])).quantity:
+            if (rounded := venue.round_order(less, held[order.symbol])).quantity:
                 sendable.append(rounded)
         return sendable
 
@@ -303,10 +305,10 @@ class Desk:
 
     # ---- across restarts ----------------------------------------------------------------------------------------
 
-    def succeed(self, policy: Policy, risk: ServedRisk | None) -> None:
+    def replace_policy(self, policy: Policy, risk: ServedRisk | None) -> None:
         """Let another policy decide from the next bar on, with these books."""
         if risk is not None and self.risk is not None:
-            risk.succeed(self.risk)
+            risk.take_over(self.risk)
         self.policy, self.risk = policy, risk
 
     def to_dict(self) -> dict[str, Any]:
@@ -314,19 +316,19 @@ class Desk:
         return {
             "policy": self.policy.name,
             "guard": self.guard.to_dict(),
-            "account": _named(self.broker.account[None], Account)[0],
-            "positions": self._stored(self.broker.positions, Position),
+            "account": _name_columns(self.broker.account[None], Account)[0],
+            "positions": self._rows_by_symbol(self.broker.positions, Position),
             "signals": dict(zip(self.symbols, self._signals.tolist(), strict=True)),
-            "bar": None if self._bar is None else self._stored(self._bar, Bar),
+            "bar": None if self._bar is None else self._rows_by_symbol(self._bar, Bar),
             **({} if self.risk is None else {"risk": self.risk.to_dict()}),
-            **self._remembered(),
+            **self._policy_memory(),
         }
 
-    def _stored(self, rows: Array, columns: type[IntEnum]) -> dict[str, dict[str, float]]:
+    def _rows_by_symbol(self, rows: Array, columns: type[IntEnum]) -> dict[str, dict[str, float]]:
         """Rows (symbol, column) by symbol and name."""
-        return dict(zip(self.symbols, _named(rows, columns), strict=True))
+        return dict(zip(self.symbols, _name_columns(rows, columns), strict=True))
 
-    def _remembered(self) -> dict[str, Any]:
+    def _policy_memory(self) -> dict[str, Any]:
         """What the policy keeps from bar to bar; nothing of most."""
         memory = self.policy.memory() if hasattr(self.policy, "memory") else None
         return {} if memory is None else {"memory": memory}
@@ -361,13 +363,13 @@ class Desk:
         if self.risk is not None:
             # A policy sees its own position, in its own units; the base is none of its business.
             position = np.array(observation["position"])
-            state = self.broker.account, self.broker.positions, self._closed[:, Bar.CLOSE]
+            state = self.broker.account, self.broker.positions, self._last_bars[:, Bar.CLOSE]
             position[:, PositionEntry.WEIGHT] = self.risk.views_held(*state)
             observation["position"] = position
         return snapshot._replace(observation=observation, masks=masks)
 
     @property
-    def _closed(self) -> Array:
+    def _last_bars(self) -> Array:
         """(symbol, Bar) the last bar."""
         assert self._bar is not None
         return self._bar
@@ -380,7 +382,7 @@ class Desk:
         mask_rows(masks, self._bar[None, None], rules, self.broker.account[None], self.broker.positions[None], cursor)
         return masks.reshape(len(self.symbols), -1)
 
-    def _sized(self, actions: Array) -> tuple[Array, Array, Array]:
+    def _size_orders(self, actions: Array) -> tuple[Array, Array, Array]:
         """(symbol,) orders, quantities and signals, by the kernel's own rule; a NaN weight changes nothing."""
         assert self._bar is not None
         if actions.shape != ((len(self.symbols), 2) if self._is_hybrid else (len(self.symbols),)):
@@ -397,7 +399,7 @@ class Desk:
         ordered, signals = sizing.fills[:, Fill.ORDERED], sizing.positions[:, Position.SIGNAL]
         return actions, np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
 
-    def _affordable(self, quantities: Array) -> Array:
+    def _cut_to_gross(self, quantities: Array) -> Array:
         """(symbol,) quantities, openings cut by one factor where together they pass the gross limit, as in training."""
         assert self._bar is not None
         held, prices = self.broker.positions[:, Position.QUANTITY], self._bar[:, Bar.CLOSE]
@@ -467,7 +469,7 @@ class GuardedPolicy:
         return self.tickets[-1].quantities
 
 
-def _named(rows: Array, columns: type[IntEnum]) -> list[dict[str, float]]:
+def _name_columns(rows: Array, columns: type[IntEnum]) -> list[dict[str, float]]:
     """The numbers of each row by the names of its columns, so that a stored state survives another order of them."""
     there = list(columns)[: rows.shape[1]]  # plain bars have fewer than all
     names = [column.name.lower() for column in there]
@@ -475,7 +477,7 @@ def _named(rows: Array, columns: type[IntEnum]) -> list[dict[str, float]]:
 
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:
-    """The row that `_named` stored, or that an earlier version stored by position."""
+    """The row that `_name_columns` stored, or that an earlier version stored by position."""
     if isinstance(stored, list):
         return np.array(stored + [0.0] * ((PLAIN if columns is Bar else len(columns)) - len(stored)))
     # Bars of an earlier version have no cost of their own.

@@ -17,7 +17,7 @@ from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
 from pacesetter.panel import Panel
 
-__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed", "rebased"]
+__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed", "find_adjustments"]
 
 OVERLAP_DAYS = 7  # asked for again with every poll: longer than holidays, short enough to poll
 SPLIT_FRACTION = 0.05  # from which a re-adjusted history is a split; below it is a dividend
@@ -180,13 +180,13 @@ class OnlineFeed:
             raise DataError(next(iter(problems.values())))
         fresh = [f"'{each}' has missing bars: {text}" for each, text in problems.items() if each not in self._problems]
         self._problems = problems
-        return _beside(parts, symbols).noting(*fresh)
+        return _join_symbols(parts, symbols).noting(*fresh)
 
     def _check_overlap(self, again: Panel) -> list[str]:
         """Refuse bars that the source has re-based since they were given; gives a sentence for each dividend."""
         if self._known is None:
             return []
-        factors = rebased(self._known, again)
+        factors = find_adjustments(self._known, again)
         splits = {symbol: factor for symbol, factor in factors.items() if abs(factor - 1.0) > SPLIT_FRACTION}
         for symbol, factor in splits.items():
             raise RunError(
@@ -206,7 +206,7 @@ class OnlineFeed:
         return load(self.source, **{**self.options, "refresh": True, **changed})
 
 
-def rebased(before: Panel, after: Panel) -> dict[str, float]:
+def find_adjustments(before: Panel, after: Panel) -> dict[str, float]:
     """Symbol -> by what the closes of the bars that both have were multiplied, where they were."""
     if before.symbols != after.symbols:
         return {}
@@ -221,7 +221,7 @@ def rebased(before: Panel, after: Panel) -> dict[str, float]:
     return {symbol: factor for symbol, factor in medians.items() if abs(factor - 1.0) > SAME_PRICE}
 
 
-def _beside(parts: Mapping[str, Panel], symbols: tuple[str, ...]) -> Panel:
+def _join_symbols(parts: Mapping[str, Panel], symbols: tuple[str, ...]) -> Panel:
     """Panels of single symbols as one of all `symbols`, on the union of their moments; the others are missing."""
     first = next(iter(parts.values()))
     index = reduce(lambda one, other: one.union(other), (part.index for part in parts.values()))

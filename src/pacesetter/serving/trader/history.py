@@ -66,7 +66,7 @@ class History:
             raise DataError(f"bars must be of the symbols and fields {', '.join(self.spec.fields)} that are served")
         if len(bars) == 0:
             raise DataError("there is no bar; give at least one")
-        panel = bars if self.panel is None else self._behind(self.panel, bars)
+        panel = bars if self.panel is None else self._append_bars(self.panel, bars)
         if self._leadlag is not None:
             # Before rows are computed: a window is chosen once, at its bar, and never again.
             self._leadlag.choose(panel, len(bars))
@@ -107,7 +107,7 @@ class History:
         """(symbol,) True where a symbol has too few bars, see `waiting`."""
         return self._taken < self.spec.memory_bars
 
-    def _behind(self, panel: Panel, bars: Panel) -> Panel:
+    def _append_bars(self, panel: Panel, bars: Panel) -> Panel:
         """What features read of the panel, with newer bars after it; arrays handed out before do not change."""
         if bars.index.asi8[0] <= panel.index.asi8[-1]:
             raise DataError(
@@ -141,7 +141,7 @@ class History:
                 # The first of `count` rows needs its whole memory before it.
                 bars = self.spec.memory[feature.name] + count - 1
                 is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
-                rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
+                rows[:, :, column] = feature.compute_since(panel, first_row(bars), is_whole)[-count:].T
             if self._leadlag is not None and len(panel) > 1:  # one bar has no lag yet
                 for name, values in self._leadlag_columns(panel, count).items():
                     rows[:, :, self.spec.names.index(name)] = values.T
@@ -152,7 +152,7 @@ class History:
         """Name -> (count, symbol) of the lead–lag features; NaN at bars with less history than their memory."""
         assert self._leadlag is not None
         behind = np.arange(len(panel) - count, len(panel))[:, None] + 1
-        columns = self._leadlag.newest(panel, count)
+        columns = self._leadlag.newest_rows(panel, count)
         return {name: np.where(behind >= self.spec.memory[name], rows, np.nan) for name, rows in columns.items()}
 
 

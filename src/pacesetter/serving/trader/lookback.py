@@ -20,7 +20,7 @@ from pacesetter.features import FEATURES
 from pacesetter.leadlag.lookback.policy import SHORTEST, LookbackPolicy, StoredLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
-from pacesetter.policies.windows import unmasked
+from pacesetter.policies.windows import allow_all_actions
 from pacesetter.serving.bundle.model import Model
 
 __all__ = ["LeadLagRows", "LookbackSpec", "ServedLookback", "lookback_memory"]
@@ -85,7 +85,7 @@ class ServedLookback:
 
     def _act(self, observation: Mapping[str, Array]) -> Array:
         """Actions of a batch of observations (row, …); a recurrent agent's memory is that of the bar before."""
-        answer = self.model(unmasked({**observation, **self._memory}, self.model.spec))
+        answer = self.model(allow_all_actions({**observation, **self._memory}, self.model.spec))
         self._memory = {name: answer[f"{name}_after"] for name in (HIDDEN, CELL) if f"{name}_after" in answer}
         self.confidence = float(answer["confidence"].ravel()[-1])
         return answer["probabilities"].argmax(axis=-1) if "probabilities" in answer else answer["orders"]
@@ -105,7 +105,7 @@ class LeadLagRows:
             window = max(self._policy.choose(panel, t, previous), SHORTEST)
             self._schedule = np.append(self._schedule, window)[-len(panel) :]
 
-    def newest(self, panel: Panel, count: int) -> dict[str, Array]:
+    def newest_rows(self, panel: Panel, count: int) -> dict[str, Array]:
         """Name -> (count, symbol) of the newest bars, whose windows are chosen."""
         shown = count + (self._asked.standardise_bars or 1) - 1  # and the values that they are standardised by
         scored = shown + self._asked.gap_bars

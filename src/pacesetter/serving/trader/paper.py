@@ -109,7 +109,7 @@ class PaperTrader:
             return self._run(most_bars)
 
     def _run(self, most_bars: int | None) -> PaperResult:
-        state = self._stored()  # outside the try: what is refused here touches nothing, not even the switch
+        state = self._read_state()  # outside the try: what is refused here touches nothing, not even the switch
         before = self.bars
         try:
             self._resume(state)
@@ -152,12 +152,12 @@ class PaperTrader:
         # An account that could not be read is treated as infinitely old: exits pass, entries do not.
         ticket = self._ticket(snapshot, bars, now, late if settlement.is_known else math.inf)
         denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
-        self.watch.served(ticket.actions, denied, observation)
+        self.watch.record_decisions(ticket.actions, denied, observation)
         # Counted before the state is written, which must say that this bar is done.
         self.bars, self._panel = self.bars + 1, panel
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
-        why = self._why(ticket)
+        why = self._explain_orders(ticket)
         page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why, followed)
         if not self.journal.record(page):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
@@ -172,10 +172,10 @@ class PaperTrader:
         desk = self.desk
         is_flattening = desk.guard.state is State.HALTED and desk.options.flatten_on_halt
         if is_flattening and np.any(desk.broker.positions[:, Position.QUANTITY]):
-            return desk.flattened(snapshot.panel, bars, now)
+            return desk.flatten_orders(snapshot.panel, bars, now)
         return desk.decide(snapshot, bars, now, late)
 
-    def _why(self, ticket: Ticket) -> list[str]:
+    def _explain_orders(self, ticket: Ticket) -> list[str]:
         """A sentence for each order that may be sent, where they are asked for; they are logged too."""
         entries = getattr(self.desk.policy, "entries", None)
         if self.reasons is None or entries is None:
@@ -194,11 +194,11 @@ class PaperTrader:
         """
         if self.succession is None:
             return []
-        bundle, sentences = self.succession.look(at)
+        bundle, sentences = self.succession.find_current(at)
         for sentence in sentences:
             log.info("%s", sentence)
         if bundle is not None:
-            self.desk.succeed(BundlePolicy(bundle), bundle.served_risk(self.desk.symbols))
+            self.desk.replace_policy(BundlePolicy(bundle), bundle.served_risk(self.desk.symbols))
             if self.reasons is not None:
                 self.reasons = OrderReasons.of(bundle)
         return sentences
@@ -235,7 +235,7 @@ class PaperTrader:
             yield self.feed.history(None)
         while not self._is_over() and (bars := self._next()) is not None:
             for row in range(len(bars)):
-                joined = self._joined(bars.rows(row, row + 1))
+                joined = self._append_bar(bars.rows(row, row + 1))
                 if joined is not None:
                     yield joined
             if len(bars) == 0:
@@ -244,7 +244,7 @@ class PaperTrader:
     def _is_over(self) -> bool:
         """Whether stored bars end here, before the next one is taken: a person, or another trader, halted."""
         self._sync_switch()
-        return self.feed.is_stored and self.switch.engaged() and self.switch.engaged_by() != self._name
+        return self.feed.is_stored and self.switch.is_engaged() and self.switch.engaged_by() != self._name
 
     def _next(self) -> Panel | None:
         """What the feed has; a feed that fails has nothing now, and the data grows old."""
@@ -262,7 +262,7 @@ class PaperTrader:
                 self.journal.note("feed", sentence)
         return bars
 
-    def _joined(self, bar: Panel) -> Panel | None:
+    def _append_bar(self, bar: Panel) -> Panel | None:
         """The history with a bar appended; one out of order or of other symbols is noted and left out."""
         assert self._panel is not None
         try:
@@ -318,12 +318,12 @@ class PaperTrader:
 
     # ---- starting -------------------------------------------------------------------------------------------------
 
-    def _stored(self) -> Row | None:
+    def _read_state(self) -> Row | None:
         """The state to resume from, and the bars up to it; None before the first. Refuses a feed of other bars."""
         stored = self.journal.checkpoint()
         if stored is None:
             return None
-        with self._readable():
+        with self._refuse_damage():
             state, bars, last = stored[1], int(stored[1]["bars"]), pd.Timestamp(stored[1]["last"], tz="UTC")
         panel = self.feed.history(last)
         is_there = len(panel) > 0 and panel.index[-1] == last
@@ -351,7 +351,7 @@ class PaperTrader:
             )
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _refuse_damage(self) -> Iterator[None]:
         """Refuse a stored state that lacks something."""
         try:
             yield
@@ -364,7 +364,7 @@ class PaperTrader:
         """Restore a state: books, guard, orders in flight; refuses books that do not add up."""
         self.journal.verify()
         if state is not None:
-            with self._readable():
+            with self._refuse_damage():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])
                 if self.succession is not None and "follow" in state:
@@ -416,7 +416,7 @@ class PaperTrader:
             if status in (OrderStatus.CANCELLED, OrderStatus.REJECTED):
                 self.desk.drop(order.client_id)
             elif status in (OrderStatus.PENDING, OrderStatus.UNKNOWN):
-                known[order.client_id] = self._fate(order, at)
+                known[order.client_id] = self._settle_interrupted(order, at)
         self._set_statuses(known)
 
     def _compare(self, arrived: Iterable[Order]) -> None:
@@ -450,7 +450,7 @@ class PaperTrader:
             self.journal.note("difference", difference)
         self._noted_difference = difference
 
-    def _fate(self, order: Order, status: OrderStatus) -> OrderStatus:
+    def _settle_interrupted(self, order: Order, status: OrderStatus) -> OrderStatus:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
         if status is not OrderStatus.PENDING:
             return status

@@ -47,7 +47,7 @@ class Replayed:
     def total_return(self) -> float:
         return self.equity[-1] / self.equity[0] - 1.0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return, halt and refusals in words."""
         halt = "never halted" if self.halted is None else f"halted on {self.halted[0]:%Y-%m-%d} ({self.halted[1]})"
         counts = {name: count for name, count in sorted(self.desk.guard.denials.items()) if name != "halted"}
@@ -122,16 +122,16 @@ def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, A
         if gap > SAME_EQUITY:
             raise RunError(
                 f"the bundle earns {off.total_return:+.1%} on the test bars with breakers off, and its card says "
-                f"{card:+.1%} ({off.told()}); evaluate the run again on these bars, then bundle it"
+                f"{card:+.1%} ({off.describe()}); evaluate the run again on these bars, then bundle it"
             )
     return {
         "from": str(panel.index[first]),
         "to": str(panel.index[-1]),
         "card": card,
-        "breakers_off": {"total_return": off.total_return, "told": off.told()},
+        "breakers_off": {"total_return": off.total_return, "told": off.describe()},
         "breakers_on": {
             "total_return": on.total_return,
-            "told": on.told(),
+            "told": on.describe(),
             "halted": None if on.halted is None else {"at": str(on.halted[0]), "reason": on.halted[1]},
         },
     }

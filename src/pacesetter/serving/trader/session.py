@@ -29,7 +29,7 @@ from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
-from pacesetter.serving.trader.bundle_follower import BundleFollower, following
+from pacesetter.serving.trader.bundle_follower import BundleFollower, follow_store
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
@@ -100,7 +100,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     baselines   those there are: `evaluation.baselines`, which serving does not import, has them
     """
     key = SigningKey.find(config.key or None)
-    succession = _succession(policy, config, key)
+    succession = _make_follower(policy, config, key)
     bundle = succession.bundle if succession else _bundle(policy, config, key)
     if bundle is None and (baselines is None or policy not in baselines):
         known = did_you_mean(policy, baselines or ())
@@ -119,10 +119,10 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
         if succession.bundle is not bundle:
             bundle = succession.bundle
             panel = load_history(config, bundle)
-    feed = _feed(config, panel, bundle, is_resumed=succession is not None and _stored(config) is not None)
+    feed = _feed(config, panel, bundle, is_resumed=succession is not None and _read_state(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
-    guard = Guard(_limits(bundle, market, len(panel.symbols)).changed(config.guard))
+    guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
@@ -149,11 +149,11 @@ def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> De
     return DecisionLog(config.folder, bundle, data)
 
 
-def _succession(policy: str, config: PaperConfig, key: SigningKey | None) -> BundleFollower | None:
+def _make_follower(policy: str, config: PaperConfig, key: SigningKey | None) -> BundleFollower | None:
     """What the trader follows, where it is to; refuses to follow what is not a store."""
     if not config.follow:
         return None
-    succession = following(policy, key, config.unverified)
+    succession = follow_store(policy, key, config.unverified)
     if succession is None:
         raise ConfigError(f"paper.follow=true follows a store of bundles, and '{policy}' is not one; give the store")
     return succession
@@ -161,7 +161,7 @@ def _succession(policy: str, config: PaperConfig, key: SigningKey | None) -> Bun
 
 def _begin(succession: BundleFollower, config: PaperConfig, panel: Panel) -> None:
     """Choose the bundle that decides first: that of the journal, else the newest that was not fitted on the bar."""
-    state = _stored(config)
+    state = _read_state(config)
     if state is not None:
         with suppress(LookupError, TypeError, ValueError):  # a damaged state is refused by the trader
             # Just after the last bar: whatever was fitted up to it may decide the next.
@@ -171,7 +171,7 @@ def _begin(succession: BundleFollower, config: PaperConfig, panel: Panel) -> Non
         succession.begin(panel.index[config.first])
 
 
-def _stored(config: PaperConfig) -> Mapping[str, Any] | None:
+def _read_state(config: PaperConfig) -> Mapping[str, Any] | None:
     """The state that the run resumes from; None before its first bar."""
     return stored_state(_journal_url(config), config.run)
 

@@ -182,7 +182,7 @@ class ServedRisk:
         """Bring the base's part of a position to prices that were re-based by `factor`."""
         self._sizer.base_quantities[0, self.symbols.index(symbol)] /= factor
 
-    def succeed(self, other: ServedRisk) -> None:
+    def take_over(self, other: ServedRisk) -> None:
         """Take over the account of another policy: what of it is the base's."""
         self._restore_state(other._state())
 

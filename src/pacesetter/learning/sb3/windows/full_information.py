@@ -140,7 +140,7 @@ class FullInformation(OnPolicyAlgorithm):
             self._batch, market = batch, batch.markets[0]
             # The first bar at which every window of the grid and of the observation is complete.
             first = max(market.first, batch.config.windows.longest, batch.config.windows.seen[-1])
-            usable = batch.dealer.learnable(market)[first : market.last + 1]
+            usable = batch.dealer.learnable_bars(market)[first : market.last + 1]
             self._length, self._starts = _segments(usable, self.n_steps)
             if len(self._starts) == 0:
                 raise DataError("agent=full_information has no bar behind the longest window; give more bars")
@@ -162,9 +162,9 @@ class FullInformation(OnPolicyAlgorithm):
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""
         if self._shown is None and self._bytes() <= MOST_BYTES:
             assert self._table is not None
-            self._shown = self._look(np.arange(len(self._table.bars)))
+            self._shown = self._gather_entries(np.arange(len(self._table.bars)))
         if self._shown is None:
-            flat = self._look(rows.ravel())
+            flat = self._gather_entries(rows.ravel())
             return {name: entry.reshape(*rows.shape, *entry.shape[1:]) for name, entry in flat.items()}
         places = torch.as_tensor(rows, device=self.device)
         return {name: entry[places] for name, entry in self._shown.items()}
@@ -174,7 +174,7 @@ class FullInformation(OnPolicyAlgorithm):
         assert self._table is not None
         return 4 * sum(self._batch.entries().values()) * self._table.lookbacks.size
 
-    def _look(self, rows: Array) -> dict[str, torch.Tensor]:
+    def _gather_entries(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (row, before, …) at the rows of the table, a block at a time."""
         table, batch, parts = self._table, self._batch, []
         assert table is not None
