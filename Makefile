@@ -63,7 +63,7 @@ bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
 	for file in $(BENCHMARKS); do $(BIN)/python $$file --record || exit 1; done
 
 docs: .venv/test.done site  ## changelog, architecture pictures, checks of the pages, and the site in build/site
-	$(BIN)/git-cliff --output CHANGELOG.md
+	$(BIN)/python scripts/changelog.py
 	$(BIN)/python scripts/architecture.py
 	$(BIN)/python scripts/translations.py
 	$(BIN)/python scripts/gallery.py --check

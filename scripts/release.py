@@ -123,7 +123,11 @@ def check_changelog(release: Release) -> None:
     release.require(git_cliff is not None, "git-cliff is not installed; run make setup")
     if git_cliff is None:
         return
-    section = release.read(git_cliff, "--unreleased", "--tag", f"v{release.version}", "--strip", "all")
+    page = release.root / "CHANGELOG.md"
+    if page.is_file() and f"## {release.version} (" in (written := page.read_text(encoding="utf-8")):
+        section = written.partition(f"## {release.version} (")[2]  # by hand
+    else:
+        section = release.read(git_cliff, "--unreleased", "--tag", f"v{release.version}", "--strip", "all")
     release.require("\n- " in section, f"no commit since the last tag gives a section for {release.version}")
     release.note(f"changelog: {section.count(chr(10) + '- ')} entries")
 
@@ -139,7 +143,7 @@ def test(release: Release) -> None:
 
 def changelog(release: Release) -> None:
     """CHANGELOG.md gets the section of this version, as a commit"""
-    release.run(_tool("git-cliff") or "git-cliff", "--tag", f"v{release.version}", "--output", "CHANGELOG.md")
+    release.run(sys.executable, "scripts/changelog.py", "--tag", f"v{release.version}")
     if release.is_dry or release.read("git", "status", "--porcelain", "CHANGELOG.md"):
         release.run("git", "commit", "--quiet", "-m", f"chore(release): {release.version}", "CHANGELOG.md")
 

@@ -134,10 +134,8 @@ def test_weights_that_stay_are_a_dict_a_series_or_a_list(market: ps.Panel) -> No
         (lambda market: ps.LeadLag(["ccf_peak"]), "estimator is given by its name, not as list"),
         (lambda market: ps.LeadLag().ranking(lookback=9), "this LeadLag is not fitted; call fit"),
         (lambda market: ps.LeadLag().links(lookback=9), "this LeadLag is not fitted; call fit"),
-        (
-            lambda market: ps.train(data=market.to_frame()),
-            "train takes data as a text or a number, not DataFrame; save bars to a file and give its path",
-        ),
+        (lambda market: ps.train(agent=market), "agent is a text, a number, a list or a mapping, not Panel"),
+        (lambda market: ps.train(data=5), "load takes a source's name, a path or a DataFrame, not int"),
         (lambda market: ps.train(5), "train takes overrides as texts, e.g. 'task=fleet', not int"),
         (lambda market: ps.evaluate(5), "evaluate takes the folder of a run, as ps.train gives it, not int"),
         (lambda market: ps.backtest("hold", market, first="2050-01-01"), "first=2050-01-01 leaves no bar to trade"),
@@ -162,11 +160,12 @@ def test_weights_of_other_symbols_are_refused(market: ps.Panel) -> None:
 
 
 def test_a_run_is_trained_evaluated_and_backtested(tmp_path: Path) -> None:
-    folder = ps.train(
-        "data=synthetic", "task=fleet", "agent=direct", data__symbols=4, data__bars=500, runs=tmp_path, train__steps=64
-    )
+    bars = ps.load("synthetic", symbols=4, bars=500, seed=0)
+    folder = ps.train(agent="direct", data=bars, runs=tmp_path, train={"steps": 64}, track__progress=False)
     stored = ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=0))
     judged = ps.evaluate(folder, draws=20)
+    assert 3 < len(repr(judged).splitlines()) < 24  # a screen
+    assert "sharpe" in repr(judged)
     assert np.array_equal(stored.backtest.returns, judged.result.returns)
     ledger = Trials.for_runs(tmp_path)
     ledger.add(Trial(next(iter(ledger._read())).data, "trading", "another-run", 3, 0.02))

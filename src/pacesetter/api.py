@@ -6,7 +6,7 @@ import pacesetter as ps
 panel = ps.load(frame)                       # a DataFrame, a file, a folder or a source's name
 result = ps.backtest("hold", panel)          # a baseline, weights, a function, a model or a run folder
 result.summary(); result.plot(); result.verdict(against=["hold", "lasso"])
-run = ps.train("data=synthetic", "agent=direct", "task=fleet")
+run = ps.train(agent="direct", data=panel)
 ps.evaluate(run).sentence
 ```
 """
@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError, LimitWarning, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.backtest import backtest as play
@@ -270,13 +271,21 @@ def _policy_maker(function: Any, panel: Panel) -> Callable[[Panel], Policy] | No
     return function if hasattr(made, "decide") else None
 
 
-def train(*overrides: str, **settings: Any) -> Path:
-    """Train as `pacesetter train` does, from the same overrides; gives the run's folder.
+def train(*overrides: str, data: Any = None, **settings: Any) -> Path:
+    """Train as `pacesetter train` does; gives the run's folder.
 
-    Settings may be keywords, with two underscores for a dot: `train(task="fleet", train__steps=20_000)`.
+    data       a source's name, a path, a source with its options (`{"source": "synthetic", "symbols": 4}`), or bars
+               themselves: a `Panel`, a table of pandas, Polars or Arrow, kept in the folder of runs to be read again
+    settings   keys of the configuration: groups by name (`agent="direct"`), sections as mappings
+               (`train={"steps": 20_000}`, `risk={"target_volatility": 0.1}`), single keys with two underscores for a
+               dot (`train__steps=20_000`)
+    overrides  the same as texts, as on the command line
+
+    A method that is named without a task learns the first one that it declares, e.g. agent="direct" all symbols in one
+    account.
 
     >>> import pacesetter as ps
-    >>> ps.train("data=synthetic", "agent=pppo")
+    >>> ps.train(data="synthetic", agent="pppo")
     Traceback (most recent call last):
     ...
     pacesetter.errors.ConfigError: unknown agent 'pppo'; did you mean 'ppo'?
@@ -285,16 +294,20 @@ def train(*overrides: str, **settings: Any) -> Path:
     if odd is not None:
         raise ConfigError(f"train takes overrides as texts, e.g. 'task=fleet', not {type(odd).__name__}")
     from pacesetter.jobs import compose
+    from pacesetter.jobs.hydra.overrides import write_overrides
     from pacesetter.jobs.run.train import train as train_agent
 
-    for key, value in settings.items():
-        if not isinstance(value, (str, int, float, bool, list, tuple, Path)) and value is not None:
-            raise ConfigError(
-                f"train takes {key} as a text or a number, not {type(value).__name__}; save bars to a file and give "
-                "its path, e.g. data='bars.parquet'"
-            )
-    named = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
-    return train_agent(compose([*overrides, *named])).run.folder
+    asked = [*overrides, *write_overrides({key.replace("__", "."): value for key, value in settings.items()})]
+    if isinstance(data, str | Path):
+        asked += write_overrides({"data": data})
+    elif isinstance(data, Mapping):
+        asked += write_overrides({"data": data.get("source", "sample")})
+        asked += write_overrides({f"data.{key}": value for key, value in data.items() if key != "source"})
+    elif data is not None:
+        panel = data if isinstance(data, Panel) else load(data)
+        kept = Path(compose(asked).runs) / "bars" / f"{panel.fingerprint}.parquet"
+        asked += write_overrides({"data": kept if kept.is_file() else panel.save(kept)})
+    return train_agent(compose(asked)).run.folder
 
 
 def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:

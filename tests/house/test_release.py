@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,11 +58,35 @@ def test_a_dry_run_shows_every_step_and_does_nothing(capsys, monkeypatch, tmp_pa
     count = len(release.STEPS)
     for number, step in enumerate(release.STEPS, start=1):
         assert f"{number}/{count} {step.__name__}: " in printed
-    for command in ("$ make test", "--output CHANGELOG.md", "pacesetter --version", "git tag --annotate"):
+    for command in ("$ make test", "scripts/changelog.py --tag v", "pacesetter --version", "git tag --annotate"):
         assert command in printed
     assert "would stop: src" not in printed
     assert "make test passed" not in printed
     assert not (tmp_path / "dist").exists()
+
+
+CHANGES = "# Changelog\n\nBy hand, then by commits.\n\n## 0.2.0 (not released yet)\n\n- All of it.\n"
+
+
+def test_the_changelog_is_written_by_hand_up_to_the_first_tag_and_made_from_commits_after_it(checkout):
+    page, changelog = checkout / "CHANGELOG.md", script("changelog")
+    page.write_text(CHANGES)
+    changelog.write_changelog(checkout)
+    assert page.read_text() == CHANGES
+    changelog.write_changelog(checkout, "v0.2.0")
+    assert re.search(r"^## 0\.2\.0 \(\d{4}-\d\d-\d\d\)$", page.read_text(), re.MULTILINE)
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "--quiet", "-m", "chore(release): 0.2.0")
+    git(checkout, "tag", "v0.2.0")
+    git(checkout, "commit", "--quiet", "--allow-empty", "-m", "feat(data): another source")
+    for _ in range(2):  # again: nothing stands twice
+        changelog.write_changelog(checkout)
+    made = page.read_text()
+    assert made.count("## Unreleased") == made.count("**data**: Another source") == made.count("- All of it.") == 1
+    assert made.index("Another source") < made.index("## 0.2.0")
+    page.write_text("# Changelog\n")
+    with pytest.raises(SystemExit, match=r"no section '## 0\.2\.0"):
+        changelog.write_changelog(checkout)
 
 
 def test_a_version_that_does_not_fit_is_refused(checkout):

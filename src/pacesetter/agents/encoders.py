@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
+from pacesetter.agents.agent import METHOD_NETWORKS
 from pacesetter.agents.attention import AssetAttention, AttentionStack, check_heads, sinusoids
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
@@ -218,7 +219,6 @@ class Mlp(Network):
     layers: int = 2
 
 
-OF_DIRECT = ("linear_cross", "shared")  # names of agent=direct, which has no encoder
 NETWORKS: Registry[Network] = Registry("network")
 NETWORKS.add("transformer", Transformer())
 NETWORKS.add("transformer_medium", Transformer(width=128, layers=3, heads=4))
@@ -232,7 +232,7 @@ NETWORKS.add("gru", Recurrent(cell="gru"))
 
 def network(name: str, **options: Any) -> Network:
     """The registered configuration with some fields changed; refuses unknown names and fields, and wrong types."""
-    if name in OF_DIRECT:
+    if name in METHOD_NETWORKS:
         raise ConfigError(f"network={name} is one of agent=direct; take that, or agent.network=cross here")
     default = NETWORKS[name]
     return configure(type(default), dataclasses.asdict(default) | options, "network")

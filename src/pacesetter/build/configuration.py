@@ -9,9 +9,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from pacesetter.agents.agent import METHOD_NETWORKS
 from pacesetter.build.sections import Evaluation, Features, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.build.trading import Trading
@@ -84,8 +84,8 @@ class Config:
         if not isinstance(self.agent.get("network_options") or {}, dict):
             network_options = self.agent["network_options"]
             raise ConfigError(f"agent.network_options={network_options} must be a mapping, e.g. {{width: 64}}")
-        sizes = _network(self.agent)
-        if hasattr(sizes, "leaders"):
+        sizes = _network_sizes(self.agent)
+        if sizes.leaders:
             # Before the study and the task are built, which read the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
         build_study(self)
@@ -166,21 +166,32 @@ PLAIN_NETWORKS: dict[str, int | None] = {
 }
 
 
-def _network(agent: dict[str, Any]) -> Any:
-    """The agent's network with its options, not built yet; None where none is named, or one of the method's own."""
-    if agent.get("network") in PLAIN_NETWORKS and not agent.get("network_options"):
-        return SimpleNamespace(memory_bars=PLAIN_NETWORKS[agent["network"]])
-    # Without torch, as where only baselines are played, no network is ever built.
-    if not (agent.get("network") and find_spec("torch")):
-        return None
-    from pacesetter.agents.encoders import OF_DIRECT, network
+class NetworkSizes(NamedTuple):
+    """What a network asks of its windows and features: bars that it remembers, leaders, and their last moves."""
 
-    if agent["network"] in OF_DIRECT:  # not an encoder: its method solves it, and refuses it where it does not
-        return None
-    return network(agent["network"], **(agent.get("network_options") or {}))
+    memory_bars: int | None = None
+    leaders: int = 0
+    lags: int = 0
 
 
-def _with_leaders(config: Config, sizes: Any) -> Features:
+def _network_sizes(agent: Mapping[str, Any]) -> NetworkSizes:
+    """Of the agent's network with its options; nothing where none is named, or one of the method's own."""
+    name, options = agent.get("network"), agent.get("network_options") or {}
+    if name in PLAIN_NETWORKS and not options:
+        return NetworkSizes(PLAIN_NETWORKS[name])
+    # A method's own network has no encoder. Without torch, where only baselines are played, none is ever built.
+    if not name or name in METHOD_NETWORKS or not find_spec("torch"):
+        return NetworkSizes()
+    from pacesetter.agents.cross import Cross
+    from pacesetter.agents.encoders import network
+
+    sizes = network(name, **options)
+    if isinstance(sizes, Cross):
+        return NetworkSizes(sizes.memory_bars, sizes.leaders, sizes.lags)
+    return NetworkSizes(sizes.memory_bars)
+
+
+def _with_leaders(config: Config, sizes: NetworkSizes) -> Features:
     """The features with the leaders that the network attends to; refuses a task whose agents see no symbol's own.
 
     They are written into the configuration, so that evaluation, bundles and servers show what training did.
@@ -276,6 +287,5 @@ def _adapted(config: Config) -> TaskOptions:
         return asked
     if task.history_bars:
         return dataclasses.replace(asked, window_bars=max(asked.window_bars, task.history_bars))
-    sizes = _network(config.agent)
-    bars = None if sizes is None else sizes.memory_bars
+    bars = _network_sizes(config.agent).memory_bars
     return asked if bars is None else dataclasses.replace(asked, window_bars=bars)

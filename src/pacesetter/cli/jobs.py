@@ -137,7 +137,7 @@ def config(
         str | None, typer.Option(metavar="KEY", help="Explain a key or group, e.g. task.market.")
     ] = None,
 ) -> None:
-    """Print the resolved configuration and its hash, without running anything; --explain says what keys mean."""
+    """Print what would be trained, in words and as keys with their hash; --explain says what keys mean."""
     import yaml
 
     from pacesetter.jobs import compose
@@ -150,6 +150,8 @@ def config(
         for row in explain_keys(composed, explain):
             typer.echo(f"{row.key}={json.dumps(row.value)}" + (f"  # {row.about}" if row.about else ""))
         return
+    from pacesetter.build.sentence import describe_plan
+
     resolved = composed.to_dict()
     plain = json.loads(json.dumps(resolved))
-    typer.echo(f"{yaml.safe_dump(plain, sort_keys=False)}# hash {config_hash(resolved)}")
+    typer.echo(f"# {describe_plan(composed)}\n{yaml.safe_dump(plain, sort_keys=False)}# hash {config_hash(resolved)}")

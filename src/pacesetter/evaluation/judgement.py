@@ -61,7 +61,11 @@ class IndexFigures(NamedTuple):
     sharpe: float
 
 
-@dataclass(frozen=True, eq=False)
+FIGURES = ("total_return", "annual_return", "volatility", "sharpe", "max_drawdown", "turnover")  # of a repr
+MOST_SHOWN = 12  # policies in it
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Judgement:
     """One policy beside others over the same bars, none of which it was fitted on.
 
@@ -114,6 +118,11 @@ class Judgement:
     def result(self) -> Backtest:
         """The judged policy's own."""
         return self.results[self.verdict.name]
+
+    def __repr__(self) -> str:
+        shown = [name for name in FIGURES if name in self.figures.columns]
+        table = self.figures.loc[:, shown].head(MOST_SHOWN).to_string(float_format="{:,.3g}".format)
+        return f"{self.verdict.sentence}\n\n{table}"
 
     @property
     def sentence(self) -> str:

@@ -43,9 +43,13 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
     (1−w)^m·(1 + w·m); the result is the first m that brings this under SEED_WEIGHT, counted after the seeds.
     """
     # (1−w)^m·(1 + w·m): a seed error of the first stage enters the second at any of m bars, weighted w each.
-    m = np.arange(100_000)  # far beyond any smoother here, which take at most 363 bars
-    left = (1 - weight) ** m * (1 + weight * m * (stages - 1))
-    return bars * stages + int(np.argmax(left < SEED_WEIGHT))
+    # The smoothers here take at most 363 bars; powers of many more take longer than all else at import.
+    for most in (1_000, 100_000):
+        m = np.arange(most)
+        is_forgotten = (1 - weight) ** m * (1 + weight * m * (stages - 1)) < SEED_WEIGHT
+        if is_forgotten.any():
+            break
+    return bars * stages + int(np.argmax(is_forgotten))
 
 
 def ema(x: Array, bars: int) -> Array:

@@ -1,9 +1,29 @@
-"""Jobs: Hydra configuration, training runs, sweeps and clusters, and the stages of the main job."""
+"""Jobs: overrides to a configuration, training runs, sweeps and clusters, and the stages of the main job.
+
+Names are imported on first use: reading a configuration needs nothing of what trains, evaluates or draws.
+"""
 
 from __future__ import annotations
 
-from pacesetter.jobs.hydra.compose import compose
-from pacesetter.jobs.pipeline.main_job import STAGES, run_job
-from pacesetter.jobs.run.train import TrainingResult, train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.pipeline.main_job import STAGES, run_job
+    from pacesetter.jobs.run.train import TrainingResult, train
+
+_HOMES = {
+    "STAGES": "pacesetter.jobs.pipeline.main_job",
+    "TrainingResult": "pacesetter.jobs.run.train",
+    "compose": "pacesetter.jobs.hydra.compose",
+    "run_job": "pacesetter.jobs.pipeline.main_job",
+    "train": "pacesetter.jobs.run.train",
+}
 __all__ = ["STAGES", "TrainingResult", "compose", "run_job", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pacesetter.jobs' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -242,3 +242,10 @@ def test_the_market_has_short_keys_and_costs_are_one_number():
     }.items():
         with pytest.raises(ConfigError, match=re.escape(sentence)):
             compose([wrong])
+
+
+def test_an_agent_without_a_task_learns_the_first_that_it_declares() -> None:
+    tasks = {"ppo": "trading", "direct": "fleet", "es_small": "fleet", "full_information": "lookback"}
+    assert {name: compose([f"agent={name}"]).task.problem for name in tasks} == tasks
+    assert compose(["+preset=planted", "agent=ppo"]).task.problem == "trading"
+    assert compose(["+preset=planted_fleet", "agent=sac"]).task.problem == "fleet"  # the preset's

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.overrides import choices, name_source, split_varied, take_options
+from pacesetter.jobs.hydra.overrides import (
+    choices,
+    name_source,
+    parse_override,
+    split_varied,
+    take_options,
+    write_overrides,
+)
 from pacesetter.jobs.launch.workers import Launcher
 
 
@@ -34,3 +42,29 @@ def test_a_path_alone_names_its_source(tmp_path: Path) -> None:
     assert name_source(["bars.csv", "seed=1"]) == ["data=csv", "data.path='bars.csv'", "seed=1"]
     for untouched in (["data=sample"], ["data=sampel"], ["+preset=planted", "data.path=x.csv"], ["seed=1"]):
         assert name_source(untouched) == untouched
+
+
+def test_settings_of_python_are_read_back_as_they_were() -> None:
+    settings = {
+        "agent": "direct",
+        "train": {"steps": 64, "shares": (0.6, 0.2), "patience": None},
+        "name": "it's, a [name]",
+        "track.progress": False,
+        "data.path": Path("/a b/bars.csv"),
+        "risk.target_volatility": np.float64(0.1),
+        "features.names": [],
+    }
+    read = {each.key_or_group: each.value() for each in map(parse_override, write_overrides(settings))}
+    assert read == {
+        "agent": "direct",
+        "train.steps": 64,
+        "train.shares": [0.6, 0.2],
+        "train.patience": None,
+        "name": "it's, a [name]",
+        "track.progress": False,
+        "data.path": "/a b/bars.csv",
+        "risk.target_volatility": 0.1,
+        "features.names": [],
+    }
+    with pytest.raises(ConfigError, match="name is a text, a number, a list or a mapping, not object"):
+        write_overrides({"name": object()})

@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, compose, run_job
 from pacesetter.jobs.pipeline import main_job
 from pacesetter.jobs.pipeline.fleet_stage import job_overrides
-from pacesetter.jobs.pipeline.main_job import PAGE, describe_plan, summary
+from pacesetter.jobs.pipeline.main_job import PAGE, summary
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.jobs.run.train import TrainingResult
@@ -196,12 +196,3 @@ def test_the_costs_of_a_job_are_those_of_its_lead_lag_stage_too(tmp_path, consol
     assert "net of costs of 3 bps a side" in " ".join(section.text for section in job.findings["leadlag"].sections)
     asked = run_job(compose([*words, "costs=3", "lag.cost_bps=7"]), console, stages="leadlag")
     assert asked.config.lag["cost_bps"] == 7
-
-
-def test_a_job_says_its_risk_limits_and_costs_in_one_sentence():
-    stated = ["risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04"]
-    assert describe_plan(compose([*stated, "market.position_cap=0.5", "costs=2"])) == (
-        "Risk: 10% volatility a year around inverse volatility, views within a tracking error of 4%; at most 50% of "
-        "equity in a symbol, leverage 1, long only, costs 2 bps a side (risk.*, market.*)."
-    )
-    assert describe_plan(compose()).startswith("Risk: none is stated, weights are held as the policy gives them; ")

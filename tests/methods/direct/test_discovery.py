@@ -13,7 +13,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.methods.direct.dictionary import INPUTS, group_inputs, group_sizes, input_names
 from pacesetter.methods.direct.discovery import gain
 from pacesetter.methods.direct.learner import DirectLearner
-from pacesetter.methods.direct.options import GROUPS, SLOW_BARS, Direct
+from pacesetter.methods.direct.options import GROUPS, SLOW_BARS, USED, Direct
 from pacesetter.methods.direct.policy import DirectPolicy, Moves
 from pacesetter.panel import Panel
 
@@ -96,7 +96,7 @@ def test_every_input_has_a_place_and_a_name() -> None:
         own = torch.randn(3, count, 50, generator=generator)
         market, state = own[:, : 1 if count > 1 else 0], torch.zeros(3)
         symbols = tuple(f"S{place}" for place in range(count))
-        for group in INPUTS:
+        for group in INPUTS[:-1]:  # features have a test of their own
             size = group_sizes(count, 5)[group]
             if size == 0:
                 assert count > (20 if group == "product" else 50) or (group, count) == ("product", 1)
@@ -105,7 +105,12 @@ def test_every_input_has_a_place_and_a_name() -> None:
             assert len(input_names(group, symbols, 5, "market")) == size - (group == "lags")
         policy = DirectPolicy(symbols, groups=GROUPS)
         bars = policy.volatility_bars + SLOW_BARS
-        moves = Moves(torch.randn(3, count, bars, generator=generator), torch.ones(3, count), torch.ones(3, count))
+        moves = Moves(
+            torch.randn(3, count, bars, generator=generator),
+            torch.ones(3, count),
+            torch.ones(3, count),
+            torch.zeros(3, count, 0),
+        )
         raw = policy.raw_inputs(moves)
         assert raw.shape == (3, policy.width) == (3, sum(group_sizes(count, 5).values()))
 
@@ -122,6 +127,30 @@ def test_an_unknown_group_is_refused_in_a_sentence() -> None:
         Direct(dictionary=("lags", "larg"))
     with pytest.raises(ConfigError, match="needs lags"):
         Direct(dictionary=("large",))
-    assert Direct().dictionary == GROUPS
+    assert Direct().dictionary == USED
     assert Direct().history_bars == 40 + 80 + 5
     assert Direct(dictionary=("lags",)).history_bars == 45
+
+
+def test_the_feature_table_is_used_where_it_predicts() -> None:
+    panel = world("impact", strength=0.4, sentiment_strength=0.3)
+    bank = whole_bank(panel, ["return_1", "sentiment", "volatility_20"])
+    plain, shown = (
+        DirectLearner(bank, CHEAP, Direct(dictionary=groups)) for groups in (("lags",), ("lags", "features"))
+    )
+    for learner in (plain, shown):
+        learner.fit_weights()
+    assert shown.policy.features == {1: "sentiment", 2: "volatility_20"}
+    weights = shown.policy.weights[shown.policy.places("features")].reshape(2, 5, 5)
+    assert (weights[0].diagonal() > 0).all()
+    assert not weights[1].any()
+    assert shown.fit_figures["utility"] > plain.fit_figures["utility"]
+    names = input_names("features", panel.symbols, 5, "market", ["sentiment", "volatility_20"])
+    assert names[0] == (f"sentiment of {panel.symbols[0]}", 1)
+    # A policy made as this one was says the same of an observation.
+    served = DirectPolicy(**shown.policy.made_with).double()
+    served.load_state_dict(shown.policy.state_dict())
+    bars = served.history_bars
+    window = torch.from_numpy(bank.windows[0][:, 300 - bars : 300].copy())[None].double()
+    said = shown.whole_signals()[299 - shown.series.first]
+    torch.testing.assert_close(served.signal(served.moves(window))[0], said)

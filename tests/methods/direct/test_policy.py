@@ -51,7 +51,7 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
     for t in (policy.history_bars - 1, 300, len(planted) - 1):
         window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
         moves = policy.moves(window)
-        z, volatility, fast = moves
+        z, volatility, fast, _ = moves
         place = t - series.first
         assert series.intraday is not None
         torch.testing.assert_close(z[0], series.intraday[place])

@@ -19,6 +19,7 @@ from .conftest import CHEAP, DRIFT, whole_bank
 
 Array = np.ndarray[Any, Any]
 LAGS, OPTIONS = 2, {"folds": 5, "purge_bars": 4}
+OWN = np.arange(24).reshape(LAGS, 12)
 
 
 def alike(strength: float, symbols: int = 25, bars: int = 700) -> Panel:
@@ -71,13 +72,13 @@ def moves(bars: int = 1_500, symbols: int = 12) -> tuple[Array, Array, np.random
 def test_every_symbol_answers_its_own_lag_alike() -> None:
     x, noise, _ = moves()
     y = noise - 0.06 * x[:, :12]
-    shared = common_weights(x, y, LAGS, folds=5, purge_bars=4)
+    shared = common_weights(x, y, OWN, folds=5, purge_bars=4)
     assert len(shared) == 6
     own = shared[0][np.arange(12), np.arange(12)]
     np.testing.assert_allclose(own, own[0])
     assert own[0] == pytest.approx(-0.06, abs=0.02)
     alone = fit_sparse(x, y, **OPTIONS)
-    pooled = fit_pooled(x, y, LAGS, lambda given: fit_sparse(x, y, given=given, **OPTIONS), **OPTIONS)
+    pooled = fit_pooled(x, y, OWN, lambda given: fit_sparse(x, y, given=given, **OPTIONS), **OPTIONS)
     assert pooled is not None
     assert pooled.sureness > alone.sureness + 2
 
@@ -86,13 +87,13 @@ def test_symbols_that_join_and_leave_take_part_while_they_are_listed() -> None:
     x, noise, _ = moves(bars=2_000)
     y = noise - 0.08 * x[:, :12]
     y[:1_500, :6] = 0.0  # six of twelve join late
-    shared = common_weights(x, y, LAGS, folds=5, purge_bars=4)
+    shared = common_weights(x, y, OWN, folds=5, purge_bars=4)
     assert shared[0][0, 0] == shared[0][11, 11] == pytest.approx(-0.08, abs=0.02)
 
 
 def test_nothing_is_pooled_in_noise() -> None:
     x, noise, _ = moves()
-    assert fit_pooled(x, noise, LAGS, lambda given: fit_sparse(x, noise, given=given, **OPTIONS), **OPTIONS) is None
+    assert fit_pooled(x, noise, OWN, lambda given: fit_sparse(x, noise, given=given, **OPTIONS), **OPTIONS) is None
 
 
 def test_deviations_are_fitted_beside_what_is_given() -> None:

@@ -41,6 +41,7 @@ class FleetTask(Task):
     """Markets of its own kind in place of vector environments: many environments a symbol, one to be validated in."""
 
     name = "fleet"
+    learns = "an agent for each symbol"
     learned_as = "fleet"
     config: type[Any] = FleetTrading
     observers = "fleet"

@@ -16,6 +16,7 @@ class PortfolioTask(SingleAgentTask):
     """All symbols in one account."""
 
     name = "portfolio"
+    learns = "one agent for all symbols in one account"
     learned_as = "portfolio"
     config = Portfolio
     is_whole = True

@@ -62,6 +62,7 @@ class Task(ABC):
 
     name        as in `task=<name>`
     config      dataclass of its options
+    learns      what, in a few words, as in "agent=ppo learns …"
     learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
     observers   key of `jobs.run.observers.OBSERVERS`: what meters and validates a run of it
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
@@ -81,6 +82,7 @@ class Task(ABC):
     name: str
     config: type[Any]
     learned_as: str
+    learns: str
     observers: str = "single"
     judged_as: str = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
@@ -141,6 +143,10 @@ class Task(ABC):
     @abstractmethod
     def parts(self, config: Config, panel: Panel) -> Parts:
         """The environments that an agent learns and is validated in; bars of the test set are in neither."""
+
+    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
+        """A vector environment on all of the panel; refused by a task that learns in a market of its own."""
+        raise ConfigError(f"task={self.name} has no vector environment; its markets are those of build_parts")
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """The environments to train in on the training bars of a fold alone; `folds` is refused without them."""

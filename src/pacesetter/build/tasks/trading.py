@@ -184,6 +184,7 @@ class TradingTask(SingleAgentTask):
     """One symbol an episode."""
 
     name = "trading"
+    learns = "one agent that trades any symbol"
     learned_as = "trading"
     config = Trading
 

@@ -16,6 +16,7 @@ class TwoLevelTask(LookbackTask):
     """The lower agent of two levels; agents of one level learn it."""
 
     name = "two_level"
+    learns = "which lead–lag window to use under a controller, bar by bar,"
     learned_as = "lookback"
     config = TwoLevelConfig
     refusals: ClassVar[Mapping[str, str]] = {

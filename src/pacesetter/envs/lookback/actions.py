@@ -154,4 +154,5 @@ def _clamp_windows(
             close = min(max(asked[e, a], near - max_delta), near + max_delta)
             bounded = min(max(close, low[e]), high[e])
             windows[e, a] = min(bounded, history[e])
-            why[e, a] = DELTA * (close != asked[e, a]) + BOUNDS * (bounded != close) + HISTORY * (bounded > history[e])
+            flags = DELTA * (close != asked[e, a]) + BOUNDS * (bounded != close) + HISTORY * (bounded > history[e])
+            why[e, a] = flags if windows[e, a] != asked[e, a] else 0  # history may undo what the bounds did

@@ -82,17 +82,29 @@ def group_names() -> list[str]:
 
 
 def choose_groups(asked: Mapping[str, str], presets: Sequence[str]) -> Chosen:
-    """What is chosen of each group: as asked, else by a preset, else the default; refuses an unknown choice."""
+    """What is chosen of each group: as asked, else by a preset, else the default; refuses an unknown choice.
+
+    An agent that is asked for without a task learns the first one that its method declares.
+    """
     of_presets: dict[str, str] = {}
     for name in presets:
         for file in _preset_files(name):
             of_presets = file.choices | of_presets  # the first wins: outer files come before those that they name
     groups = _read_base().choices | of_presets | dict(asked)
+    if "agent" in asked and "task" not in {**of_presets, **asked}:
+        groups["task"] = _first_task(asked["agent"])
     for group, name in groups.items():
         known = known_choices(group)
         if name not in known:
             raise ConfigError(f"unknown {group} '{name}'{did_you_mean(name, known)}")
     return Chosen(groups, list(presets), of_presets)
+
+
+def _first_task(agent: str) -> str:
+    """The task of a method that was named alone: the first that it declares; the default of an unknown one."""
+    names = [agent, *(_read_shipped("agent", agent).before if agent in _file_names("agent") else ())]
+    method = next((name for name in names if name in METHODS), None)
+    return _read_base().choices["task"] if method is None else METHODS[method].tasks[0]
 
 
 def known_choices(group: str) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "split_varied",
     "stored_overrides",
     "take_options",
+    "write_overrides",
 ]
 
 Options = TypeVar("Options")
@@ -100,6 +102,39 @@ def name_source(overrides: Sequence[str]) -> list[str]:
 
 def _is_file_of_bars(text: str) -> bool:
     return "=" not in text and Path(text).suffix.lower() in BAR_FILES
+
+
+def write_overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Settings of Python as overrides: a mapping sets its keys one by one; refuses what no override can say."""
+    texts: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            texts += write_overrides({f"{key}.{name}": each for name, each in value.items()})
+        else:
+            texts.append(f"{key}={_write_value(key, value)}")
+    return texts
+
+
+def _write_value(key: str, value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, numbers.Real):  # NumPy's among them
+        return repr(int(value) if isinstance(value, numbers.Integral) else float(value))
+    if isinstance(value, str | Path):
+        return _quote(str(value))
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_write_value(key, each) for each in value)}]"
+    if isinstance(value, Mapping):
+        return "{}"
+    raise ConfigError(f"{key} is a text, a number, a list or a mapping, not {type(value).__name__}")
+
+
+def _quote(text: str) -> str:
+    """A text that stays one in Hydra's grammar; a name, a number or an interpolation as it is."""
+    if re.fullmatch(r"[\w./:$^{}-]+", text) or not text:
+        return text or "''"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def stored_overrides(folder: str | Path) -> list[str]:

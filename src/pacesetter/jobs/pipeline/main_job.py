@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
+from pacesetter.build.sentence import describe_plan
 from pacesetter.build.trading import Trading
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.account_page import page_header
@@ -29,7 +30,6 @@ from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.leadlag.strategy import COST_BPS
-from pacesetter.market.risk import describe_risk
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, data_name
 from pacesetter.words import cell, count_noun
@@ -174,7 +174,7 @@ def run_job(
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
-        job.console.print(describe_plan(config), soft_wrap=True, highlight=False, markup=False)
+        job.console.print(describe_plan(traded_config(config)), soft_wrap=True, highlight=False, markup=False)
     stopped = print_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
     )
@@ -201,15 +201,6 @@ def _with_costs(config: Config) -> Config:
     if not isinstance(config.task, Trading) or config.lag.get("cost_bps", COST_BPS) != COST_BPS:
         return config
     return replace(config, lag=config.lag | {"cost_bps": config.market.costs.side_bps})
-
-
-def describe_plan(config: Config) -> str:
-    """How much risk the account of a job takes, within which limits and at which costs, in one sentence."""
-    limits, costs = config.market.limits, config.market.costs
-    held = [f"at most {limits.position_cap_fraction:.0%} of equity in a symbol"]
-    held.append(f"leverage {limits.gross_leverage:g}, {'short positions allowed' if limits.shorting else 'long only'}")
-    held.append(f"costs {costs.side_bps:g} bps a side")
-    return f"Risk: {describe_risk(config.risk)}; {', '.join(held)} (risk.*, market.*)."
 
 
 def _warn_of_memory(job: Job) -> None:

@@ -26,6 +26,7 @@ from pacesetter.build import (
 )
 from pacesetter.build.members import member_config, member_folders, members_of
 from pacesetter.build.prior import PRIOR_FOLDER, with_prior
+from pacesetter.build.sentence import describe_plan
 from pacesetter.build.stored import SCALE
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.regimes import check_index
@@ -167,11 +168,22 @@ def _train_in_folder(
     session = Session(
         config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year, panel=panel
     )
+    console.print(describe_plan(config), soft_wrap=True, highlight=False, markup=False)
     # Before learning: a run that fails or is thrown away was a trial all the same.
     _count(session)
     with _log_to_file(run), _record_failure(session):
         session.trackers = make_trackers(config, run)
-        return _learn(session)
+        try:
+            return _learn(session)
+        finally:
+            # A run that fails has trackers too: one that writes by time would go on after its folder is gone.
+            _close_trackers(session, is_done=False)
+
+
+def _close_trackers(session: Session[Any], is_done: bool) -> None:
+    """Close those that are not closed yet."""
+    while session.trackers:
+        session.trackers.pop(0).close(is_done)
 
 
 def _transfer(config: Config, learner: Learner, until: pd.Timestamp) -> None:
@@ -315,8 +327,7 @@ def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> Tr
     result = TrainingResult(run, learner.step, validator.state["best"], learner.weights_hash(), stopped)
     is_done = stopped != "signal"
     # Before the manifest says finished: what trackers keep is then complete.
-    for tracker in session.trackers:
-        tracker.close(is_done)
+    _close_trackers(session, is_done)
     if any(validator.gates.values()):  # an offline agent has none
         session.console.print(gate_table(validator.gates))
     facts = {"steps": result.steps, "score": result.score, "weights_hash": result.weights_hash, "stopped": stopped}

@@ -7,6 +7,7 @@ With u a symbol's own move in units of volatility, m the mean move, and a the st
     state     u · a: the answer to a move may turn with the volatility that everybody sees
     product   u_i · u_k of the same bar, of at most 20 symbols: above them pairs would outnumber the bars
     slow      means of u and m over 40 bars, weights halving every 3, 7 and 15
+    features  what the feature table shows of a symbol at the bar, less its mean on the training bars
 
 and some that are not inputs of their own:
 
@@ -15,20 +16,22 @@ and some that are not inputs of their own:
     pooled     what all symbols answer alike is one weight and not one a symbol, see `pooling`
     memory     older bars count less in the fit, see `memory`
 
-Above 50 symbols `large`, `state` and `slow` are left out: a fit of their inputs would take minutes.
+Above 50 symbols `large`, `state`, `slow` and `features` are left out: a fit of their inputs would take minutes.
 
 `lags` is always used. Every other group must pay on blocks of bars left out, see `discovery`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from pacesetter.methods.direct.options import SLOW_BARS
 
-__all__ = ["INPUTS", "RECENT_HALF_LIFE", "group_inputs", "group_sizes", "input_names"]
+__all__ = ["INPUTS", "RECENT_HALF_LIFE", "group_inputs", "group_sizes", "input_names", "own_places"]
 
-INPUTS = ("lags", "large", "state", "product", "slow")
+INPUTS = ("lags", "large", "state", "product", "slow", "features")
 LARGE = (1.0, 2.0)
 HALF_LIVES = (3.0, 7.0, 15.0)  # of slow means
 RECENT_HALF_LIFE = 40.0
@@ -36,7 +39,7 @@ MOST_PAIRED = 20  # symbols
 MOST_SYMBOLS = 50  # of the groups with several inputs a symbol
 
 
-def group_sizes(symbols: int, lags: int) -> dict[str, int]:
+def group_sizes(symbols: int, lags: int, features: int = 0) -> dict[str, int]:
     """How many inputs each group has; a symbol alone has no market beside it."""
     markets = 1 if symbols > 1 else 0
     several = 1 if symbols <= MOST_SYMBOLS else 0
@@ -47,7 +50,15 @@ def group_sizes(symbols: int, lags: int) -> dict[str, int]:
         "state": several * lags * symbols,
         "product": lags * pairs,
         "slow": several * len(HALF_LIVES) * (symbols + markets),
+        "features": several * features * symbols,
     }
+
+
+def own_places(group: str, symbols: int, lags: int, features: int = 0) -> torch.Tensor:
+    """(k, symbol) places among the inputs of a group that are of a symbol itself; none of products and means."""
+    size = group_sizes(symbols, lags, features)[group]
+    count = {"lags": lags, "large": size // symbols, "state": lags, "features": features}.get(group, 0)
+    return torch.arange(count * symbols).reshape(count, symbols)
 
 
 def group_inputs(group: str, own: torch.Tensor, market: torch.Tensor, state: torch.Tensor, lags: int) -> torch.Tensor:
@@ -66,11 +77,15 @@ def group_inputs(group: str, own: torch.Tensor, market: torch.Tensor, state: tor
     return torch.cat([latest.flatten(1), market[..., -lags:].flip(2).flatten(1), own.new_ones(own.shape[0], 1)], 1)
 
 
-def input_names(group: str, symbols: tuple[str, ...], lags: int, market: str) -> list[tuple[str, int]]:
+def input_names(
+    group: str, symbols: tuple[str, ...], lags: int, market: str, features: Sequence[str] = ()
+) -> list[tuple[str, int]]:
     """(what moved, how many bars before the return) of each input of a group; 0 for a mean of many bars."""
     markets, ages = ([market] if len(symbols) > 1 else []), range(1, lags + 1)
-    if group != "lags" and not group_sizes(len(symbols), lags)[group]:
+    if group != "lags" and not group_sizes(len(symbols), lags, len(features))[group]:
         return []
+    if group == "features":
+        return [(f"{feature} of {name}", 1) for feature in features for name in symbols]
     if group == "large":
         return [(f"{name} beyond {least:g} σ", age) for least in LARGE for age in ages for name in symbols]
     if group == "state":

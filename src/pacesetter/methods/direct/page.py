@@ -122,7 +122,10 @@ def _used_relations(weights: Array, policy: DirectPolicy) -> Iterator[Relation]:
     from pacesetter.methods.direct.dictionary import input_names
 
     for group in policy.sizes:
-        names, own = input_names(group, policy.symbols, policy.lags, MARKET), weights[policy.places(group)]
+        names, own = (
+            input_names(group, policy.symbols, policy.lags, MARKET, [*policy.features.values()]),
+            weights[policy.places(group)],
+        )
         # Behind the lags stands the constant, which has no name.
         for row, column in zip(*np.nonzero(own[: len(names)]), strict=True):
             leader, delay = names[row]

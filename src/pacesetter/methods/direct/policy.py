@@ -9,6 +9,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     x(t)     the inputs of `dictionary`: lags 1 … `lags` of all u and of the mean z, 1, and the groups beside them
     l_j(t)   Σ w_j · x, sparse (L1)
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
+             in the direction of w_ij, less 0.1; at least 0
     s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
 
 and what it targets, with h the share that it holds and c the cost of a side:
@@ -22,7 +23,7 @@ and what it targets, with h the share that it holds and c the cost of a side:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,8 +32,9 @@ from torch import nn
 
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
-from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes
+from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes, own_places
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
+from pacesetter.methods.direct.team import Change, Team, TeamState
 
 __all__ = ["DirectPolicy", "Moves", "market_price"]
 
@@ -42,8 +44,9 @@ STATE_BARS = 8  # bars of the state's volatility, weights halving every quarter 
 STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
 LEAST_SPEED = 0.05
+LEAST_HELD = 0.1  # correlation of a link over the last bars, in the direction found, that it takes to count
 LINKS = 4  # a symbol, that are followed at most: the strongest
-WEIGHT = 0  # column of `position` that is the share held
+WEIGHT, DRAWDOWN = 0, 3  # columns of `position` and of `portfolio`
 
 
 class Moves(NamedTuple):
@@ -51,17 +54,20 @@ class Moves(NamedTuple):
 
     z            (row, symbol, bar) moves in units of volatility, newest last
     volatility   (row, symbol) σ, by which positions are measured        fast   (row, symbol) that of the last bars
+    features     (row, symbol, feature) of the newest bar
     """
 
     z: torch.Tensor
     volatility: torch.Tensor
     fast: torch.Tensor
+    features: torch.Tensor
 
 
 class DirectPolicy(nn.Module):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
     column, gap   of the window that hold `return_1` and `gap`; −1 where there are no gaps
+    features      column -> name of the features that are read beside them
     groups        of the dictionary; the weights of those that did not pay are 0
     The weights (input, symbol) and the numbers of the shape are what is learned; the buffers are counted.
     """
@@ -69,6 +75,7 @@ class DirectPolicy(nn.Module):
     takes_rows = True  # `act` answers for several markets or accounts at once
     beta: torch.Tensor
     scale: torch.Tensor
+    middle: torch.Tensor
     decay: torch.Tensor
     intraday: torch.Tensor
     typical: torch.Tensor
@@ -90,16 +97,25 @@ class DirectPolicy(nn.Module):
         lowest: float = 0.0,
         side_cost: float = 0.0,
         groups: Sequence[str] = ("lags",),
+        features: Mapping[int, str] | None = None,
         hidden: int = 0,
+        team: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
         self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
         self.groups, self.hidden = tuple(groups), hidden
+        self.team_options = None if team is None else dict(team)
+        # Stored as text by a checkpoint's header.
+        self.features = {int(place): name for place, name in (features or {}).items()}
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
         # Of many symbols some groups have no inputs: they are not there at all.
-        self.sizes = {name: size for name, size in group_sizes(count, lags).items() if size and name in self.groups}
+        self.sizes = {
+            name: size
+            for name, size in group_sizes(count, lags, len(self.features)).items()
+            if size and name in self.groups
+        }
         self.weights = nn.Parameter(torch.zeros(self.width, count))
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
@@ -107,8 +123,10 @@ class DirectPolicy(nn.Module):
         self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
         self.layers = _shared_layers(hidden) if hidden else None
+        self.team = None if team is None else Team(count, lags, **team)
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
+        self.register_buffer("middle", torch.zeros(len(self.features)))  # of each feature
         self.register_buffer("decay", _halving(volatility_bars))
         self.register_buffer("intraday", torch.tensor(0.0))  # 1 where moves are those from open to close
         self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
@@ -116,13 +134,17 @@ class DirectPolicy(nn.Module):
         self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
         room = LINKS * count if self.is_recent else 0
         self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
-        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) 1 where the symbol follows it
+        self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) ±1 where the symbol follows it
 
     @property
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
         names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
-        return {name: getattr(self, name) for name in names} | {"groups": list(self.groups)}
+        made = {name: getattr(self, name) for name in names} | {
+            "groups": list(self.groups),
+            "features": {str(place): name for place, name in self.features.items()},
+        }
+        return made if self.team_options is None else made | {"team": self.team_options}
 
     @property
     def is_recent(self) -> bool:
@@ -134,6 +156,11 @@ class DirectPolicy(nn.Module):
         """Moves that inputs reach back."""
         slow = SLOW_BARS if "slow" in self.groups else 0
         return max(self.lags, slow, RECENT_BARS + self.lags if self.is_recent else 0)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Entries of the observation."""
+        return ("window", "position") if self.team is None else ("window", "position", "portfolio")
 
     @property
     def history_bars(self) -> int:
@@ -150,6 +177,14 @@ class DirectPolicy(nn.Module):
         before = INPUTS[: INPUTS.index(group)]
         first = sum(self.sizes.get(name, 0) for name in before)
         return slice(first, first + self.sizes[group])
+
+    def own_places(self, groups: Sequence[str]) -> NDArray[Any]:
+        """(k, symbol) places among the inputs of some groups that are of a symbol itself."""
+        places, first, shape = [], 0, (len(self.symbols), self.lags, len(self.features))
+        for name in (name for name in self.sizes if name in groups):
+            places.append(own_places(name, *shape) + first)
+            first += self.sizes[name]
+        return torch.cat(places).numpy()
 
     def shape(self) -> list[nn.Parameter]:
         """The numbers that turn signals into shares."""
@@ -171,7 +206,9 @@ class DirectPolicy(nn.Module):
         z = torch.where(known > LEAST_VOLATILITY, z.clamp(-self.cut, self.cut), 0.0)
         bars = min(STATE_BARS, self.volatility_bars)
         fast = (returns[..., -bars:].square() @ _halving(bars).to(returns)).sqrt()
-        return Moves(z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY))
+        newest = window[..., -1, :]
+        shown = newest[..., list(self.features)] if self.features else newest[..., :0]
+        return Moves(z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY), shown)
 
     def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
@@ -195,7 +232,15 @@ class DirectPolicy(nn.Module):
         """(row, input) before scaling, of all groups or of some."""
         own, market = self.own_moves(moves.z)
         state, chosen = self.state(moves.fast), [name for name in self.sizes if groups is None or name in groups]
-        return torch.cat([group_inputs(name, own, market, state, self.lags) for name in chosen], 1)
+        return torch.cat(
+            [
+                (moves.features - self.middle).transpose(1, 2).flatten(1)  # feature by feature, symbol by symbol
+                if name == "features"
+                else group_inputs(name, own, market, state, self.lags)
+                for name in chosen
+            ],
+            1,
+        )
 
     def signal(self, moves: Moves) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
@@ -212,8 +257,10 @@ class DirectPolicy(nn.Module):
         bars = torch.arange(own.shape[2] - RECENT_BARS, own.shape[2], device=own.device)
         place = lag * count + leader  # among the inputs: lag by lag, symbol by symbol
         led = own[:, leader[:, None], bars - 1 - lag[:, None]] / self.scale[place, None]  # (row, link, bar)
-        followed = own[:, self.follows.argmax(1)][:, :, -RECENT_BARS:]
+        followed = own[:, self.follows.abs().argmax(1)][:, :, -RECENT_BARS:]
         held = (led * followed) @ _halving(RECENT_BARS, RECENT_BARS / RECENT_HALF_LIFE).to(own)
+        # A link that is at rest, or is none, has some 0.1 of either sign by chance.
+        held = (held * self.follows.sum(1) - LEAST_HELD).clamp_min(0.0)
         return (x[:, place] * held) @ self.follows
 
     @torch.no_grad()
@@ -227,21 +274,27 @@ class DirectPolicy(nn.Module):
         self.follows.zero_()
         rows = torch.arange(len(order), device=weights.device)
         self.links[rows, 0], self.links[rows, 1] = place // count, place % count
-        self.follows[rows, symbol] = (strength.flatten()[order] > 0).to(self.follows)
+        self.follows[rows, symbol] = weights[: len(strength)].flatten()[order].sign().to(self.follows)
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 
-    def target(self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
-        """(…, symbol) shares of equity; all arguments (…, symbol)."""
+    def target(
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState | None = None
+    ) -> torch.Tensor:
+        """(…, symbol) shares of equity; signal, volatility and position (…, symbol); `team_state` is for a team."""
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
         if self.layers is not None:
-            plain = gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
-            more = self.network_terms(signal, volatility, held, plain)
+            more = self.network_terms(signal, volatility, held, self.plain(signal, volatility))
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
             speed = (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
+        if team_state is not None:
+            change = self.change(signal, volatility, held, team_state)
+            signal, gain = signal * change.signal, gain * change.gain * change.aversion
+            price, enter, leave = price * change.price, enter * change.enter, leave * change.leave
+            speed = change.speed
         excess = (signal - market_price(signal, price, self.lowest < 0)) * volatility
         # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
         least = gain * (excess - enter * self.side_cost)
@@ -250,7 +303,30 @@ class DirectPolicy(nn.Module):
         least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
         # The clamp passes gradients to `least` and `most` only where the position is traded.
         wanted = torch.minimum(torch.maximum(held, least), most)
-        return wanted if speed is None else held + speed * (wanted - held)
+        # What is left of the way, not what is gone: with a speed of 1 it is what is wanted, bit for bit.
+        return wanted if speed is None else wanted - (1.0 - speed) * (wanted - held)
+
+    def plain(self, signal: torch.Tensor, volatility: torch.Tensor) -> torch.Tensor:
+        """(…, symbol) what the shape alone wants, without costs and limits."""
+        excess = signal - market_price(signal, self.log_price.exp(), self.lowest < 0)
+        return self.log_gain.exp() / volatility.square() * excess * volatility
+
+    def change(
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState
+    ) -> Change:
+        """What the team adds."""
+        assert self.team is not None
+        level, plain = (volatility / self.typical).log(), self.plain(signal, volatility)
+        changed: Change = self.team(team_state, signal, level, held / self.unit, plain / self.unit)
+        return changed
+
+    def team_inputs(self, moves: Moves, signal: torch.Tensor) -> torch.Tensor:
+        """(row, symbol, input) what the team's encoder reads of bars."""
+        assert self.team is not None
+        own, market = self.own_moves(moves.z)
+        level, recent = (moves.volatility / self.typical).log(), (moves.fast / moves.volatility).log()
+        newest = market[..., -1].expand_as(signal) if len(self.symbols) > 1 else torch.zeros_like(signal)
+        return self.team.bar_inputs(own[..., -self.lags :], signal, level, recent, newest)
 
     def network_terms(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
@@ -273,12 +349,16 @@ class DirectPolicy(nn.Module):
         signal = self.signal(moves)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
-        return self.target(signal, moves.volatility, observation["position"][..., WEIGHT]), confidence
+        team_state = None
+        if self.team is not None:
+            features = self.team.encode(self.team_inputs(moves, signal))
+            team_state = TeamState(features, observation["portfolio"][..., DRAWDOWN])
+        return self.target(signal, moves.volatility, observation["position"][..., WEIGHT], team_state), confidence
 
     @torch.no_grad()
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
-        entries = {name: torch.as_tensor(observation[name]) for name in ("window", "position")}
+        entries = {name: torch.as_tensor(observation[name]) for name in self.reads}
         is_one = entries["position"].ndim == 2
         rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
         target: NDArray[Any] = self(rows)[0].numpy()

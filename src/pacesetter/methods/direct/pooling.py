@@ -1,10 +1,10 @@
 """One answer for all symbols: weights that are shared, so that a hundred symbols are a hundred times the data.
 
-Two kinds of inputs mean the same to every symbol: its own lags, and what everybody sees (any leader's lags, the
-market's). With c_k a weight of all symbols for their own lag k, and d_i one of all for the input i:
+Two kinds of inputs mean the same to every symbol: its own (lags, features), and what everybody sees (any leader's
+lags, the market's). With c_k a weight of all symbols for their own input k, and d_i one of all for the input i:
 
     d   sparse weights of the mean return of the symbols over all inputs
-    c   least squares of what is left of every symbol's return over its own lags, all symbols in one sum
+    c   least squares of what is left of every symbol's return over its own inputs, all symbols in one sum
 
 Each symbol's own sparse weights are then fitted to what a `share` of these leaves over: deviations from the common
 answer, shrunk towards it. Symbols that are not listed at a bar take no part in it.
@@ -27,13 +27,14 @@ SHARES = (0.5, 1.0)  # of the common answer that deviations are fitted beside
 RIDGE = 1e-3
 
 
-def fit_pooled(x: Array, y: Array, lags: int, fit: Callable[..., Sparse], **options: Any) -> Sparse | None:
+def fit_pooled(x: Array, y: Array, own: Array, fit: Callable[..., Sparse], **options: Any) -> Sparse | None:
     """The sparse weights beside the share of the common answer that is best on held-out blocks; None where it has none.
 
-    x, y   inputs (bar, p), the lags of all symbols first, and returns (bar, symbol), 0 where not listed
+    x, y   inputs (bar, p) and returns (bar, symbol), 0 where not listed
+    own    (k, symbol) places of the inputs that are of a symbol itself
     fit    sparse weights beside those `given`: of all bars, and without each block
     """
-    common = common_weights(x, y, lags, **options)
+    common = common_weights(x, y, own, **options)
     blocks = blocks_of(len(x), len(common) - 1)
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, common[1:], strict=True)])
     if worth(held_out, y)[1] < LEAST_SURE:
@@ -42,7 +43,7 @@ def fit_pooled(x: Array, y: Array, lags: int, fit: Callable[..., Sparse], **opti
     return max(fits, key=lambda each: each.utility)
 
 
-def common_weights(x: Array, y: Array, lags: int, *, folds: int, purge_bars: int) -> list[Array]:
+def common_weights(x: Array, y: Array, own: Array, *, folds: int, purge_bars: int) -> list[Array]:
     """[(input, symbol)] the weights that all symbols share: of all bars, then without each block."""
     count, listed = y.shape[1], y != 0
     mean = y.sum(1, keepdims=True) / np.maximum(listed.sum(1, keepdims=True), 1)
@@ -53,20 +54,18 @@ def common_weights(x: Array, y: Array, lags: int, *, folds: int, purge_bars: int
     made = []
     for left_out, weights in zip(kept, (average.weights, *average.without), strict=True):
         shared = np.repeat(weights * spread, count, axis=1)
-        for lag, weight in enumerate(_own_weights(x, (y - x @ shared) * listed, listed, lags, left_out)):
-            # Lag by lag, symbol by symbol: the place of a symbol's own move.
-            shared[lag * count + np.arange(count), np.arange(count)] += weight
+        weights = _own_weights(x[:, own] * listed[:, None], (y - x @ shared) * listed, left_out)
+        shared[own, np.arange(count)] += weights[:, None]
         made.append(shared)
     return made
 
 
-def _own_weights(x: Array, rest: Array, listed: Array, lags: int, left_out: slice) -> Array:
-    """(lag,) least squares of what is left of returns (bar, symbol) over each symbol's own lags; 0 where not sure."""
-    bars, count = rest.shape
-    own = x[:, : lags * count].reshape(bars, lags, count) * listed[:, None]
+def _own_weights(own: Array, rest: Array, left_out: slice) -> Array:
+    """(k,) least squares of what is left of returns (bar, symbol) over own inputs (bar, k, symbol), if sure."""
+    count = own.shape[1]
     products, response = (np.einsum("tkj,t...j->tk...", own, other) for other in (own, rest))
     products, response = (np.delete(part, left_out, axis=0) for part in (products, response))
-    system = products.sum(0) + RIDGE * np.trace(products.sum(0)) * np.eye(lags) / lags
+    system = products.sum(0) + RIDGE * np.trace(products.sum(0)) * np.eye(count) / count
     weights = np.linalg.solve(system, response.sum(0))
     # By the spread over bars, since symbols of one bar are correlated.
     error = np.linalg.solve(system, (response - products @ weights).T)

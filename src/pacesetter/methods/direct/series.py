@@ -15,7 +15,7 @@ from pacesetter.market.bars import Bar, Status
 from pacesetter.methods.direct.ledger import Fills
 from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy, Moves
 
-__all__ = ["MarketSeries", "gap_column", "return_column"]
+__all__ = ["MarketSeries", "feature_columns", "gap_column", "return_column"]
 
 Array = NDArray[Any]
 CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
@@ -35,6 +35,11 @@ def gap_column(bank: Bank) -> int:
     return names.index(GAP) if GAP in names else -1
 
 
+def feature_columns(bank: Bank) -> dict[int, str]:
+    """Column -> name of the features of the window beside return and gap."""
+    return {place: name for place, name in enumerate(bank.names["window"]) if name not in (RETURN, GAP)}
+
+
 @dataclass(frozen=True)
 class MarketSeries:
     """One market over time; bar 0 of every tensor is bar `first` of the bank, the first with all lags behind it.
@@ -42,6 +47,7 @@ class MarketSeries:
     z            (bar, symbol, past bar) moves in units of volatility; those before the first bar's lags are 0
     intraday     the same of moves from open to close; None where gaps are unknown
     volatility, fast   (bar, symbol) as positions are measured by, and of the last bars
+    features     (bar, symbol, feature)
     to_open, to_close, trading, depth   (bar, symbol) `Fills` of an order decided at this bar; the last has none
     earned       (bar, symbol) return from the fill of an order decided here to that of the next, less the funding
                  that is due there; the last two have none
@@ -53,6 +59,7 @@ class MarketSeries:
     intraday: torch.Tensor | None
     volatility: torch.Tensor
     fast: torch.Tensor
+    features: torch.Tensor
     to_open: torch.Tensor
     to_close: torch.Tensor
     trading: torch.Tensor
@@ -66,7 +73,7 @@ class MarketSeries:
         # Earlier bars have no signal. Inputs that reach further back than the lags begin with zeros: or the first bars
         # of a short history would be lost to all.
         bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
-        z, volatility, fast = _read_windows(bank.windows[0], policy, 0.0)
+        z, volatility, fast, features = _read_windows(bank.windows[0], policy, 0.0)
         intraday = _read_windows(bank.windows[0], policy, 1.0).z if policy.gap >= 0 else None
         to_open, to_close, trading = _fills(bars)
         depth = bars[:-1, :, Bar.CLOSE] * bars[1:, :, Bar.VOLUME] if needs_depth else None
@@ -80,6 +87,7 @@ class MarketSeries:
             intraday,
             volatility,
             fast,
+            features,
             cut(to_open),
             cut(to_close),
             cut(trading),
@@ -114,11 +122,11 @@ def _read_windows(window: Array, policy: DirectPolicy, intraday: float) -> Moves
     windows = known.unfold(1, bars, 1).permute(1, 0, 3, 2)
     read = [policy.moves(chunk) for chunk in torch.split(windows, CHUNK_BARS)]
     policy.intraday.copy_(chosen)
-    z, volatility, fast = (torch.cat(part) for part in zip(*read, strict=True))
+    z, volatility, fast, features = (torch.cat(part) for part in zip(*read, strict=True))
     # As a view on the moves bar by bar: windows of their own would take a hundred times the memory.
     early = z.new_zeros(policy.past_bars - policy.lags, *z.shape[1:])
     past = torch.cat([early, z])[..., 0].unfold(0, policy.past_bars, 1)
-    return Moves(past, volatility[policy.lags - 1 :], fast[policy.lags - 1 :])
+    return Moves(past, *(part[policy.lags - 1 :] for part in (volatility, fast, features)))
 
 
 def _fills(bars: Array) -> tuple[Array, Array, Array]:

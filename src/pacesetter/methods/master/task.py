@@ -30,6 +30,7 @@ class MasterTask(Task):
     """A market whose observations are what the agents of a fleet say of it."""
 
     name = "master"
+    learns = "how to share one account among the proposals of a fleet"
     learned_as = "master"
     config = MasterTrading
     observers = "master"

@@ -34,6 +34,7 @@ def adapt_to_context(task: Task, agent: Mapping[str, Any]) -> Task:
 class MetaFleetTask(FleetTask):
     """A fleet whose agents read a context of their own transitions."""
 
+    learns = "an agent for each symbol, with a context of what it has just seen,"
     history_bars = 1  # of a window: what is older, the context keeps
 
     def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:

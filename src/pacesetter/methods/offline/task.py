@@ -83,6 +83,7 @@ def stored_rows(config: Config, panel: Panel) -> StoredRows:
 class OfflineTask(FleetTask):
     """The fleet's task with a dataset in place of the training market."""
 
+    learns = "an agent for each symbol, from stored episodes,"
     observers = "offline"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS | {
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out"
@@ -114,6 +115,7 @@ class JudgedWindows:
 class OfflineWindowsTask(LookbackTask):
     """The lookback task with a dataset in place of the training environments."""
 
+    learns = "which lead–lag window to use, from stored episodes,"
     observers = "offline_windows"
     refusals: ClassVar[Mapping[str, str]] = {
         **LookbackTask.refusals,

@@ -43,6 +43,7 @@ def adapt_to_options(task: Task, agent: Mapping[str, Any]) -> Task:
 class OptionFleetTask(FleetTask):
     """A fleet whose agents have options."""
 
+    learns = "an agent for each symbol, with options that last several bars,"
     observers = "options"
 
     def __init__(self, history_bars: int) -> None:
@@ -83,6 +84,7 @@ class OptionTradingTask(OptionFleetTask):
     """One agent with options that is applied to every symbol: a fleet of one that learns from all of them."""
 
     name = "trading"
+    learns = "one agent that trades any symbol, with options that last several bars,"
     learned_as = "trading"
     config = Trading
 
