@@ -33,9 +33,9 @@ class Direct:
     segments          of a round
     learning_rate     of the shape
     softness          of |turnover|, as a share of equity: see `ledger`
-    dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on bars left out
+    dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on held-out bars
     network           linear_cross: sparse weights over the inputs of all symbols and one shape; shared: a network of
-                      all symbols that moves the shape by state, kept where bars left out confirm it
+                      all symbols that moves the shape by state, kept where held-out bars confirm it
     hidden            units of each of its two layers
     compile           fuse the ledger's steps by torch.compile, which pays on a GPU
     """
