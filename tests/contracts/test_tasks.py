@@ -221,3 +221,9 @@ def test_options_that_name_another_task_are_refused(monkeypatch: pytest.MonkeyPa
 def test_an_unknown_task_is_refused_with_a_guess() -> None:
     with pytest.raises(ConfigError, match="'tradin' is unknown; did you mean 'trading'"):
         parse_config({"task": {"problem": "tradin"}})
+
+
+@pytest.mark.parametrize("name", ["fleet", "master"])
+def test_a_task_with_markets_of_its_own_has_no_vector_environment(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"task={name} has no vector environment"):
+        TASKS[name].environment(compose(), None)

@@ -1,8 +1,9 @@
-"""A fake of Alpaca's trading interface: a real HTTP server on the loopback, with one account, its orders and faults.
+"""Fakes of exchanges: a real HTTP server on the loopback, with one account, its orders, its market and its faults.
 
-alpaca-py talks to it by `client(exchange)`. The test decides what fills (`trade`), and what goes wrong with which
-request: `script` lists faults in order, `chance` draws one for a request. It allows what a venue may allow, shorts
-included, so that a mistake of the trader shows in the account.
+`AlpacaExchange` answers as Alpaca's trading interface does, `BinanceExchange` as Binance's, spot or linear; alpaca-py
+and ccxt talk to them. The test decides what fills (`trade`), and what goes wrong with which request: `script` lists
+faults in order, `chance` draws one for a request. They allow what a venue may allow, shorts included, so that a mistake
+of the trader shows in the account.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,18 +22,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["FAULTS", "Exchange", "Fault", "client", "listening"]
+__all__ = ["FAULTS", "AlpacaExchange", "BinanceExchange", "Exchange", "Fault", "alpaca_client", "listening"]
 
 STEP = Decimal("1e-9")  # nine digits are taken of a quantity, as Alpaca does
+COIN = Decimal("1e-8")
+RECEIVE_MS = 5_000  # age at which Binance refuses a request
 MOMENT = "2026-01-02T21:00:00Z"
-FAULTS = ("504", "504_after", "504_late", "500", "500_after", "429", "cut", "cut_after", "slow", "slow_after")
+FAULTS = (
+    *("504", "504_after", "504_late", "500", "500_after", "429", "429_after", "cut", "cut_after"),
+    *("garbled", "garbled_after", "repeated", "slow", "slow_after"),  # the last two cost a time-out
+)
 OPEN = ("accepted", "new", "partially_filled", "pending_cancel")
 
 
 class Fault(NamedTuple):
     """What goes wrong with the next request of a method whose path has these letters.
 
-    `_after` acts first, `_late` with the next bar.
+    `_after` acts first, `_late` with the next bar. `garbled` answers no JSON; `repeated` gives an earlier answer of
+    that path again, and lets an order arrive twice; `kill` calls `exchange.on_kill` and then answers nothing.
     """
 
     kind: str
@@ -54,6 +63,8 @@ class Resting:
     filled: Decimal = Decimal(0)
     paid: Decimal = Decimal(0)  # money, without a sign
     status: str = "accepted"
+    fee_quantity: Decimal = Decimal(0)  # taken from what was bought
+    trades: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def is_open(self) -> bool:
@@ -62,26 +73,6 @@ class Resting:
     @property
     def left(self) -> Decimal:
         return self.quantity - self.filled
-
-    def to_json(self) -> dict[str, Any]:
-        mean = str(self.paid / abs(self.filled)) if self.filled else None
-        moments = dict.fromkeys(("created_at", "updated_at", "submitted_at"), MOMENT)
-        return {
-            "id": self.id,
-            "client_order_id": self.client_id,
-            "symbol": self.symbol,
-            "status": self.status,
-            "qty": str(abs(self.quantity)),
-            "filled_qty": str(abs(self.filled)),
-            "filled_avg_price": mean,
-            "side": "buy" if self.quantity > 0 else "sell",
-            "type": self.kind,
-            "order_class": "simple",
-            "time_in_force": "day",
-            "extended_hours": False,
-            "limit_price": self.limit and str(self.limit),
-            **moments,
-        }
 
 
 class Exchange:
@@ -92,6 +83,13 @@ class Exchange:
         self.held = dict.fromkeys(symbols, Decimal(0))
         self.prices = dict.fromkeys(symbols, Decimal(1))
         self.whole_only: set[str] = set()  # symbols that are not traded in fractions
+        self.step, self.fee_fraction = STEP, Decimal(0)
+        self.is_fee_in_kind = False  # whether a buyer pays in what is bought
+        self.is_closed = False  # while it is, nothing fills
+        self.share: Callable[[Resting], float] = lambda order: 1.0  # of each order that a bar fills
+        self.traded_until = 0  # nanoseconds
+        self.times = Counter[str]()  # how often an order of each client id was accepted
+        self.on_kill: Callable[[], None] = lambda: None
         self.orders: dict[str, Resting] = {}  # by client id
         self.script: list[Fault] = []
         self.chance: Callable[[str, str], str | None] = lambda method, path: None
@@ -101,25 +99,35 @@ class Exchange:
         self.released = threading.Event()  # what a slow answer waits for, or its client's patience
         self.patience = 1.0
         self.held_answers = 0  # slow requests that wait now
+        self._numbers = 0  # of trades
         self._late: list[Any] = []  # orders that arrive with the next bar
         self._lock, self._cancelling = threading.RLock(), dict[str, int]()
+        self._answers: dict[tuple[str, str], tuple[int, Any]] = {}  # the last good one of each path
 
     # ---- what the market does -------------------------------------------------------------------------------------
 
-    def trade(self, opens: dict[str, float], closes: dict[str, float], share: Callable[[Resting], float]) -> None:
-        """Fill that share of what is left of each open order at the open, a limit order at its limit or better."""
+    def trade(self, at: int, opens: dict[str, float], closes: dict[str, float]) -> None:
+        """Fill a share of what is left of each open order at the open, a limit order at its limit or better.
+
+        A bar is traded once, however often a trader that restarts comes by it.
+        """
         with self._lock:
+            if at <= self.traded_until:
+                return
+            self.traded_until = at
             while self._late:
-                self._accept(self._late.pop(0))
+                self.accept(self._late.pop(0))
             for order in list(self.orders.values()):
                 price = Decimal(str(opens[order.symbol]))
                 is_worse = order.limit is not None and (price - order.limit) * order.quantity > 0
-                if order.is_open and not is_worse:  # one whose cancellation is under way may still fill
-                    self._fill(order, Decimal(str(share(order))), price)
+                if (
+                    order.is_open and not is_worse and not self.is_closed
+                ):  # one whose cancellation is under way may still fill
+                    self.fill(order, Decimal(str(self.share(order))), price)
             self.prices = {symbol: Decimal(str(price)) for symbol, price in closes.items()}
 
-    def _fill(self, order: Resting, share: Decimal, price: Decimal) -> None:
-        quantity = order.left if share == 1 else (order.left * share).quantize(STEP, ROUND_DOWN)
+    def fill(self, order: Resting, share: Decimal, price: Decimal) -> None:
+        quantity = order.left if share == 1 else (order.left * share).quantize(self.step, ROUND_DOWN)
         if not quantity:
             return
         order.filled += quantity
@@ -128,7 +136,16 @@ class Exchange:
             order.status = "filled"
         elif order.status != "pending_cancel":
             order.status = "partially_filled"
-        self.move(order.symbol, quantity, price)
+        fee = abs(quantity) * self.fee_fraction
+        in_kind = fee.quantize(COIN, ROUND_DOWN) if self.is_fee_in_kind and quantity > 0 else Decimal(0)
+        paid = Decimal(0) if self.is_fee_in_kind and quantity > 0 else (fee * price).quantize(COIN, ROUND_DOWN)
+        order.fee_quantity += in_kind
+        self._numbers += 1
+        order.trades.append(
+            {"id": self._numbers, "quantity": abs(quantity), "price": price, "in_kind": in_kind, "paid": paid}
+        )
+        self.move(order.symbol, quantity - in_kind, Decimal(0))
+        self.cash -= quantity * price + paid
 
     def move(self, symbol: str, quantity: Decimal, price: Decimal) -> None:
         """Change a position, as a fill or somebody by hand does."""
@@ -167,34 +184,92 @@ class Exchange:
             return self.chance(method, path) or ""
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        """Act on a request, and answer it."""
         with self._lock:
-            match method, path.removeprefix("/v2/").split("/"):
-                case "GET", ["account"]:
-                    return 200, self._account()
-                case "GET", ["positions"]:
-                    return 200, [self._position(symbol) for symbol, quantity in self.held.items() if quantity]
-                case "GET", ["assets", symbol]:
-                    return (200, self._asset(symbol)) if symbol in self.symbols else (404, _error("asset not found"))
-                case "GET", ["orders:by_client_order_id"]:
-                    return self._look(query["client_order_id"])
-                case "POST", ["orders"]:
-                    return self._accept(body)
-                case "DELETE", ["orders"]:
-                    still = [order for order in self.orders.values() if order.is_open]
-                    for order in still:
-                        self._cancel(order)
-                    return 207, [{"id": order.id, "status": 200} for order in still]
-                case "DELETE", ["orders", order_id]:
-                    named = next((each for each in self.orders.values() if each.id == order_id), None)
-                    if named is None:
-                        return 404, _error("order not found")
-                    if not named.is_open:
-                        return 422, _error(f"order is already in {named.status} state")
-                    self._cancel(named)
-                    return 204, None
-            return 404, _error("no such route")
+            code, content = self.respond(method, path, query, body)
+            if code == 200:
+                self._answers[method, path] = code, content
+            return code, content
 
-    def _accept(self, body: Any) -> tuple[int, Any]:
+    def repeat(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        """Act twice on an order; to a question give the answer before again, or the right one where there is none."""
+        with self._lock:
+            if method == "GET":
+                return self._answers.get((method, path)) or self.answer(method, path, query, body)
+            self.respond(method, path, query, body)
+            return self.respond(method, path, query, body)
+
+    def respond(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        raise NotImplementedError
+
+    def accept(self, body: Any) -> tuple[int, Any]:
+        raise NotImplementedError
+
+    def is_order(self, method: str, path: str) -> bool:
+        """Whether a request sends an order."""
+        return method == "POST" and "order" in path
+
+    def keep(self, order: Resting) -> None:
+        """Take an order in, under another key where its client id was used before."""
+        self.times[order.client_id] += 1
+        count = self.times[order.client_id]
+        self.orders[order.client_id if count == 1 else f"{order.client_id}#{count}"] = order
+
+    def ask_to_cancel(self, order: Resting) -> None:
+        if order.status != "pending_cancel":
+            self._cancelling[order.id] = self.slow_cancels
+            order.status = "pending_cancel" if self.slow_cancels else "canceled"
+
+    def look_at(self, order: Resting) -> Resting:
+        """An order that is asked about; its cancellation is a look nearer."""
+        if order.status == "pending_cancel":
+            self._cancelling[order.id] -= 1
+            if self._cancelling[order.id] <= 0:
+                order.status = "canceled"
+        return order
+
+    def entry(self, symbol: str) -> Decimal:
+        """The mean price of the fills on the position's side."""
+        side = self.held[symbol]
+        fills = [each for each in self.orders.values() if each.symbol == symbol and each.filled * side > 0]
+        size = sum((abs(each.filled) for each in fills), Decimal(0))
+        return sum((each.paid for each in fills), Decimal(0)) / size if size else self.prices[symbol]
+
+
+class AlpacaExchange(Exchange):
+    """Alpaca's trading interface, v2: client ids are unique for good, a closed market lets orders rest."""
+
+    def respond(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        match method, path.removeprefix("/v2/").split("/"):
+            case "GET", ["account"]:
+                return 200, self._account()
+            case "GET", ["positions"]:
+                return 200, [self._position(symbol) for symbol, quantity in self.held.items() if quantity]
+            case "GET", ["assets", symbol]:
+                return (200, self._asset(symbol)) if symbol in self.symbols else (404, _error("asset not found"))
+            case "GET", ["orders:by_client_order_id"]:
+                order = self.orders.get(query["client_order_id"])
+                return (404, _error("order not found")) if order is None else (200, _alpaca_order(self.look_at(order)))
+            case "GET", ["orders"]:
+                return 200, [_alpaca_order(order) for order in self.orders.values() if order.is_open]
+            case "POST", ["orders"]:
+                return self.accept(body)
+            case "DELETE", ["orders"]:
+                still = [order for order in self.orders.values() if order.is_open]
+                for order in still:
+                    self.ask_to_cancel(order)
+                return 207, [{"id": order.id, "status": 200} for order in still]
+            case "DELETE", ["orders", order_id]:
+                named = next((each for each in self.orders.values() if each.id == order_id), None)
+                if named is None:
+                    return 404, _error("order not found")
+                if not named.is_open:
+                    return 422, _error(f"order is already in {named.status} state")
+                self.ask_to_cancel(named)
+                return 204, None
+        return 404, _error("no such route")
+
+    def accept(self, body: Any) -> tuple[int, Any]:
         if body["client_order_id"] in self.orders:
             return 422, _error("client_order_id must be unique", 40010001)
         if body["symbol"] not in self.symbols or self.refuses(body["symbol"]):
@@ -207,23 +282,8 @@ class Exchange:
         limit = Decimal(str(body["limit_price"])) if body.get("limit_price") is not None else None
         quantity = size if body["side"] == "buy" else -size
         order = Resting(body["client_order_id"], body["symbol"], quantity, body["type"], limit)
-        self.orders[order.client_id] = order
-        return 200, order.to_json()
-
-    def _look(self, client_id: str) -> tuple[int, Any]:
-        order = self.orders.get(client_id)
-        if order is None:
-            return 404, _error("order not found")
-        if order.status == "pending_cancel":
-            self._cancelling[order.id] -= 1
-            if self._cancelling[order.id] <= 0:
-                order.status = "canceled"
-        return 200, order.to_json()
-
-    def _cancel(self, order: Resting) -> None:
-        if order.status != "pending_cancel":
-            self._cancelling[order.id] = self.slow_cancels
-            order.status = "pending_cancel" if self.slow_cancels else "canceled"
+        self.keep(order)
+        return 200, _alpaca_order(order)
 
     def _account(self) -> dict[str, Any]:
         money = {"cash": str(self.cash), "equity": str(self.equity)}
@@ -236,24 +296,245 @@ class Exchange:
             "symbol": symbol,
             "exchange": "NYSE",
             "asset_class": "us_equity",
-            "avg_entry_price": self._entry(symbol),
+            "avg_entry_price": str(self.entry(symbol)),
             "qty": str(quantity),
             "cost_basis": "0",
             "side": "long" if quantity > 0 else "short",
             "current_price": price,
         }
 
-    def _entry(self, symbol: str) -> str:
-        """The mean price of the fills on the position's side."""
-        side = self.held[symbol]
-        fills = [each for each in self.orders.values() if each.symbol == symbol and each.filled * side > 0]
-        size = sum((abs(each.filled) for each in fills), Decimal(0))
-        return str(sum((each.paid for each in fills), Decimal(0)) / size if size else self.prices[symbol])
-
     def _asset(self, symbol: str) -> dict[str, Any]:
         flags = dict.fromkeys(("tradable", "marginable", "shortable", "easy_to_borrow"), True)
         names = {"id": str(uuid.UUID(int=2)), "class": "us_equity", "exchange": "NYSE", "status": "active"}
         return {**names, **flags, "symbol": symbol, "fractionable": symbol not in self.whole_only}
+
+
+def _alpaca_order(order: Resting) -> dict[str, Any]:
+    mean = str(order.paid / abs(order.filled)) if order.filled else None
+    moments = dict.fromkeys(("created_at", "updated_at", "submitted_at"), MOMENT)
+    return {
+        "id": order.id,
+        "client_order_id": order.client_id,
+        "symbol": order.symbol,
+        "status": order.status,
+        "qty": str(abs(order.quantity)),
+        "filled_qty": str(abs(order.filled)),
+        "filled_avg_price": mean,
+        "side": "buy" if order.quantity > 0 else "sell",
+        "type": order.kind,
+        "order_class": "simple",
+        "time_in_force": "day",
+        "extended_hours": False,
+        "limit_price": order.limit and str(order.limit),
+        **moments,
+    }
+
+
+class BinanceExchange(Exchange):
+    """Binance's REST interface, as much of it as ccxt asks for; symbols like BTC/USDT, or BTC/USDT:USDT of contracts.
+
+    A client id is unique among open orders only, and a request whose time stamp is too old is refused. Orders are
+    looked at by the symbol's own name, e.g. BTCUSDT.
+    """
+
+    def __init__(self, symbols: tuple[str, ...], cash: float = 100_000.0, is_linear: bool = False) -> None:
+        super().__init__(symbols, cash)
+        self.is_linear, self.names = is_linear, {_plain(symbol): symbol for symbol in symbols}
+        self.step, self.tick, self.least_cost = Decimal("0.00001"), Decimal("0.0001"), Decimal(5)
+        self.fee_fraction, self.is_fee_in_kind = Decimal("0.001"), not is_linear
+        self.skew_ms = 0  # of its clock before ours
+        self.funding: list[dict[str, Any]] = []
+        self.candles: dict[str, list[list[Any]]] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return int(time.time() * 1000) + self.skew_ms
+
+    def pay_funding(self, symbol: str, rate: float, at_ms: int) -> None:
+        """Take that share of a position's value."""
+        with self._lock:
+            paid = (self.held[symbol] * self.prices[symbol] * Decimal(str(rate))).quantize(COIN)
+            self.cash -= paid
+            self.funding.append({"symbol": _plain(symbol), "income": str(-paid), "asset": "USDT", "time": at_ms})
+
+    def is_order(self, method: str, path: str) -> bool:
+        return method == "POST" and path.endswith("/order")
+
+    def respond(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        asked = {**query, **(body or {})}
+        is_public = path.endswith(("/time", "/exchangeInfo", "/24hr", "/klines"))
+        if not is_public and abs(self.now_ms - int(asked["timestamp"])) > RECEIVE_MS:
+            return 400, _binance_error(-1021, "Timestamp for this request is outside of the recvWindow.")
+        match method, path.split("/")[-1]:
+            case "GET", "time":
+                return 200, {"serverTime": self.now_ms}
+            case "GET", "exchangeInfo":
+                is_own = path.startswith("/fapi") if self.is_linear else path.startswith("/api")
+                return 200, {"symbols": [self._market(name) for name in self.names] if is_own else []}
+            case "GET", "account":
+                return 200, self._balances()
+            case "GET", "positionRisk":
+                return 200, [self._risk(symbol) for symbol, quantity in self.held.items() if quantity]
+            case "GET", "leverageBracket":
+                return 200, []
+            case "GET", "24hr":
+                price = str(self.prices[self.names[asked["symbol"]]])
+                return 200, {"symbol": asked["symbol"], "lastPrice": price, "closeTime": self.now_ms}
+            case "GET", "klines":
+                rows = [row for row in self.candles[asked["symbol"]] if row[0] >= int(asked.get("startTime", 0))]
+                return 200, rows[: int(asked.get("limit", 500))]
+            case "GET", "income":
+                start, end = int(asked.get("startTime", 0)), int(asked.get("endTime", 2**62))
+                rows = [row | {"incomeType": "FUNDING_FEE", "tranId": 1} for row in self.funding]
+                return 200, [row for row in rows if start <= row["time"] <= end]
+            case "GET", "openOrders":
+                return 200, [self._order(each) for each in self.orders.values() if each.is_open]
+            case "GET", "myTrades" | "userTrades":
+                return 200, [
+                    row
+                    for each in self.orders.values()
+                    if _number(each) == int(asked["orderId"])
+                    for row in self._trades(each)
+                ]
+            case "POST", "order":
+                return self.accept(asked)
+            case "GET" | "DELETE", "order":
+                order = self._named(asked)
+                if order is None or (method == "DELETE" and not order.is_open):
+                    unknown = (-2013, "Order does not exist.") if method == "GET" else (-2011, "Unknown order sent.")
+                    return 400, _binance_error(*unknown)
+                if method == "DELETE":
+                    self.ask_to_cancel(order)
+                else:
+                    self.look_at(order)
+                return 200, self._order(order)
+        return 404, _binance_error(-1100, f"no such route {method} {path}")
+
+    def accept(self, body: Any) -> tuple[int, Any]:
+        own, symbol = body.get("newClientOrderId", ""), self.names.get(body["symbol"], "")
+        if any(each.client_id == own and each.is_open for each in self.orders.values()):
+            return 400, _binance_error(-2010, "Duplicate order sent.")
+        if self.is_closed:
+            return 400, _binance_error(-1013, "Market is closed.")
+        if not symbol or self.refuses(symbol):
+            return 400, _binance_error(-2010, "Account has insufficient balance for requested action.")
+        size, price = Decimal(body["quantity"]), Decimal(body.get("price", self.prices[symbol]))
+        is_reducing = str(body.get("reduceOnly", "")).lower() == "true"
+        if not size or size % self.step:
+            return 400, _binance_error(-1013, "Filter failure: LOT_SIZE")
+        if size * price < self.least_cost and not is_reducing:
+            return 400, _binance_error(-1013, "Filter failure: NOTIONAL")
+        quantity = size if body["side"] == "BUY" else -size
+        if is_reducing and abs(quantity + self.working(symbol)) > abs(self.held[symbol]):
+            return 400, _binance_error(-2022, "ReduceOnly Order is rejected.")
+        limit = price if body["type"] == "LIMIT" else None
+        self.keep(order := Resting(own, symbol, quantity, body["type"].lower(), limit))
+        return 200, self._order(order)
+
+    def _named(self, asked: dict[str, str]) -> Resting | None:
+        def is_it(order: Resting) -> bool:
+            return order.client_id == asked.get("origClientOrderId") or str(_number(order)) == asked.get("orderId")
+
+        # Of several with one client id the newest.
+        return next((each for each in reversed(self.orders.values()) if is_it(each)), None)
+
+    def _market(self, name: str) -> dict[str, Any]:
+        base = self.names[name].split("/")[0]
+        kinds = {"PRICE_FILTER": {"tickSize": str(self.tick), "minPrice": str(self.tick), "maxPrice": "1000000"}}
+        for kind in ("LOT_SIZE", "MARKET_LOT_SIZE"):
+            kinds[kind] = {"stepSize": str(self.step), "minQty": str(self.step), "maxQty": "900000000"}
+        least = str(self.least_cost)
+        kinds |= {"MIN_NOTIONAL": {"notional": least}} if self.is_linear else {"NOTIONAL": {"minNotional": least}}
+        filters = [{"filterType": kind, **values} for kind, values in kinds.items()]
+        shared = {"symbol": name, "status": "TRADING", "baseAsset": base, "quoteAsset": "USDT", "filters": filters}
+        if self.is_linear:
+            return shared | {
+                "pair": name,
+                "contractType": "PERPETUAL",
+                "marginAsset": "USDT",
+                "quantityPrecision": 5,
+                "pricePrecision": 4,
+                "orderTypes": ["LIMIT", "MARKET"],
+            }
+        return shared | {
+            "isSpotTradingAllowed": True,
+            "permissions": ["SPOT"],
+            "orderTypes": ["LIMIT", "MARKET"],
+            "baseAssetPrecision": 8,
+            "quotePrecision": 8,
+        }
+
+    def _balances(self) -> dict[str, Any]:
+        if self.is_linear:
+            money = {"asset": "USDT", "walletBalance": str(self.equity), "marginBalance": str(self.equity)}
+            more = {"availableBalance": str(self.equity), "initialMargin": "0", "updateTime": 1}
+            return {"assets": [money | more], "positions": []}
+        held = {"USDT": self.cash} | {symbol.split("/")[0]: quantity for symbol, quantity in self.held.items()}
+        rows = [{"asset": asset, "free": str(quantity), "locked": "0"} for asset, quantity in held.items()]
+        return {"balances": [*rows, {"asset": "BNB", "free": "3", "locked": "0"}]}
+
+    def _risk(self, symbol: str) -> dict[str, Any]:
+        quantity, price = self.held[symbol], self.prices[symbol]
+        gain = quantity * (price - self.entry(symbol))
+        row = {"symbol": _plain(symbol), "positionSide": "BOTH", "positionAmt": str(quantity), "marginAsset": "USDT"}
+        row |= {"entryPrice": str(self.entry(symbol)), "markPrice": str(price), "notional": str(quantity * price)}
+        zeros = ("isolatedMargin", "isolatedWallet", "liquidationPrice", "initialMargin", "maintMargin")
+        return row | dict.fromkeys(zeros, "0") | {"unRealizedProfit": str(gain), "updateTime": str(self.now_ms)}
+
+    def _order(self, order: Resting) -> dict[str, Any]:
+        words = {"accepted": "NEW", "partially_filled": "PARTIALLY_FILLED", "pending_cancel": "PENDING_CANCEL"}
+        status = words.get(order.status, order.status.upper())
+        mean = str(order.paid / abs(order.filled)) if order.filled else "0"
+        return {
+            "symbol": _plain(order.symbol),
+            "orderId": _number(order),
+            "clientOrderId": order.client_id,
+            "price": str(order.limit or 0),
+            "origQty": str(abs(order.quantity)),
+            "executedQty": str(abs(order.filled)),
+            "cummulativeQuoteQty": str(order.paid),
+            "cumQuote": str(order.paid),
+            "avgPrice": mean,
+            "status": status,
+            "type": order.kind.upper(),
+            "side": "BUY" if order.quantity > 0 else "SELL",
+            "timeInForce": "GTC",
+            "time": self.now_ms,
+            "updateTime": self.now_ms,
+        }
+
+    def _trades(self, order: Resting) -> list[dict[str, Any]]:
+        base = order.symbol.split("/")[0]
+        return [
+            {
+                "symbol": _plain(order.symbol),
+                "id": trade["id"],
+                "orderId": _number(order),
+                "price": str(trade["price"]),
+                "qty": str(trade["quantity"]),
+                "quoteQty": str(trade["quantity"] * trade["price"]),
+                "commission": str(trade["in_kind"] or trade["paid"]),
+                "commissionAsset": base if trade["in_kind"] else "USDT",
+                "time": self.now_ms,
+                "isBuyer": order.quantity > 0,
+                "isMaker": False,
+                "side": "BUY" if order.quantity > 0 else "SELL",
+            }
+            for trade in order.trades
+        ]
+
+
+def _plain(symbol: str) -> str:
+    """BTC/USDT:USDT as BTCUSDT."""
+    return symbol.split(":")[0].replace("/", "")
+
+
+def _number(order: Resting) -> int:
+    return int(uuid.UUID(order.id)) % 10**12
+
+
+def _binance_error(code: int, message: str) -> dict[str, Any]:
+    return {"code": code, "msg": message}
 
 
 def _error(message: str, code: int = 40010000) -> dict[str, Any]:
@@ -275,19 +556,30 @@ class _Handler(BaseHTTPRequestHandler):
         exchange, parts = self.exchange, urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        content = _read(body, self.headers.get("Content-Type") or "")
+        if parts.path == "/market":  # a trader's feed in another process says that a bar is over
+            exchange.trade(**content)
+            self._reply(200, {})
+            return
+        request = self.command, parts.path, query, content
         kind = exchange.fault(self.command, parts.path)
-        acts = not kind or kind.endswith("_after")
-        answer = (0, None)
-        if acts:
-            answer = exchange.answer(self.command, parts.path, query, json.loads(body) if body else None)
-        if kind.endswith("_late") and self.command == "POST":
-            exchange._late.append(json.loads(body))
+        answer: tuple[int, Any] = (0, None)
+        if kind == "repeated":
+            answer = exchange.repeat(*request)
+        elif not kind or kind.endswith("_after"):
+            answer = exchange.answer(*request)
+        if kind.endswith("_late") and exchange.is_order(self.command, parts.path):
+            exchange._late.append(content or query)
         match kind.removesuffix("_after").removesuffix("_late"):
-            case "":
+            case "" | "repeated":
                 self._reply(*answer)
             case "cut":
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                self._cut()
+            case "kill":
+                exchange.on_kill()
+                self._cut()
+            case "garbled":
+                self._reply(200, None, b"<html>please wait</html>")
             case "slow":
                 exchange.held_answers += 1
                 exchange.released.wait(exchange.patience)
@@ -296,16 +588,27 @@ class _Handler(BaseHTTPRequestHandler):
             case code:
                 self._reply(int(code), _error("try again later"))
 
+    def _cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
     do_GET = do_POST = do_DELETE = _serve  # noqa: N815
 
-    def _reply(self, code: int, content: Any) -> None:
-        text = b"" if content is None else json.dumps(content).encode()
+    def _reply(self, code: int, content: Any, text: bytes = b"") -> None:
+        text = text if content is None else json.dumps(content).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
         self.wfile.flush()
+
+
+def _read(body: bytes, kind: str) -> Any:
+    """JSON, or the fields of a form."""
+    if not body:
+        return None
+    return json.loads(body) if "json" in kind else {name: each[0] for name, each in parse_qs(body.decode()).items()}
 
 
 class _Server(ThreadingHTTPServer):
@@ -331,7 +634,7 @@ def listening(exchange: Exchange) -> Iterator[str]:
         thread.join()
 
 
-def client(url: str) -> Any:
+def alpaca_client(url: str) -> Any:
     """alpaca-py's own client of the exchange at the URL."""
     from alpaca.trading.client import TradingClient
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pacesetter.data.loading import load
 from pacesetter.market.parameters import Exits, MarketParameters
@@ -23,9 +24,10 @@ from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
 
-__all__ = ["FIRST", "RULES", "SAME_AFTER_RESUMING", "Rule", "make_trader", "small_market", "small_panel"]
+__all__ = ["FIRST", "RULES", "SAME_AFTER_RESUMING", "SPAN", "Rule", "make_trader", "small_market", "small_panel"]
 
 FIRST = 190
+SPAN = (pd.Timestamp("2026-01-01", tz="UTC"), pd.Timestamp("2026-01-02", tz="UTC"))  # of a bar
 RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
     "target": lambda momentum: np.where(momentum > 0.0, 0.15, 0.0),
     "continuous": lambda momentum: np.tanh(20.0 * momentum),

@@ -15,7 +15,7 @@ __all__ = ["ACTION_MASK", "METHOD_NETWORKS", "Agent", "Demonstrations", "Observa
 
 Array = NDArray[Any]
 Observation = Mapping[str, Array]  # named arrays of one environment, or of a batch of them
-METHOD_NETWORKS = ("linear_cross", "shared")  # of agent=direct, which has no encoder
+METHOD_NETWORKS = ("linear_cross", "shared", "team", "team_cross")  # of agent=direct, which has no encoder
 ACTION_MASK = "action_mask"  # the entry (action,) that is true where a discrete action is allowed
 
 

@@ -232,10 +232,7 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
 
     Refuses a task that learns in a market of its own, a fleet or a master.
     """
-    task: Any = config.problem
-    if not hasattr(task, "environment"):
-        raise ConfigError(f"task={task.name} has no vector environment; its markets are those of build_parts")
-    return task.environment(config, panel, envs, **options)
+    return config.problem.environment(config, panel, envs, **options)
 
 
 class Parts(NamedTuple):

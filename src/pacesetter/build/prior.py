@@ -74,6 +74,11 @@ def _direct_run(folder: str) -> Config:
         raise ConfigError(
             f"agent.prior={folder} is a run of agent={config.agent.get('algorithm')}; give one of agent=direct"
         )
+    if str(config.agent.get("network", "")).startswith("team"):
+        raise ConfigError(
+            f"agent.prior={folder} is a team, which wants what its account allows; give a run with "
+            "agent.network=linear_cross"
+        )
     return config
 
 

@@ -17,6 +17,7 @@ __all__ = ["nest_options", "register"]
 HaltFile = Annotated[Path, typer.Option("--file", help="The kill switch of the trader or server.")]
 Options = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. feed=replay first=400")]
 JournalUrl = Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://USER@HOST/NAME")]
+RecordOrUrl = Annotated[str, typer.Argument(help="A journal's URL, or the folder of paper --publish.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,15 +35,19 @@ def register(app: typer.Typer) -> None:
 def paper(
     policy: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle, a store of them, or a baseline's name.")],
     options: Options = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Folder of a public record and its page: decisions chained and stamped.")
+    ] = None,
 ) -> None:
-    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… guard.order_fraction=0.1."""
+    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca|ccxt data.source=… guard.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm
     from pacesetter.registry import configure
     from pacesetter.serving.trader.display import PaperDisplay
     from pacesetter.serving.trader.session import PaperConfig, open_session
 
-    config = configure(PaperConfig, _with_data(options or []), "paper")
+    given = {} if publish is None else {"publish": str(publish)}
+    config = configure(PaperConfig, _with_data(options or []) | given, "paper")
     trader = open_session(policy, config, BASELINES)
     display = trader.display = PaperDisplay(trader, partial(typer.echo, err=True), config.bars)
     try:
@@ -129,7 +134,8 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
 
 
 def _with_data(options: list[str]) -> dict[str, Any]:
-    """The options nested; `data=NAME` and its options as every command reads them."""
+    """The options nested; `data=NAME` and its options as every command reads them, `broker=NAME` as `broker.name`."""
+    options = [f"broker.name={text[7:]}" if text.startswith("broker=") else text for text in options]
     if not any(text.startswith("data=") for text in options):
         return nest_options(options)
     from pacesetter.jobs import compose
@@ -199,16 +205,24 @@ def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where
 
 
 def verify(
-    url: JournalUrl,
+    url: RecordOrUrl,
     key: Annotated[Path | None, typer.Option("--key", help="File of the signing key that the heads are by.")] = None,
     heads: Annotated[Path | None, typer.Option(help="Signed heads, e.g. paper/heads.jsonl or a copy of it.")] = None,
+    head: Annotated[str, typer.Option(help="Of a public record: a hash that you noted, which must be in it.")] = "",
 ) -> None:
-    """Compare every row with the audit chain, and the chain with its signed heads. Exit 0 whole, 2 refused."""
+    """Compare every row with the audit chain, and the chain with its signed heads. Exit 0 whole, 2 refused.
+
+    Of a public record: check its chain, its stamps and its page.
+    """
     from pacesetter.errors import ConfigError
     from pacesetter.serving.bundle.signature import SigningKey
     from pacesetter.serving.journal.heads import Heads
     from pacesetter.serving.journal.journal import Journal, check_there, journal_runs
+    from pacesetter.serving.trader.record import is_record, verify_record
 
+    if is_record(Path(url)) or (head and Path(url).is_dir()):
+        typer.echo(verify_record(Path(url), head, None if key is None else SigningKey.find(key)).told())
+        return
     check_there(url)
     signer = SigningKey.find(key)
     if heads is not None and (signer is None or not heads.is_file()):

@@ -220,7 +220,12 @@ class StoredRun:
         if self.config.agent.get("algorithm") == "direct":
             from pacesetter.methods.direct.page import LearnedRelations
 
-            return [LearnedRelations.of(self.folder, self.panel).section()]
+            sections = [LearnedRelations.of(self.folder, self.panel).section()]
+            if str(self.config.agent.get("network", "")).startswith("team"):
+                from pacesetter.methods.direct.team_page import TeamReport
+
+                sections.append(TeamReport.of(self.folder, self.panel).section())
+            return sections
         if (self.folder / FRONT).is_file():
             from pacesetter.methods.objectives.page import front_section
 

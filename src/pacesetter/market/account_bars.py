@@ -21,6 +21,8 @@ EVENTS = slice(Bar.FUNDING, Bar.TICK + 1)  # what the kernel reads beyond plain 
 
 def apply_market(bars: Array, symbols: Sequence[str], market: MarketParameters) -> Array:
     """The bars (…, symbol, column) with what the market uses of them; plain ones, untouched, where it is nothing."""
+    if bars.shape[-1] == PLAIN and not _uses_more(market):
+        return bars
     values = np.zeros((*bars.shape[:-1], len(Bar)))
     values[..., : bars.shape[-1]] = bars
     _choose_prices(values, market)
@@ -36,10 +38,14 @@ def apply_market(bars: Array, symbols: Sequence[str], market: MarketParameters) 
         values[..., Bar.COST] = market.costs.own_fractions(symbols) + converted
     if market.margin.mode != "none" or values[..., EVENTS].any():
         return values
-    is_same = np.array_equal(values[..., :PLAIN], bars[..., :PLAIN])
-    if is_same and bars.shape[-1] == PLAIN:
-        return bars
     return np.ascontiguousarray(values[..., :PLAIN])
+
+
+def _uses_more(market: MarketParameters) -> bool:
+    """Whether the rules ask for anything that plain bars do not have."""
+    has_steps = market.lot is not None or market.tick is not None
+    has_costs = bool(market.costs.by_symbol) or market.conversion_bps > 0
+    return has_steps or has_costs or market.margin.mode != "none" or not isinstance(market.funding, str)
 
 
 def check_account_bars(bars: Array, symbols: Sequence[str], market: MarketParameters) -> None:

@@ -27,6 +27,7 @@ from pacesetter.market.jit import jitable, seldom
 from pacesetter.market.ledger import Column, Fill, Flag
 from pacesetter.market.margin import (
     has_margin,
+    has_own_margin,
     liquidate_alone,
     liquidate_at_close,
     liquidate_at_open,
@@ -273,7 +274,8 @@ def quantity_to_add(positions: Any, fills: Any, k: int, bar: Any, parameters: An
 
 @jitable
 def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
-    """Close what a stop, a take-profit or a delisting ends inside the bar."""
+    """Close what a stop, a take-profit, a liquidation or a delisting ends inside the bar."""
+    may_liquidate = has_events(bar) and has_own_margin(positions, parameters)
     for k in range(positions.shape[0]):
         held = positions[k, Position.QUANTITY]
         if held != 0.0 and is_delisted(bar, k):
@@ -282,7 +284,7 @@ def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
             paid = last * (1.0 + parameters[Slot.DELISTING_RETURN]) if bar[k, Bar.STATUS] == DELISTED else last
             book(account, positions, ledger, fills, k, -held, paid, paid, 0.0, last)
             record_exit(fills, k, -held, paid, 0.0, Flag.DELISTED)
-        elif held != 0.0 and has_events(bar) and has_margin(parameters):
+        elif held != 0.0 and may_liquidate:
             exit_with_margin(account, positions, ledger, fills, k, bar, parameters)
         elif held != 0.0 and has_exits(parameters):
             level, reason = exit_level(positions, k, bar, parameters)

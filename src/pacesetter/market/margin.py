@@ -22,7 +22,14 @@ from pacesetter.market.ledger import Column, Fill, Flag
 from pacesetter.market.parameters import MARGIN_MODES, Slot
 from pacesetter.market.state import Account, Position
 
-__all__ = ["has_margin", "liquidate_alone", "liquidate_at_close", "liquidate_at_open", "liquidation_price"]
+__all__ = [
+    "has_margin",
+    "has_own_margin",
+    "liquidate_alone",
+    "liquidate_at_close",
+    "liquidate_at_open",
+    "liquidation_price",
+]
 
 ISOLATED = float(MARGIN_MODES.index("isolated"))
 
@@ -32,6 +39,16 @@ def has_margin(parameters: Any) -> bool:
     """Whether a venue liquidates."""
     is_on: bool = parameters[Slot.MARGIN] != 0.0
     return is_on
+
+
+@jitable
+def has_own_margin(positions: Any, parameters: Any) -> bool:
+    """Whether each position has its margin to itself: they are isolated, or there is only one."""
+    count = 0
+    for k in range(positions.shape[0]):
+        count += 1 if positions[k, Position.QUANTITY] != 0.0 else 0
+    is_own: bool = parameters[Slot.MARGIN] == ISOLATED or (parameters[Slot.MARGIN] != 0.0 and count == 1)
+    return is_own
 
 
 @seldom
@@ -83,20 +100,16 @@ def own_margin(positions: Any, k: int, parameters: Any) -> float:
 
 @jitable
 def liquidation_price(account: Any, positions: Any, k: int, bar: Any, parameters: Any) -> float:
-    """The price inside the bar at which position k alone uses up its margin; 0 where only a close can tell.
+    """The price inside the bar at which position k, alone with its margin, uses it up; 0 where a mark price decides.
 
     collateral + q · p = maintenance · |q| · p, with the account's cash as collateral, or the position's own.
     """
     held = positions[k, Position.QUANTITY]
     if bar[k, Bar.MARK] > 0.0:
         return 0.0
+    collateral = account[Account.CASH]
     if parameters[Slot.MARGIN] == ISOLATED:
         collateral = own_margin(positions, k, parameters)
-    else:
-        collateral = account[Account.CASH]
-        for other in range(positions.shape[0]):
-            if other != k and positions[other, Position.QUANTITY] != 0.0:
-                return 0.0
     price: float = -collateral / (held - parameters[Slot.MAINTENANCE_MARGIN] * abs(held))
     return max(price, 0.0)
 

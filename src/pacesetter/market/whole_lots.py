@@ -14,6 +14,8 @@ from pacesetter.market.state import Account, Position
 __all__ = ["round_orders", "to_lots", "to_tick"]
 
 SPECK = 1e-9  # of a step: rounding of what was whole
+BISECTIONS = 6
+MOST_SINGLES = 4  # lots at a bar that are granted one by one; what they leave is a few cheap lots, and tried again
 
 
 @jitable
@@ -55,7 +57,7 @@ def round_orders(account: Any, positions: Any, fills: Any, now: Any, kind: int, 
             fills[k, Fill.COMMISSION] = side
             money += side * (ordered - whole) * now[k, Bar.CLOSE]
     if kind == OrderKind.TARGET:
-        grant_remainders(fills, now, money)
+        grant_remainders(fills, now, money * (1.0 + SPECK))
     smallest = smallest_order(account[Account.EQUITY], parameters)
     for k in range(positions.shape[0]):
         fills[k, Fill.PRICE] = 0.0
@@ -69,13 +71,44 @@ def round_orders(account: Any, positions: Any, fills: Any, now: Any, kind: int, 
 @jitable
 def grant_remainders(fills: Any, now: Any, money: float) -> None:
     """One lot more for the largest remainders (PRICE, with their side in COMMISSION) while the money lasts."""
-    while True:
+    # All above a threshold that the money pays for are granted at once; the few around it one by one.
+    low, high = SPECK, 1.0
+    if price_above(fills, now, low) <= money:
+        high = low
+    else:
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            if price_above(fills, now, middle) <= money:
+                high = middle
+            else:
+                low = middle
+    for k in range(fills.shape[0]):
+        if fills[k, Fill.PRICE] > high:
+            money -= grant_lot(fills, now, k)
+    for _ in range(MOST_SINGLES if high > low else 0):
         best, most = -1, SPECK
         for k in range(fills.shape[0]):
-            if fills[k, Fill.PRICE] > most and now[k, Bar.LOT] * now[k, Bar.CLOSE] <= money * (1.0 + SPECK):
+            if fills[k, Fill.PRICE] > most and now[k, Bar.LOT] * now[k, Bar.CLOSE] <= money:
                 best, most = k, fills[k, Fill.PRICE]
         if best < 0:
             return
-        fills[best, Fill.ORDERED] += fills[best, Fill.COMMISSION] * now[best, Bar.LOT]
-        money -= now[best, Bar.LOT] * now[best, Bar.CLOSE]
-        fills[best, Fill.PRICE] = 0.0
+        money -= grant_lot(fills, now, best)
+
+
+@jitable
+def price_above(fills: Any, now: Any, threshold: float) -> float:
+    """Money for a lot of each remainder above the threshold."""
+    price = 0.0
+    for k in range(fills.shape[0]):
+        # A product, not a branch, which would be guessed wrong half of the time.
+        price += now[k, Bar.LOT] * now[k, Bar.CLOSE] * (1.0 if fills[k, Fill.PRICE] > threshold else 0.0)
+    return price
+
+
+@jitable
+def grant_lot(fills: Any, now: Any, k: int) -> float:
+    """One lot more for position k; gives its price."""
+    fills[k, Fill.ORDERED] += fills[k, Fill.COMMISSION] * now[k, Bar.LOT]
+    fills[k, Fill.PRICE] = 0.0
+    price: float = now[k, Bar.LOT] * now[k, Bar.CLOSE]
+    return price

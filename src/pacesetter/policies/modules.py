@@ -372,7 +372,7 @@ def serve_direct(
     policy: DirectPolicy, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, Iterable[str]]
 ) -> tuple[DirectPolicy, PolicySpec]:
     """A direct policy of a market, which is a module already, with its spec; `shapes` are those of its observation."""
-    inputs = {entry: shapes[entry] for entry in ("window", "position")}
+    inputs = {entry: shapes[entry] for entry in policy.reads}
     spec = PolicySpec(
         inputs=inputs,
         names={entry: tuple(names[entry]) for entry in inputs},

@@ -15,7 +15,8 @@ from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.features import feature_table
 from pacesetter.learning.learner import Between
-from pacesetter.methods.direct.learner import DirectLearner, load_direct, objective
+from pacesetter.methods.direct.learner import DirectLearner, load_direct
+from pacesetter.methods.direct.objective import objective
 from pacesetter.methods.direct.options import Direct
 from pacesetter.methods.direct.sparse import Sparse, fit_sparse
 from pacesetter.panel import Panel

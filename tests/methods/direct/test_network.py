@@ -11,7 +11,8 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.errors import ConfigError
-from pacesetter.methods.direct.learner import load_direct, objective
+from pacesetter.methods.direct.learner import load_direct
+from pacesetter.methods.direct.objective import objective
 from pacesetter.methods.direct.options import Direct
 from pacesetter.methods.direct.policy import DirectPolicy
 
@@ -62,8 +63,8 @@ def test_where_fills_move_the_price_the_first_shape_is_chosen_by_the_objective(m
 
 
 def test_other_networks_are_refused_in_a_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"agent\.network=mlp is not a network of agent=direct; give linear_cross or"):
+    with pytest.raises(ConfigError, match=r"agent\.network=mlp is not a network of agent=direct; give linear_cross"):
         Direct(network="mlp")
-    for name in ("linear_cross", "shared"):
+    for name in ("linear_cross", "shared", "team"):
         with pytest.raises(ConfigError, match=rf"network={name} is one of agent=direct"):
             network(name)

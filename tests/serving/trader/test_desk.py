@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trading import FIRST, Rule, small_market, small_panel
+from trading import FIRST, SPAN, Rule, small_market, small_panel
 
 from pacesetter.market.bars import Bar
 from pacesetter.market.parameters import Limits, StartingHolding, SymbolCost
@@ -18,8 +18,9 @@ from pacesetter.serving.api.runtime import Holding, ReportedAccount, ReportedBro
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import Order, State
-from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
+from pacesetter.serving.trader.broker import OrderStatus
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, Desk, OrderOptions, Ticket, last_bars
+from pacesetter.serving.trader.paper_broker import PaperBroker
 
 BARS = 12
 
@@ -131,7 +132,7 @@ def test_a_limit_order_is_filled_at_its_limit_or_better(
     now = last_bars(panel)[-1].copy()
     now[:, :4] = 100.0
     order = Order("a", panel.symbols[0], quantity, price, kind)
-    found = broker.settle(now, now, [order])
+    found = broker.settle(now, now, [order], SPAN)
     assert found.closed["a"] == (OrderStatus.FILLED if is_filled else OrderStatus.CANCELLED)
     assert bool(found.executions) == is_filled
 
@@ -167,7 +168,7 @@ def test_a_paper_book_begins_with_its_holdings_and_costs_of_single_symbols() -> 
     price = float(so_far.close[-1, 0])
     assert desk.equity == pytest.approx(market.initial_cash + 3.0 * price)
     bar = last_bars(so_far)[-1]
-    found = desk.broker.settle(bar, bar, [Order("a", second, 1.0, bar[1, 3]), Order("b", first, 1.0, bar[0, 3])])
+    found = desk.broker.settle(bar, bar, [Order("a", second, 1.0, bar[1, 3]), Order("b", first, 1.0, bar[0, 3])], SPAN)
     moved = {each.symbol: each.price / bar[panel.symbols.index(each.symbol), 0] - 1 for each in found.executions}
     assert moved[second] - moved[first] == pytest.approx(0.01)
 

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from plain import DAY, PlainBroker, PlainGuard, PlainJournal
+from trading import SPAN
 
 from pacesetter.errors import RunError
 from pacesetter.market.bars import TRADING, Bar
@@ -30,7 +31,8 @@ from pacesetter.serving.journal.journal import Journal, Page, tables
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import AccountView, Order, Quote
-from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
+from pacesetter.serving.trader.broker import OrderStatus
+from pacesetter.serving.trader.paper_broker import PaperBroker
 
 SYMBOLS = ("A", "B", "C")
 START = 1_767_600_000.0  # five in the morning before a UTC midnight nineteen hours away
@@ -203,7 +205,7 @@ class Trading(RuleBasedStateMachine):
         if self.count == 1:
             return [], {}
         flight = list(self.guard.in_flight.values())
-        settlement = self.broker.settle(self.bar, bar, flight)
+        settlement = self.broker.settle(self.bar, bar, flight, SPAN)
         for order in flight:
             price = float(bar[SYMBOLS.index(order.symbol), Bar.OPEN])
             quantity = self.plain_broker.fill(order, price)

@@ -29,9 +29,9 @@ from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.journal import tables
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.trader.brokers import KernelAccount
 from pacesetter.serving.trader.decision import decide, read_decision
 from pacesetter.serving.trader.desk import OrderOptions
+from pacesetter.serving.trader.paper_broker import KernelAccount
 from pacesetter.serving.trader.replay import check_card, first_unseen, replay
 from pacesetter.serving.trader.session import PaperConfig, open_session
 

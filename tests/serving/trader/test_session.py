@@ -254,14 +254,14 @@ def test_features_that_leave_those_of_training_raise_the_drift_alarm(made: Any, 
 def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ALPACA_API_KEY", raising=False)
     monkeypatch.setattr(session, "load", lambda source, **options: load("synthetic", bars=260))
-    options = {"feed": "alpaca", "broker": "alpaca", "folder": str(tmp_path)}
+    options = {"feed": "alpaca", "broker": {"name": "alpaca"}, "folder": str(tmp_path)}
     with pytest.raises(ConfigError, match="ALPACA_API_KEY and ALPACA_SECRET_KEY"):
         open_session("cash", configure(PaperConfig, options, "paper"), BASELINES)
 
 
 def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:
     with pytest.raises(ConfigError, match="feed=replay plays stored bars, which broker=alpaca cannot fill"):
-        configure(PaperConfig, {"broker": "alpaca"}, "paper")
+        configure(PaperConfig, {"broker": {"name": "alpaca"}}, "paper")
 
 
 def test_a_network_feed_is_asked_for_the_policys_own_symbols(

@@ -50,11 +50,11 @@ class LookbackTask(Task):
         "job": "the pipeline trains traders; task={task} is for `pacesetter train`",
     }
 
-    def environment(self, config: Config, panel: Panel, envs: int = 1) -> Any:
+    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel."""
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-        return LookbackVectorEnv(panel, envs, config.lookback)
+        return LookbackVectorEnv(panel, envs, config.lookback, **options)
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv

@@ -144,6 +144,10 @@ class Task(ABC):
     def parts(self, config: Config, panel: Panel) -> Parts:
         """The environments that an agent learns and is validated in; bars of the test set are in neither."""
 
+    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
+        """A vector environment on all of the panel; refused by a task that learns in a market of its own."""
+        raise ConfigError(f"task={self.name} has no vector environment; its markets are those of build_parts")
+
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """The environments to train in on the training bars of a fold alone; `folds` is refused without them."""
         raise NotImplementedError

@@ -134,7 +134,7 @@ class UsageLog:
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._ended.wait(self.seconds):
+        while not self._ended.wait(self.seconds) and self.path.parent.is_dir():
             self.sample()
 
     def sample(self) -> None:

@@ -173,7 +173,17 @@ def _train_in_folder(
     _count(session)
     with _log_to_file(run), _record_failure(session):
         session.trackers = make_trackers(config, run)
-        return _learn(session)
+        try:
+            return _learn(session)
+        finally:
+            # A run that fails has trackers too: one that writes by time would go on after its folder is gone.
+            _close_trackers(session, is_done=False)
+
+
+def _close_trackers(session: Session[Any], is_done: bool) -> None:
+    """Close those that are not closed yet."""
+    while session.trackers:
+        session.trackers.pop(0).close(is_done)
 
 
 def _transfer(config: Config, learner: Learner, until: pd.Timestamp) -> None:
@@ -317,8 +327,7 @@ def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> Tr
     result = TrainingResult(run, learner.step, validator.state["best"], learner.weights_hash(), stopped)
     is_done = stopped != "signal"
     # Before the manifest says finished: what trackers keep is then complete.
-    for tracker in session.trackers:
-        tracker.close(is_done)
+    _close_trackers(session, is_done)
     if any(validator.gates.values()):  # an offline agent has none
         session.console.print(gate_table(validator.gates))
     facts = {"steps": result.steps, "score": result.score, "weights_hash": result.weights_hash, "stopped": stopped}

@@ -36,17 +36,20 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
+from pacesetter.methods.direct.joint import train_team
 from pacesetter.methods.direct.ledger import Rules, settle
 from pacesetter.methods.direct.memory import age_weights, choose_memory
+from pacesetter.methods.direct.objective import cushion_growth, objective
 from pacesetter.methods.direct.options import SLOW_BARS, Direct
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.pooling import fit_pooled
 from pacesetter.methods.direct.series import MarketSeries, feature_columns, gap_column, return_column
 from pacesetter.methods.direct.sizing import ViewSizer
 from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
+from pacesetter.methods.direct.team import TeamState
 from pacesetter.registry import configure
 
-__all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
+__all__ = ["DirectLearner", "load_direct", "make_direct"]
 
 Array = NDArray[Any]
 KIND = "direct"
@@ -57,6 +60,7 @@ ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 p
 CHUNK_ROWS = 128  # bars whose inputs are made at a time: with many symbols a bar has thousands
 UNCAPPED = 1e3  # share of equity: limits hold for what the risk step makes of views, not for views
 MOST_HALVINGS, ZONES = 5, (0.2, 0.7, 1.4)  # of the first gain, and of costs, where fills move the price
+MOST_FIRST_LOSS = 0.9  # of the drawdown limit, with which accounts begin
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
@@ -93,7 +97,12 @@ class DirectLearner:
             groups=config.dictionary,
             features=feature_columns(bank) if "features" in config.dictionary else None,
             hidden=config.hidden if config.network == "shared" else 0,
+            team=config.team,
         ).double()
+        if self.policy.team is not None:
+            self.policy.team.float()  # its features of all bars are large, and what it adds is small
+            # Above a drawdown limit the best is known: hold in proportion to the cushion, as a constant shape cannot.
+            self.policy.team.allocator.power.data.fill_(1.0 if config.objective == "cushion" else 0.0)
         # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         # Adjusted prices already have dividends and splits in their returns.
@@ -102,6 +111,9 @@ class DirectLearner:
         self.series = MarketSeries.of(funded, self.policy, needs_depth).to(self.device)
         self.policy.to(self.device)
         self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
+        if config.objective == "cushion" and self.sizer is not None:
+            raise ConfigError("agent.objective=cushion is of an account that is not sized; leave out risk.*")
+        self.team_inputs: torch.Tensor | None = None  # of every bar; None: the plain policy plays
         self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll
         config.check_bars(len(self.series) + self.series.first)
         self.optimiser = torch.optim.Adam(self._groups())
@@ -124,6 +136,26 @@ class DirectLearner:
             start = time.perf_counter()
             self.round()
             self._seconds += time.perf_counter() - start
+        if self.policy.team is not None and "team_kept" not in self.fit_figures:
+            watcher.between_rounds()  # what the team begins at is validated and stored before it
+            self.fit_team()
+
+    def fit_team(self) -> None:
+        """Train agents and master through the account, and keep them where blocks left out confirm them."""
+        rounds, figures = train_team(self)
+        self.fit_figures |= figures
+        self.steps += rounds * self.round_steps
+
+    @property
+    def is_cushioned(self) -> bool:
+        """Whether a master holds in proportion to the cushion from the first bar on."""
+        return self.policy.team is not None and self.config.objective == "cushion"
+
+    @torch.no_grad()
+    def read_team_inputs(self) -> None:
+        """What the team's encoder reads of every bar, by signals of weights that did not see the bar."""
+        chunks = zip(self._chunks(slice(0, None)), torch.split(self.signals, CHUNK_ROWS), strict=True)
+        self.team_inputs = torch.cat([self.policy.team_inputs(*chunk) for chunk in chunks])
 
     @torch.no_grad()
     def fit_weights(self) -> None:
@@ -165,20 +197,23 @@ class DirectLearner:
             self.risk()
             self.scale = self.sizer.fitted_scale(self._variance)
         self.fit_figures["first_risk"] = self.risk()
-        if self.rules.impact and self.sizer is None and bool(self.signals.any()):
+        if self.is_cushioned:
+            self.read_team_inputs()
+        is_scaled = bool(self.rules.impact) or self.config.objective == "cushion"
+        if is_scaled and self.sizer is None and bool(self.signals.any()):
             self._choose_shape()
 
     def _choose_shape(self) -> None:
         """A first gain and zone by the objective: the cap is the wrong size where large fills move the price."""
-        policy, config = self.policy, self.config
+        policy = self.policy
         gain, best = float(policy.log_gain.detach()), (-math.inf, 0.0, 0.0)
         for halvings in range(MOST_HALVINGS + 1):
             for zone in ZONES:
                 policy.log_gain.fill_(gain - halvings * math.log(2.0))
                 policy.log_enter.fill_(math.log(zone))
                 policy.log_leave.fill_(math.log(zone))
-                returns = self._side_by_side()
-                worth = objective(returns, config.objective, config.risk_aversion) - self.anchor(returns)
+                starts = self.side_by_side()
+                worth = self.worth(starts, self.net_returns(starts, self.config.segment_bars))
                 best = max(best, (float(worth), float(policy.log_gain.detach()), math.log(zone)))
         policy.log_gain.fill_(best[1])
         policy.log_enter.fill_(best[2])
@@ -307,13 +342,13 @@ class DirectLearner:
     @torch.no_grad()
     def risk(self) -> float:
         """Deviation per bar of accounts over segments side by side, in the shape as it is."""
-        return float(self._side_by_side().std())
+        returns = self.net_returns(self.side_by_side(), self.config.segment_bars)
+        return float(returns[:, self.config.burn_in_bars :].std())
 
-    def _side_by_side(self) -> torch.Tensor:
-        """(segment, bar) net returns of accounts over all bars, segment after segment."""
+    def side_by_side(self) -> torch.Tensor:
+        """(segment,) first bars of segments one after the other, over all bars."""
         bars = self.config.segment_bars
-        starts = torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
-        return self.net_returns(starts, bars)[:, self.config.burn_in_bars :]
+        return torch.arange(0, len(self.series.to_open) - bars + 1, bars, device=self.device)
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
@@ -328,8 +363,8 @@ class DirectLearner:
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self.net_returns(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
-        loss = self.anchor(returns) - objective(returns, config.objective, config.risk_aversion)
+        returns = self.net_returns(starts, config.segment_bars)  # (segment, bar)
+        loss = -self.worth(starts, returns)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -338,16 +373,34 @@ class DirectLearner:
             self.scale = self.sizer.fitted_scale(self._variance)
         return float(loss.detach())
 
-    def net_returns(self, starts: torch.Tensor, bars: int) -> torch.Tensor:
-        """(segment, bar) net returns of accounts, of sized ones less those of their base alone."""
+    def net_returns(self, starts: torch.Tensor, bars: int, parts: torch.Tensor | None = None) -> torch.Tensor:
+        """(segment, bar) net returns of accounts, of sized ones less those of their base; `parts` as in `roll`."""
         if self.sizer is None:
-            plain: torch.Tensor = self._rolled(starts, bars)
+            plain: torch.Tensor = self._rolled(starts, bars) if parts is None else self.roll(starts, bars, parts=parts)
             return plain
-        returns, self._variance = self.roll_sized(starts, bars)
+        returns, self._variance = self.roll_sized(starts, bars, parts=parts)
         if not self.sizer.options.has_base:
             return returns
         with torch.no_grad():
             return returns - self.roll_sized(starts, bars, has_views=False)[0]
+
+    def worth(self, starts: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+        """What net returns (segment, bar) from the bars `starts` on are worth, per bar."""
+        config, counted = self.config, returns[:, self.config.burn_in_bars :]
+        if config.objective == "cushion":
+            return cushion_growth(returns, self.first_peaks(starts), config.drawdown_limit).mean()
+        return objective(counted, config.objective, config.risk_aversion) - self.anchor(counted)
+
+    def first_peaks(self, starts: torch.Tensor) -> torch.Tensor:
+        """(segment,) highest equity before the bars `starts`, as a multiple of equity there.
+
+        1, but for the objective `cushion`: accounts begin at all distances from their limit, spread by the golden
+        ratio, so that what to do there is learned.
+        """
+        if self.config.objective != "cushion":
+            return torch.ones(len(starts), dtype=torch.float64, device=self.device)
+        share = (starts.double() * 0.6180339887) % 1.0
+        return 1.0 / (1.0 - MOST_FIRST_LOSS * self.config.drawdown_limit * share)
 
     def anchor(self, returns: torch.Tensor) -> torch.Tensor:
         """What net returns (segment, bar) with too little risk are charged.
@@ -360,30 +413,43 @@ class DirectLearner:
         short = torch.log(least / (returns.std() + 1e-12)).clamp_min(0.0)
         return ANCHOR * short.square()
 
-    def roll(self, starts: torch.Tensor, bars: int, rules: Rules | None = None) -> torch.Tensor:
-        """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,)."""
+    def roll(
+        self, starts: torch.Tensor, bars: int, rules: Rules | None = None, parts: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,).
+
+        parts   (symbol,) of what each symbol's agent wants that the account takes; all of it without them
+        """
         rules = rules or self.rules
         # float64 here and float32 when served: returns of a bar are small beside 1.
         held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
-        wealth = torch.ones(len(starts), dtype=torch.float64, device=self.device)
-        returns = []
+        wealth, peak = torch.ones(len(starts), dtype=torch.float64, device=self.device), self.first_peaks(starts)
+        returns, features = [], self._features(starts, bars)
         for bar in range(bars):
-            now = starts + bar
-            target = self.policy.target(self.signals[now], self.series.volatility[now], held)
+            now, state = starts + bar, _state(features, bar, wealth, peak)
+            target = self.policy.target(self.signals[now], self.series.volatility[now], held, state)
+            target = target if parts is None else target * parts
             held, earned = settle(held, target, wealth, self.series.fills(now), rules)
             wealth = wealth * (1 + earned)
+            peak = torch.maximum(peak, wealth)
             returns.append(earned)
         return torch.stack(returns, 1)
 
     def roll_sized(
-        self, starts: torch.Tensor, bars: int, rules: Rules | None = None, has_views: bool = True
+        self,
+        starts: torch.Tensor,
+        bars: int,
+        rules: Rules | None = None,
+        has_views: bool = True,
+        parts: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, float]:
         """As `roll`, with targets as views of the risk step; and the mean annual variance of the views."""
         rules, sizer = rules or self.rules, self.sizer
         assert sizer is not None
         held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
         base, views, wealth = held, held, torch.ones(len(starts), dtype=torch.float64, device=self.device)
-        scale, returns = torch.full_like(wealth, self.scale), []
+        scale, peak, returns = torch.full_like(wealth, self.scale), wealth, []
+        features = self._features(starts, bars) if has_views else None
         total, count = 0.0, 0.0
         for bar in range(bars):
             now = starts + bar
@@ -391,7 +457,9 @@ class DirectLearner:
                 # What is held beyond the base, in the policy's own units: its no-trade zone is there.
                 own = torch.where((held != 0) & (scale[:, None] > 0), held - base, 0.0)
                 own = own / scale[:, None].clamp_min(1e-30)
-                views = self.policy.target(self.signals[now], self.series.volatility[now], own)
+                state = _state(features, bar, wealth, peak)
+                views = self.policy.target(self.signals[now], self.series.volatility[now], own, state)
+                views = views if parts is None else views * parts
             sized, fills = sizer.size(views, now, self.scale, base, rules), self.series.fills(now)
             is_on = sizer.is_on[now]
             total += float((sized.variance.detach() * is_on).sum())
@@ -399,8 +467,17 @@ class DirectLearner:
             held, earned = settle(held, sized.targets, wealth, fills, rules)
             base = torch.where(held != 0, sized.base * fills.to_close / (1 + earned)[:, None], 0.0).detach()
             scale, wealth = sized.scale, wealth * (1 + earned)
+            peak = torch.maximum(peak, wealth)
             returns.append(earned)
         return torch.stack(returns, 1), total / max(count, 1.0)
+
+    def _features(self, starts: torch.Tensor, bars: int) -> torch.Tensor | None:
+        """(segment, bar, symbol, width) of the team's encoder; None where the plain policy plays."""
+        if self.policy.team is None or self.team_inputs is None:
+            return None
+        now = starts[:, None] + torch.arange(bars, device=self.device)
+        features: torch.Tensor = self.policy.team.encode(self.team_inputs[now])
+        return features
 
     # ---- looking and changing -------------------------------------------------------------------------------------
 
@@ -502,6 +579,8 @@ class DirectLearner:
         self.steps = int(stored["steps"])
         self.generator.set_state(stored["random"])
         self.scale = float(stored.get("scale", 0.0))
+        if self.fit_figures.get("team_kept") or (self.is_cushioned and self.steps):
+            self.read_team_inputs()
 
     def save(
         self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
@@ -544,19 +623,14 @@ def load_direct(folder: str | Path) -> DirectPolicy:
     return policy.float().eval()
 
 
+def _state(features: torch.Tensor | None, bar: int, wealth: torch.Tensor, peak: torch.Tensor) -> TeamState | None:
+    """What a team sees at a bar of its segments."""
+    return None if features is None else TeamState(features[:, bar], 1.0 - wealth / peak)
+
+
 def _lowest_view(options: RiskOptions, rules: Rules) -> float:
     """Below 0 where less than the base can be held, or where shorts are allowed."""
     return -UNCAPPED if options.has_base or rules.lowest < 0 else 0.0
-
-
-def objective(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.Tensor:
-    """What net returns (segment, bar) of accounts are worth, per bar."""
-    if name == "growth":
-        return torch.log1p(returns).mean()
-    if name == "mean_variance":
-        return returns.mean() - 0.5 * risk_aversion * returns.var()
-    # Pooled over segments: a ratio per segment of some forty bars would be noise. 1e-12: accounts may all be in cash.
-    return returns.mean() / (returns.std() + 1e-12)
 
 
 def _first_price(z: torch.Tensor) -> float:

@@ -13,6 +13,7 @@ from pacesetter.jobs.run.callbacks import Callback, Session, Validator
 from pacesetter.jobs.run.tracking import resources
 from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.methods.direct.learner import DirectLearner, load_direct
+from pacesetter.methods.direct.objective import ended_growth
 from pacesetter.policies.agent import AgentPolicy
 
 __all__ = ["DirectMeter", "DirectValidator"]
@@ -42,7 +43,10 @@ class DirectMeter(Callback[DirectLearner]):
 
 
 class DirectValidator(Validator[DirectLearner]):
-    """Plays the account through the validation set by the market kernel; its score is the annualised Sharpe ratio."""
+    """Plays the account through the validation set by the market kernel; its score is the annualised Sharpe ratio.
+
+    Of the objective `cushion` it is the growth of an account that ends at its drawdown limit.
+    """
 
     played: Backtest
 
@@ -62,6 +66,10 @@ class DirectValidator(Validator[DirectLearner]):
         self.played = backtest(policy, **self.stretch._asdict())
         figures = measures(self.played)
         self.gates["deterministic"] = allocation_gates(figures)
+        config = self.learner.config
+        if config.objective == "cushion":
+            growth = ended_growth(self.played.returns, config.drawdown_limit)
+            return {"score": growth, "deterministic": figures | {"ended_growth": growth}}
         return {"score": figures["sharpe"], "deterministic": figures}
 
     def finish(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 
@@ -15,7 +15,7 @@ GROUPS = (*USED, "features")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
-NETWORKS = ("linear_cross", "shared")
+NETWORKS = ("linear_cross", "shared", "team", "team_cross")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Direct:
     volatility_bars   of the volatility that moves and positions are measured by
     cut               largest move, in units of volatility
     folds             blocks of bars for the choice of the penalty
-    objective         of accounts over segments: net Sharpe ratio, mean log growth, or mean − aversion / 2 · variance
+    objective         of accounts over segments: net Sharpe ratio, mean log growth, mean − aversion / 2 · variance, or
+                      log growth of what lies above the drawdown limit
     risk_aversion     of mean_variance
     least_risk        of accounts, as a share of that of the first shape: below it the objective falls
     segment_bars      bars of a segment, the first `burn_in_bars` of which are not counted: they begin in cash
@@ -35,8 +36,11 @@ class Direct:
     softness          of |turnover|, as a share of equity: see `ledger`
     dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on held-out bars
     network           linear_cross: sparse weights over the inputs of all symbols and one shape; shared: a network of
-                      all symbols that moves the shape by state, kept where held-out bars confirm it
-    hidden            units of each of its two layers
+                      all symbols that moves the shape by state, kept where held-out bars confirm it; team: an agent of
+                      each symbol on one encoder, with a master, see `team`; team_cross: agents that read their leaders
+    hidden            units of each of its two layers, or of a team's encoder
+    team_rounds       of every stage in which a team is trained
+    drawdown_limit    loss from the highest equity at which an account ends, of the objective `cushion`
     compile           fuse the ledger's steps by torch.compile, which pays on a GPU
     """
 
@@ -44,7 +48,7 @@ class Direct:
     volatility_bars: int = 40
     cut: float = 3.0
     folds: int = 5
-    objective: Literal["sharpe", "growth", "mean_variance"] = "sharpe"
+    objective: Literal["sharpe", "growth", "mean_variance", "cushion"] = "sharpe"
     risk_aversion: float = 10.0
     least_risk: float = 0.1
     segment_bars: int = 48
@@ -54,6 +58,8 @@ class Direct:
     softness: float = 1e-4
     network: str = "linear_cross"
     hidden: int = 24
+    team_rounds: int = 15
+    drawdown_limit: float = 0.2
     dictionary: tuple[str, ...] = USED
     compile: bool = False
     seed: int = 0
@@ -61,8 +67,8 @@ class Direct:
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
             raise ConfigError(
-                f"agent.network={self.network} is not a network of agent=direct; give linear_cross or shared, or train "
-                "agent=ppo or agent=sac with it"
+                f"agent.network={self.network} is not a network of agent=direct; give linear_cross, shared, team "
+                "or team_cross, or train agent=ppo or agent=sac with it"
             )
         for group in self.dictionary:
             if group not in GROUPS:
@@ -73,6 +79,8 @@ class Direct:
         if "lags" not in self.dictionary:
             raise ConfigError(f"agent.dictionary={list(self.dictionary)} needs lags, which all else is tried beside")
         check_range(1, owner="agent", lags=self.lags, segments=self.segments, hidden=self.hidden)
+        check_range(1, owner="agent", team_rounds=self.team_rounds)
+        check_range(0.001, 0.999, owner="agent", drawdown_limit=self.drawdown_limit)
         # Four half-lives of the volatility's weights lie in the window: a bar for each at least.
         check_range(4, owner="agent", volatility_bars=self.volatility_bars)
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
@@ -83,6 +91,13 @@ class Direct:
         for name in ("cut", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
+
+    @property
+    def team(self) -> dict[str, Any] | None:
+        """Options of the team; None without one."""
+        if not self.network.startswith("team"):
+            return None
+        return {"width": self.hidden, "cross": self.network == "team_cross", "limit": self.drawdown_limit}
 
     @property
     def history_bars(self) -> int:

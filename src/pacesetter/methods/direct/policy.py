@@ -34,6 +34,7 @@ from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
 from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes, own_places
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
+from pacesetter.methods.direct.team import Change, Team, TeamState
 
 __all__ = ["DirectPolicy", "Moves", "market_price"]
 
@@ -45,7 +46,7 @@ SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; fa
 LEAST_SPEED = 0.05
 LEAST_HELD = 0.1  # correlation of a link over the last bars, in the direction found, that it takes to count
 LINKS = 4  # a symbol, that are followed at most: the strongest
-WEIGHT = 0  # column of `position` that is the share held
+WEIGHT, DRAWDOWN = 0, 3  # columns of `position` and of `portfolio`
 
 
 class Moves(NamedTuple):
@@ -98,11 +99,13 @@ class DirectPolicy(nn.Module):
         groups: Sequence[str] = ("lags",),
         features: Mapping[int, str] | None = None,
         hidden: int = 0,
+        team: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
         self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
         self.groups, self.hidden = tuple(groups), hidden
+        self.team_options = None if team is None else dict(team)
         # Stored as text by a checkpoint's header.
         self.features = {int(place): name for place, name in (features or {}).items()}
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
@@ -120,6 +123,7 @@ class DirectPolicy(nn.Module):
         self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
         self.layers = _shared_layers(hidden) if hidden else None
+        self.team = None if team is None else Team(count, lags, **team)
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
         self.register_buffer("middle", torch.zeros(len(self.features)))  # of each feature
@@ -136,10 +140,11 @@ class DirectPolicy(nn.Module):
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
         names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
-        return {name: getattr(self, name) for name in names} | {
+        made = {name: getattr(self, name) for name in names} | {
             "groups": list(self.groups),
             "features": {str(place): name for place, name in self.features.items()},
         }
+        return made if self.team_options is None else made | {"team": self.team_options}
 
     @property
     def is_recent(self) -> bool:
@@ -151,6 +156,11 @@ class DirectPolicy(nn.Module):
         """Moves that inputs reach back."""
         slow = SLOW_BARS if "slow" in self.groups else 0
         return max(self.lags, slow, RECENT_BARS + self.lags if self.is_recent else 0)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Entries of the observation."""
+        return ("window", "position") if self.team is None else ("window", "position", "portfolio")
 
     @property
     def history_bars(self) -> int:
@@ -268,17 +278,23 @@ class DirectPolicy(nn.Module):
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 
-    def target(self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
-        """(…, symbol) shares of equity; all arguments (…, symbol)."""
+    def target(
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState | None = None
+    ) -> torch.Tensor:
+        """(…, symbol) shares of equity; signal, volatility and position (…, symbol); `team_state` is for a team."""
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
         if self.layers is not None:
-            plain = gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
-            more = self.network_terms(signal, volatility, held, plain)
+            more = self.network_terms(signal, volatility, held, self.plain(signal, volatility))
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
             speed = (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
+        if team_state is not None:
+            change = self.change(signal, volatility, held, team_state)
+            signal, gain = signal * change.signal, gain * change.gain * change.aversion
+            price, enter, leave = price * change.price, enter * change.enter, leave * change.leave
+            speed = change.speed
         excess = (signal - market_price(signal, price, self.lowest < 0)) * volatility
         # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
         least = gain * (excess - enter * self.side_cost)
@@ -287,7 +303,30 @@ class DirectPolicy(nn.Module):
         least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
         # The clamp passes gradients to `least` and `most` only where the position is traded.
         wanted = torch.minimum(torch.maximum(held, least), most)
-        return wanted if speed is None else held + speed * (wanted - held)
+        # What is left of the way, not what is gone: with a speed of 1 it is what is wanted, bit for bit.
+        return wanted if speed is None else wanted - (1.0 - speed) * (wanted - held)
+
+    def plain(self, signal: torch.Tensor, volatility: torch.Tensor) -> torch.Tensor:
+        """(…, symbol) what the shape alone wants, without costs and limits."""
+        excess = signal - market_price(signal, self.log_price.exp(), self.lowest < 0)
+        return self.log_gain.exp() / volatility.square() * excess * volatility
+
+    def change(
+        self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState
+    ) -> Change:
+        """What the team adds."""
+        assert self.team is not None
+        level, plain = (volatility / self.typical).log(), self.plain(signal, volatility)
+        changed: Change = self.team(team_state, signal, level, held / self.unit, plain / self.unit)
+        return changed
+
+    def team_inputs(self, moves: Moves, signal: torch.Tensor) -> torch.Tensor:
+        """(row, symbol, input) what the team's encoder reads of bars."""
+        assert self.team is not None
+        own, market = self.own_moves(moves.z)
+        level, recent = (moves.volatility / self.typical).log(), (moves.fast / moves.volatility).log()
+        newest = market[..., -1].expand_as(signal) if len(self.symbols) > 1 else torch.zeros_like(signal)
+        return self.team.bar_inputs(own[..., -self.lags :], signal, level, recent, newest)
 
     def network_terms(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, plain: torch.Tensor
@@ -310,12 +349,16 @@ class DirectPolicy(nn.Module):
         signal = self.signal(moves)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
-        return self.target(signal, moves.volatility, observation["position"][..., WEIGHT]), confidence
+        team_state = None
+        if self.team is not None:
+            features = self.team.encode(self.team_inputs(moves, signal))
+            team_state = TeamState(features, observation["portfolio"][..., DRAWDOWN])
+        return self.target(signal, moves.volatility, observation["position"][..., WEIGHT], team_state), confidence
 
     @torch.no_grad()
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
-        entries = {name: torch.as_tensor(observation[name]) for name in ("window", "position")}
+        entries = {name: torch.as_tensor(observation[name]) for name in self.reads}
         is_one = entries["position"].ndim == 2
         rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
         target: NDArray[Any] = self(rows)[0].numpy()

@@ -69,13 +69,13 @@ class DirectTask(Task):
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split, task = feature_split(config, panel), config.trading
-        known = self._market(config, split.known, **split.features(split.known))
+        known = self.whole_market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
         traded = split.known.select(task.symbols) if task.symbols else split.known
         # The first decision needs a whole window before it, also where validation starts early.
         first = max(split.start, task.window_bars - 1)
         validation = Stretch(traded, known.bank, first, known.market, task.window_bars, config.risk)
-        return Parts(self._market(config, split.learned, **split.features(split.learned)), validation)
+        return Parts(self.whole_market(config, split.learned, **split.features(split.learned)), validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
@@ -85,11 +85,11 @@ class DirectTask(Task):
             raise ConfigError(
                 "agent=direct learns from one unbroken period; evaluate it by --folds without --combinatorial"
             )
-        market = self._market(config, panel.rows(first, last + 1))
+        market = self.whole_market(config, panel.rows(first, last + 1))
         # Folds validate nothing: the agent is taken as it is after the last step.
         return Parts(market, market)
 
-    def _market(self, config: Config, panel: Panel, **known: Any) -> WholeMarket:
+    def whole_market(self, config: Config, panel: Panel, **known: Any) -> WholeMarket:
         """All bars of the panel as one market; refuses a task that has an account for each of several symbols."""
         task = config.trading
         symbols = task.symbols or panel.symbols

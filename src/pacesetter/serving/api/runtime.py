@@ -32,7 +32,7 @@ from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
 from pacesetter.serving.risk.jumps import check_jumps
 from pacesetter.serving.risk.order import MARKET
-from pacesetter.serving.trader.brokers import OrderStatus, Settlement
+from pacesetter.serving.trader.broker import Broker, OrderStatus, Settlement, Span
 from pacesetter.serving.trader.desk import Desk, OrderOptions, Ticket, last_bars
 from pacesetter.serving.trader.history import GONE_BARS, History
 from pacesetter.serving.trader.why import OrderReasons, order_words
@@ -218,7 +218,7 @@ class ReportedAccount:
     stop_outs: int = 0
 
 
-class ReportedBroker:
+class ReportedBroker(Broker):
     """A broker whose books the caller keeps: what was open at a bar is done at the next, as the caller then reports."""
 
     def __init__(self, symbols: tuple[str, ...]) -> None:
@@ -243,7 +243,7 @@ class ReportedBroker:
         self.account[:] = cash, equity, max(account.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = account.stop_outs
 
-    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order], span: Span) -> Settlement:
         # The caller trades: what really filled is in the account that it reports next.
         closed = {order.client_id: OrderStatus.FILLED for order in orders}
         return Settlement((), closed, self.stop_outs, False)
@@ -251,8 +251,11 @@ class ReportedBroker:
     def submit(self, order: Order) -> OrderStatus:
         return OrderStatus.SENT
 
-    def find(self, client_id: str) -> OrderStatus:
+    def find(self, order: Order) -> OrderStatus:
         return OrderStatus.UNKNOWN
+
+    def open_orders(self) -> tuple[str, ...]:
+        return ()
 
     def cancel_all(self) -> None:
         """Nothing is open here: orders are the caller's."""

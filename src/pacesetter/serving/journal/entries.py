@@ -16,7 +16,7 @@ from pacesetter.serving.journal.journal import Page, Row
 from pacesetter.serving.monitor.alerts import Alert
 from pacesetter.serving.monitor.watch import Vitals
 from pacesetter.serving.risk.order import Decision
-from pacesetter.serving.trader.brokers import Execution, OrderStatus, Settlement
+from pacesetter.serving.trader.broker import Execution, OrderStatus, Settlement
 from pacesetter.serving.trader.desk import Desk, Ticket
 
 __all__ = ["make_page"]

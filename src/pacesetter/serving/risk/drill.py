@@ -120,6 +120,8 @@ def _provoke_refusal(name: str) -> tuple[Guard, Order, AccountView]:
             account = replace(FLAT, quantities=held, clusters={"A": 0, "B": 0})
         case "gross_exposure":
             account = replace(FLAT, quantities={"B": value * limits.gross_fraction})
+        case "notional_cap":
+            account = replace(FLAT, notional_cap=PLAIN.quantity * PLAIN.price / 2)
     return guard, order, account
 
 

@@ -57,6 +57,7 @@ class AccountView:
 
     shorting   whether a position may be below zero
     gross_cut  share of equity that the broker itself keeps all positions within, cutting openings by one factor
+    notional_cap  most that all positions and orders together may be worth, in money; of an account of real money
     """
 
     equity: float
@@ -66,6 +67,7 @@ class AccountView:
     peak_equity: float = 0.0
     shorting: bool = True
     gross_cut: float = math.inf
+    notional_cap: float = math.inf
 
 
 class Decision(NamedTuple):

@@ -105,6 +105,11 @@ def _gross_exposure(memory: GuardMemory, limits: GuardLimits, order: Order, book
     return not value <= limits.gross_fraction * book.account.equity * ROUNDING
 
 
+def _notional_cap(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
+    cap = book.account.notional_cap
+    return cap < math.inf and not book.gross(order.symbol, order.quantity) <= cap * ROUNDING
+
+
 Control = Callable[[GuardMemory, GuardLimits, Order, Exposure, float], bool]
 # Exits skip what limits exposure, since they lower it; what guards against runaway orders holds for them too.
 EXIT_CONTROLS: Mapping[str, Control] = {
@@ -129,4 +134,5 @@ CONTROLS: Mapping[str, Control] = {
     "symbol_exposure": _symbol_exposure,
     "cluster_exposure": _cluster_exposure,
     "gross_exposure": _gross_exposure,
+    "notional_cap": _notional_cap,
 }

@@ -1,32 +1,37 @@
-"""Alpaca's paper account as a venue, through alpaca-py."""
+"""Alpaca as a venue, through alpaca-py; its paper account unless real money is asked for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from importlib import import_module
 from typing import Any
 
 from pacesetter.errors import ConfigError, RunError, needs
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.serving.risk.order import LIMIT, Order
-from pacesetter.serving.trader.brokers import (
+from pacesetter.serving.trader.broker import BROKERS, Broker, OrderStatus
+from pacesetter.serving.trader.venue import (
     NoAnswerError,
-    OrderStatus,
+    OpenOrder,
     RefusedError,
     Venue,
     VenueAccount,
+    VenueOptions,
     VenueOrder,
 )
 
-__all__ = ["AlpacaBroker"]
+__all__ = ["AlpacaBroker", "AlpacaOptions"]
 
 TIMEOUT_SECONDS = 5.0  # of every request: until it is connected, and between two parts of the answer
+MOST_OPEN = 500  # orders that one answer lists
 KEYS = ("ALPACA_API_KEY", "ALPACA_SECRET_KEY")
 FRACTION, WHOLE = Decimal("1e-9"), Decimal(1)  # steps of a quantity
 CENT, SMALL = Decimal("0.01"), Decimal("0.0001")  # steps of a price, from a dollar on and below
+LEAST_DOLLARS = 1.0  # of an order in a fraction of a share
 WORDS = {  # the service's for ours
     "filled": OrderStatus.FILLED,
     "canceled": OrderStatus.CANCELLED,
@@ -37,13 +42,22 @@ WORDS = {  # the service's for ours
 }
 
 
+@BROKERS.register("alpaca")
+@dataclass(frozen=True)
+class AlpacaOptions(VenueOptions):
+    """Alpaca has no options of its own; keys come from ALPACA_API_KEY and ALPACA_SECRET_KEY alone."""
+
+    def open(self, symbols: Sequence[str], market: MarketParameters) -> Broker:
+        return AlpacaBroker(symbols, options=self)
+
+
 class AlpacaBroker(Venue):
     """Market and limit orders for the day; keys come from the environment and are stored nowhere."""
 
-    name = "Alpaca"
-
-    def __init__(self, symbols: Sequence[str], client: Any = None) -> None:
-        self._client = client or _alpaca_client()
+    def __init__(self, symbols: Sequence[str], client: Any = None, options: AlpacaOptions | None = None) -> None:
+        options = options or AlpacaOptions()
+        self.name, self.notional_cap = f"Alpaca{' with REAL MONEY' if options.live else ''}", options.cap
+        self._client = client or _alpaca_client(options.live)
         _limit(self._client)
         super().__init__(symbols)
         self._in_fractions = frozenset(symbol for symbol in symbols if self._is_fractionable(symbol))
@@ -64,33 +78,46 @@ class AlpacaBroker(Venue):
         with _translate_errors():
             self._client.submit_order(request)
 
-    def find_order(self, client_id: str) -> VenueOrder | None:
+    def find_order(self, order: Order) -> VenueOrder | None:
         with _translate_errors():
             try:
-                reported = self._client.get_order_by_client_id(client_id)
+                reported = self._client.get_order_by_client_id(order.client_id)
             except Exception as problem:
                 if getattr(problem, "status_code", None) == 404:
                     return None
                 raise
+            if reported.client_order_id != order.client_id or reported.symbol != order.symbol:
+                raise NoAnswerError(f"an answer about {reported.client_order_id} instead of {order.client_id}")
             word = str(getattr(reported.status, "value", reported.status))
-            sizes = (float(number or 0.0) for number in (reported.qty, reported.filled_qty, reported.filled_avg_price))
-            return VenueOrder(str(reported.id), WORDS.get(word, OrderStatus.SENT), *sizes)
+            sizes = (reported.qty, reported.filled_qty, reported.filled_avg_price)
+            quantity, filled, price = (float(number or 0.0) for number in sizes)
+            return VenueOrder(str(reported.id), WORDS.get(word, OrderStatus.SENT), quantity, filled, price)
 
-    def cancel(self, order: VenueOrder) -> None:
+    def cancel(self, order: Order, reported: VenueOrder) -> None:
         with _translate_errors():
-            self._client.cancel_order_by_id(order.key)
+            self._client.cancel_order_by_id(reported.key)
 
     def cancel_everything(self) -> None:
         with _translate_errors():
             self._client.cancel_orders()
 
-    def read_account(self) -> VenueAccount:
+    def list_open(self) -> list[OpenOrder]:
+        requests, enums = import_module("alpaca.trading.requests"), import_module("alpaca.trading.enums")
+        request = requests.GetOrdersRequest(
+            status=enums.QueryOrderStatus.OPEN, symbols=list(self._symbols), limit=MOST_OPEN
+        )
+        with _translate_errors():
+            listed = self._client.get_orders(request)
+            ours = [each for each in listed if each.symbol in self._symbols]
+            return [OpenOrder(each.client_order_id, each.symbol, _left(each)) for each in ours]
+
+    def read_account(self, prices: Mapping[str, float]) -> VenueAccount:
         with _translate_errors():
             account, held = self._client.get_account(), self._client.get_all_positions()
             holdings = {each.symbol: (float(each.qty), float(each.avg_entry_price)) for each in held}
             return VenueAccount(float(account.cash), float(account.equity), holdings)
 
-    def round_order(self, order: Order, held: float) -> Order:
+    def fit_order(self, order: Order, held: float) -> Order | str:
         is_short = order.quantity < 0 and held <= 0  # which Alpaca takes in whole shares only
         step = FRACTION if order.symbol in self._in_fractions and not is_short else WHOLE
         # First to twelve digits, where the rounding of sums disappears: 10.999999999999998 is 11.
@@ -98,6 +125,13 @@ class AlpacaBroker(Venue):
         price = order.price
         if order.kind == LIMIT:
             price = float(Decimal(f"{price:.12f}").quantize(CENT if price >= 1.0 else SMALL))
+        is_whole_exit = size == abs(held) and held * order.quantity < 0.0
+        if size == 0.0 or (size % 1.0 and size * price < LEAST_DOLLARS and not is_whole_exit):
+            least = "a share" if step == WHOLE else f"{LEAST_DOLLARS:g} dollar"
+            return (
+                f"an order of {abs(order.quantity):.8g} '{order.symbol}' ({abs(order.quantity) * price:.2f} dollars) "
+                f"is below the minimum of Alpaca, {least}"
+            )
         return replace(order, quantity=size if order.quantity > 0 else -size, price=price)
 
     def _is_fractionable(self, symbol: str) -> bool:
@@ -113,11 +147,19 @@ class AlpacaBroker(Venue):
         return bool(asset.fractionable)
 
 
+def _left(order: Any) -> float:
+    """What is left of an order, signed."""
+    left = float(order.qty or 0.0) - float(order.filled_qty or 0.0)
+    return left if str(getattr(order.side, "value", order.side)) == "buy" else -left
+
+
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     """Raise `RefusedError` where the service itself says no: 4xx, neither time-out nor rate; else `NoAnswerError`."""
     try:
         yield
+    except NoAnswerError:
+        raise
     except Exception as problem:  # whatever the network does, and answers that cannot be read
         code = getattr(problem, "status_code", None)
         if isinstance(code, int) and 400 <= code < 500 and code not in (408, 429):
@@ -125,13 +167,13 @@ def _translate_errors() -> Iterator[None]:
         raise NoAnswerError(type(problem).__name__ + (f" {code}" if code else "")) from problem
 
 
-def _alpaca_client() -> Any:
+def _alpaca_client(is_live: bool) -> Any:
     keys = [os.environ.get(variable, "") for variable in KEYS]
     if not all(keys):
         raise ConfigError(f"broker=alpaca needs its keys in the environment: set {' and '.join(KEYS)}")
     with needs("broker=alpaca", "online"):
         client = import_module("alpaca.trading.client")
-    return client.TradingClient(*keys, paper=True)
+    return client.TradingClient(*keys, paper=not is_live)
 
 
 def _limit(client: Any) -> None:

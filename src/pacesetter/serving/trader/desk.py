@@ -33,23 +33,16 @@ from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps
 from pacesetter.serving.risk.order import LIMIT, MARKET, AccountView, Decision, Order, Quote
-from pacesetter.serving.trader.brokers import (
-    STOPS,
-    Broker,
-    Execution,
-    KernelAccount,
-    PaperBroker,
-    Settlement,
-    Venue,
-    exit_reason,
-)
+from pacesetter.serving.trader.broker import Broker, Execution, Settlement
 from pacesetter.serving.trader.feeds import SPLIT_FRACTION
+from pacesetter.serving.trader.paper_broker import STOPS, KernelAccount, PaperBroker, exit_reason
 from pacesetter.serving.trader.sizing import ServedRisk
 
 __all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars"]
 
 Array = NDArray[Any]
 LOW_CONFIDENCE = "low_confidence"  # why an order was refused before the guard was asked
+SPECK = 1e-9  # of equity: what the rounding of sums leaves of an order
 TAIL_BARS = 61  # of history that a decision of the desk itself reads: 60 returns, and enough to see a delisting
 
 
@@ -133,11 +126,12 @@ class Desk:
         self._kind = OrderKind.CONTINUOUS if self._is_hybrid else OrderKind(ACTIONS[policy.action])
         self._sizing = KernelAccount(symbols, market, self._kind)
         self._gross = market.limits.gross_leverage - market.limits.reserve_cash_fraction
-        self._gross_cut = self._gross if isinstance(self.broker, PaperBroker) else math.inf
+        self._gross_cut = self._gross if self.broker.cuts_openings else math.inf
         self._signals = np.zeros(len(symbols))
         self._bar: Array | None = None
         self._adjustments: list[Execution] = []  # of the book, told with the next settlement
         self.stops: dict[str, str] = {}  # symbol -> which exit the last bar met, of a position at a venue
+        self.too_small: dict[str, str] = {}  # symbol -> why the broker does not take an order as small as the last
 
     @property
     def equity(self) -> float:
@@ -153,12 +147,12 @@ class Desk:
         pair = bars if len(bars) > 1 or self._bar is None else np.stack([self._bar, bars[-1]])
         check_jumps(panel, pair, self.guard.limits.jump_factor)
         if self._bar is None:
-            begin = getattr(self.broker, "begin", None)  # a broker that keeps no books of ours has positions already
-            settlement = Settlement() if begin is None else begin(bars[-1])
+            settlement = self.broker.begin(bars[-1])
         else:
             # Settled before anything is decided: the policy must see the account after the bar's fills.
-            settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
-        if isinstance(self.broker, Venue):
+            span = panel.index[-2] if len(panel) > 1 else panel.index[-1], panel.index[-1]
+            settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values(), span)
+        if self.broker.is_outside:
             settlement = settlement._replace(stop_outs=self._follow(self.broker.positions, bars[-1]))
         if self._adjustments:
             settlement = settlement._replace(executions=(*self._adjustments, *settlement.executions))
@@ -189,7 +183,7 @@ class Desk:
             factors[symbol], row = factor, self.broker.positions[k]
             self._bar[k, [Bar.OPEN, Bar.HIGH, Bar.LOW, Bar.CLOSE]] *= factor
             self._bar[k, Bar.VOLUME] /= factor
-            if row[Position.QUANTITY] and not isinstance(self.broker, Venue):
+            if row[Position.QUANTITY] and not self.broker.is_outside:
                 more = float(row[Position.QUANTITY] / factor - row[Position.QUANTITY])
                 self._adjustments.append(Execution(None, symbol, more, 0.0, 0.0, "split"))
                 row[Position.QUANTITY] += more
@@ -214,7 +208,7 @@ class Desk:
         if self.risk is not None:
             decided = self.risk.size(decided, self.broker.account, self.broker.positions, self._last_bars, self._rules)
         actions, quantities, self._signals = self._size_orders(decided)
-        if not isinstance(self.broker, PaperBroker):  # which cuts at its own prices, the open's
+        if not self.broker.cuts_openings:
             quantities = self._cut_to_gross(quantities)
         for symbol in self.stops:
             place = self.symbols.index(symbol)
@@ -239,23 +233,31 @@ class Desk:
         return np.array([sent.get(symbol, 0.0) for symbol in self.symbols])
 
     def _round_orders(self, orders: list[Order]) -> list[Order]:
-        """Orders as a venue takes them: less what is in flight on the same side, in its steps; without empty ones.
-
-        Orders in flight may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit.
-        """
-        venue = self.broker
-        if not isinstance(venue, Venue):
-            return orders
-        held = dict(zip(self.symbols, venue.positions[:, Position.QUANTITY].tolist(), strict=True))
-        sendable = []
+        """Orders as the broker takes them: less what is in flight on the same side, in its steps, none too small."""
+        broker, self.too_small, sendable = self.broker, {}, []
+        held = dict(zip(self.symbols, broker.positions[:, Position.QUANTITY].tolist(), strict=True))
         for order in orders:
-            same = [each for each in self.guard.in_flight.values() if each.symbol == order.symbol]
-            flying = sum(abs(each.quantity) for each in same if each.quantity * order.quantity > 0.0)
-            size = max(abs(order.quantity) - flying, 0.0)
-            less = replace(order, quantity=size if order.quantity > 0.0 else -size)
-            if (rounded := venue.round_order(less, held[order.symbol])).quantity:
-                sendable.append(rounded)
+            less = self._less_flying(order)
+            if not less.quantity or (broker.is_outside and abs(less.quantity) * less.price < SPECK * self.equity):
+                continue
+            fitted = broker.fit_order(less, held[order.symbol])
+            if isinstance(fitted, str):
+                self.too_small[order.symbol] = fitted
+            else:
+                sendable.append(fitted)
         return sendable
+
+    def _less_flying(self, order: Order) -> Order:
+        """An order less those in flight on its side, where they rest over bars.
+
+        They may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit.
+        """
+        if not self.broker.is_outside:
+            return order
+        same = [each for each in self.guard.in_flight.values() if each.symbol == order.symbol]
+        flying = sum(abs(each.quantity) for each in same if each.quantity * order.quantity > 0.0)
+        size = max(abs(order.quantity) - flying, 0.0)
+        return replace(order, quantity=size if order.quantity > 0.0 else -size)
 
     def _follow(self, positions: Array, bar: Array) -> int:
         """Note which exits the bar (K, Bar) met, by the kernel's own rule, and follow it; gives how many were stops.
@@ -266,12 +268,19 @@ class Desk:
         for k in np.flatnonzero(positions[:, Position.QUANTITY]).tolist():
             if has_exits(self._rules) and is_trading(bar, k):
                 level, flag = exit_level(positions, k, bar, self._rules)
-                if level > 0.0:
+                if level > 0.0 and self._is_closable(k, bar):
                     self.stops[self.symbols[k]] = exit_reason(flag)
                     stop_outs += bool(int(flag) & STOPS)
             positions[k, Position.BARS_HELD] += 1.0
             follow_best_price(positions, k, bar)  # after the exits: a bar's own high must not raise its own stop
         return stop_outs
+
+    def _is_closable(self, place: int, bar: Array) -> bool:
+        """Whether what is held is enough for an order; what a fee in kind left of a position may not be."""
+        symbol, held = self.symbols[place], float(self.broker.positions[place, Position.QUANTITY])
+        return isinstance(
+            self.broker.fit_order(Order("exit", symbol, -held, float(bar[place, Bar.CLOSE])), held), Order
+        )
 
     def _begin(self, panel: Panel) -> str:
         return f"{self.run}-{panel.index[-1]:%Y%m%dT%H%M%S}"
@@ -405,7 +414,8 @@ class Desk:
         held, prices = self.broker.positions[:, Position.QUANTITY], self._bar[:, Bar.CLOSE]
         is_opening = quantities * held >= 0.0
         after = np.abs(np.where(is_opening, held, held + quantities)) @ prices
-        needed, budget = np.abs(quantities[is_opening]) @ prices[is_opening], self._gross * self.equity - after
+        needed = np.abs(quantities[is_opening]) @ prices[is_opening]
+        budget = min(self._gross * self.equity, self.broker.notional_cap) - after
         if needed == 0.0 or needed <= budget:
             return quantities
         cut = max(budget, 0.0) / needed
@@ -431,8 +441,9 @@ class Desk:
             {s: Quote(*each) for s, *each in zip(self.symbols, prices.tolist(), ages.tolist(), strict=True)},
             clusters(bars[:, :, Bar.CLOSE], self.symbols, self.guard.limits.cluster_correlation),
             float(self.broker.account[Account.PEAK_EQUITY]),
-            self.market.limits.shorting,
+            self.market.limits.shorting and self.broker.can_short,
             self._gross_cut,
+            self.broker.notional_cap,
         )
 
 

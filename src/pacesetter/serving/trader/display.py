@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pacesetter.progress import LogLines
+from pacesetter.serving.trader.broker import Broker
 
 if TYPE_CHECKING:
     from pacesetter.serving.trader.paper import PaperTrader
@@ -57,10 +58,15 @@ class PaperDisplay:
         span = "" if self.is_endless else f", {self.lines.total:,} bars"
         before = f", {trader.bars:,} bars before" if trader.bars else ""
         self.write(
-            f"paper: {trader.desk.policy.name} on {len(trader.desk.symbols)} symbols{span}{before}, equity "
-            f"{trader.desk.equity:,.2f}; journal {url}; stop with: pacesetter halt --file {trader.switch.path}"
+            f"paper: {trader.desk.policy.name} on {len(trader.desk.symbols)} symbols{span}{before}, {self._broker()}"
+            f"equity {trader.desk.equity:,.2f}; journal {url}; stop with: pacesetter halt --file {trader.switch.path}"
         )
         logging.getLogger(ALERTS).addFilter(self.folded)
+
+    def _broker(self) -> str:
+        """Who fills the orders, where it is not this process."""
+        name = self.trader.desk.broker.name
+        return "" if name == Broker.name else f"orders by {name}, "
 
     def bar(self) -> None:
         """After a bar; says where it is where it is time to."""
@@ -68,6 +74,8 @@ class PaperDisplay:
         growth = desk.equity / self.first_equity - 1 if self.first_equity else 0.0
         count = sum(self.folded.counts.values())
         note = f"equity {desk.equity:,.2f} ({growth:+.2%}), {desk.guard.state.value}, {count} alerts"
+        if not self.trader.feed.is_stored:
+            note = f"{note}; {self.trader.staleness()}"
         self.lines.update(self.trader.bars - self.first_bars, note)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -31,11 +31,12 @@ from pacesetter.serving.monitor.alerts import CRITICAL, Alert
 from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
-from pacesetter.serving.trader.brokers import OrderStatus, Venue
+from pacesetter.serving.trader.broker import OrderStatus
 from pacesetter.serving.trader.bundle_follower import BundleFollower
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
+from pacesetter.serving.trader.record import PublicRecord
 from pacesetter.serving.trader.why import OrderReasons, order_words
 
 __all__ = ["PaperResult", "PaperTrader"]
@@ -44,6 +45,7 @@ Array = NDArray[Any]
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
 SAME_QUANTITY = 1e-9
+STALE_BARS = 100  # that are looked through for the last one of a symbol
 SILENT_ORDERS = 2  # in a row without an answer, after which the rest of a bar's orders is not sent
 
 log = logging.getLogger("pacesetter.paper")
@@ -83,8 +85,9 @@ class PaperTrader:
         succession: BundleFollower | None = None,
         reasons: OrderReasons | None = None,
         decision_log: DecisionLog | None = None,
+        record: PublicRecord | None = None,
     ) -> None:
-        self.reasons, self.decision_log = reasons, decision_log
+        self.reasons, self.decision_log, self.record = reasons, decision_log, record
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
         self.observe, self.succession = observe, succession
         self.bars = 0  # decided on so far
@@ -94,8 +97,8 @@ class PaperTrader:
         self._panel: Panel | None = None
         self._booked = np.zeros(len(desk.symbols))  # sum of the journal's fills
         self._noted_difference = ""
-        if isinstance(desk.broker, Venue):
-            desk.broker.meanwhile = self._sync_within_bar
+        self._noted_small: set[str] = set()  # symbols whose too small orders were journalled
+        desk.broker.meanwhile = self._sync_within_bar
 
     def run(self, most_bars: int | None = None) -> PaperResult:
         """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
@@ -125,8 +128,9 @@ class PaperTrader:
             self._halt(problem)
             raise
         finally:
-            if isinstance(self.desk.broker, Venue):
-                self.desk.broker.finish()
+            self.desk.broker.finish()
+            if self.record is not None and self.record.lines:
+                self.record.write_page()
         guard, new = self.desk.guard, self.bars - before
         is_at_end = self.feed.is_stored and self._panel is not None and self.feed.after(self._last) is None
         return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials), is_at_end)
@@ -143,7 +147,8 @@ class PaperTrader:
             desk.guard.halt("the account was ruined or liquidated")
         for fill in settlement.executions:
             self._booked[desk.symbols.index(fill.symbol)] += fill.quantity
-        if settlement.is_known and (difference := self._difference(desk.guard.in_flight.values())):
+        difference = self._difference(desk.guard.in_flight.values(), settlement.strangers)
+        if settlement.is_known and difference:
             self._note_difference(difference)
         self._sync_within_bar()
         followed = self._follow(at)
@@ -161,11 +166,41 @@ class PaperTrader:
         page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why, followed)
         if not self.journal.record(page):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
+        self._publish()
         if self.decision_log is not None and ticket.is_decided:
             self.decision_log.add(at, desk.policy)
         for symbol, reason in desk.stops.items():
             self.journal.note("stop", f"'{symbol}' met its {reason} in bar {at}; it is closed by an order at the bar")
+        self._note_small_orders()
         self._send(ticket)
+
+    def _publish(self) -> None:
+        """Append what the journal has to the public record; one that cannot be written is caught up with later."""
+        if self.record is None or self._panel is None:
+            return
+        try:
+            self.record.update(self.journal, self._panel, self.desk.policy.name)
+        except OSError as problem:
+            log.error("the public record in %s was not written: %s", self.record.folder, problem)
+
+    def staleness(self) -> str:
+        """How old the newest bars are, in words: of all, and of the symbols that lack the last ones."""
+        if self._panel is None:
+            return ""
+        panel = self._panel.rows(max(len(self._panel) - STALE_BARS, 0), None)
+        late = max(self.feed.clock.now(self._last) - self._last.timestamp(), 0.0) / _bar_seconds(panel)
+        missing = np.where(panel.mask.any(axis=0), panel.mask[::-1].argmax(axis=0), len(panel))
+        old = [f"{panel.symbols[k]} {missing[k]}" for k in np.flatnonzero(missing).tolist()]
+        more = f" and {len(old) - 3} more" if len(old) > 3 else ""
+        return f"data {late:.1f} bars old" + (f", missing bars: {', '.join(old[:3])}{more}" if old else "")
+
+    def _note_small_orders(self) -> None:
+        """Journal, once for each symbol, why its orders are too small for the broker."""
+        for symbol, sentence in self.desk.too_small.items():
+            if symbol not in self._noted_small:
+                self._noted_small.add(symbol)
+                log.warning("%s; it is not sent", sentence)
+                self.journal.note("minimum", f"{sentence}; it is not sent")
 
     def _ticket(self, snapshot: Snapshot, bars: Array, now: float, late: float) -> Ticket:
         """The policy's orders; or, halted and asked to flatten, one against every position."""
@@ -373,6 +408,7 @@ class PaperTrader:
         self._latch()
         self._reconcile()
         if state is not None:
+            self._publish()  # what a kill kept from the record
             self._rescale()
             self._tell_heir(state["desk"].get("policy"))
 
@@ -406,8 +442,8 @@ class PaperTrader:
     def _reconcile(self) -> None:
         """Compare the broker's positions with the fills, and ask it about orders whose status is not known."""
         orders, known = list(self.desk.guard.in_flight.values()), {}
-        statuses = [self.desk.broker.find(order.client_id) for order in orders]
-        self._compare(order for order, at in zip(orders, statuses, strict=True) if at is not OrderStatus.PENDING)
+        statuses = [self.desk.broker.find(order) for order in orders]
+        self._compare([order for order, at in zip(orders, statuses, strict=True) if at is not OrderStatus.PENDING])
         for order, at in zip(orders, statuses, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
@@ -419,15 +455,20 @@ class PaperTrader:
                 known[order.client_id] = self._settle_interrupted(order, at)
         self._set_statuses(known)
 
-    def _compare(self, arrived: Iterable[Order]) -> None:
+    def _compare(self, arrived: Sequence[Order]) -> None:
         """Refuse positions other than the fills and any part of the orders that arrived, whose fills come later."""
         booked = self.journal.holdings()
         self._booked = np.array([booked.get(symbol, 0.0) for symbol in self.desk.symbols])
+        if self._difference(arrived):
+            self.desk.broker.refresh()
         if difference := self._difference(arrived):
             raise RunError(difference)
 
-    def _difference(self, arrived: Iterable[Order]) -> str:
-        """Which position is neither the sum of its fills nor that and a part of the orders that arrived; or nothing."""
+    def _difference(self, arrived: Iterable[Order], strangers: Sequence[str] = ()) -> str:
+        """Which position is neither the sum of its fills nor that and a part of the orders that arrived; or nothing.
+
+        strangers   open orders at the broker that are not in flight here
+        """
         held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked
         rounding = SAME_QUANTITY * np.maximum(np.abs(held), 1.0)
         least, most = booked - rounding, booked + rounding
@@ -440,6 +481,8 @@ class PaperTrader:
                 f"the broker holds {held[k]:g} of '{self.desk.symbols[k]}', the journal's fills sum to "
                 f"{booked[k]:g}; correct it, then resume"
             )
+        for stranger in strangers[:1]:
+            return f"the broker has an open order that the journal does not know, {stranger}; cancel it, then resume"
         return ""
 
     def _note_difference(self, difference: str) -> None:
@@ -454,7 +497,12 @@ class PaperTrader:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
         if status is not OrderStatus.PENDING:
             return status
-        return OrderStatus.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
+        broker, is_halted = self.desk.broker, self.desk.guard.state is State.HALTED
+        if broker.is_outside and (is_halted or not broker.has_unique_ids):
+            # It may be on its way still: it stays in flight, and the next bar asks again and cancels it. Where ids are
+            # taken twice, a second one could be traded beside it.
+            return OrderStatus.UNKNOWN
+        return OrderStatus.CANCELLED if is_halted else broker.submit(order)
 
     # ---- what is written ------------------------------------------------------------------------------------------
 

@@ -28,13 +28,14 @@ from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import GuardLimits
-from pacesetter.serving.trader.alpaca import AlpacaBroker
+from pacesetter.serving.trader.broker import BrokerOptions, broker_options
 from pacesetter.serving.trader.bundle_follower import BundleFollower, follow_store
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
+from pacesetter.serving.trader.record import PublicRecord
 from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
@@ -47,6 +48,7 @@ WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 class PaperConfig:
     """How to trade on paper.
 
+    broker      `name` of a registered broker and its options, e.g. name=ccxt exchange=binance
     run         names the rows in the journal and begins every client id; the same run resumes where it stopped
     journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
     halt_file   the kill switch
@@ -59,13 +61,14 @@ class PaperConfig:
     unverified  take a signed bundle without a key to check it by
     orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
     why         log and journal why each order of a bundle was given; asks the model once for each feature
+    publish     folder of a public record: each decision chained, stamped before its outcome, beside hold
     log_episodes   keep what each agent of a fleet decides, for `pacesetter export FOLDER`
     follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
                 that is after its `fitted_until`
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
-    broker: Literal["paper", "alpaca"] = "paper"
+    broker: dict[str, Any] = field(default_factory=lambda: {"name": "paper"})
     run: str = "paper"
     folder: str = "paper"
     journal: str = ""
@@ -80,6 +83,7 @@ class PaperConfig:
     log_episodes: bool = False
     orders: OrderOptions = field(default_factory=OrderOptions)
     why: bool = False
+    publish: str = ""
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
@@ -88,10 +92,15 @@ class PaperConfig:
             raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters: it starts client ids")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
-        if self.feed == "replay" and self.broker != "paper":
+        if self.feed == "replay" and not self.broker_options.is_local:
             raise ConfigError(
-                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of them out"
+                f"feed=replay plays stored bars, which broker={self.broker['name']} cannot fill; leave one of them out"
             )
+
+    @property
+    def broker_options(self) -> BrokerOptions:
+        """The options of the broker, checked."""
+        return broker_options(self.broker)
 
 
 def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | None = None) -> PaperTrader:
@@ -123,7 +132,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
-    broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
+    broker = config.broker_options.open(panel.symbols, market)
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
@@ -132,7 +141,8 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     decision_log = _decision_log(policy, config, bundle)
     # The journal last: whatever is refused above leaves nothing behind.
     journal = _journal(config, key)
-    return PaperTrader(desk, feed, journal, switch, watch, observe, succession, reasons, decision_log)
+    record = PublicRecord(Path(config.publish), config.run, not feed.is_stored, key) if config.publish else None
+    return PaperTrader(desk, feed, journal, switch, watch, observe, succession, reasons, decision_log, record)
 
 
 def _bundle(policy: str, config: PaperConfig, key: SigningKey | None) -> Bundle | None:
@@ -206,7 +216,7 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
         return fit_panel(load(**replayed_data(config.data, bundle)), bundle)
-    panel = load(config.feed, **({"symbols": list(own)} if own else {}) | _network_options(config))
+    panel = load(config.feed, **_network_options(config, bundle))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
     return fit_panel(panel, bundle)
@@ -232,14 +242,21 @@ def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, A
     return own | dict(data)
 
 
-def _network_options(config: PaperConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.data.items() if key != "source"}
+def _network_options(config: PaperConfig, bundle: Bundle | None) -> dict[str, Any]:
+    """What to ask a network source for: the bundle's symbols, its own options of that source, and what was given."""
+    own: dict[str, Any] = {}
+    if bundle is not None and bundle.config.data["source"] == config.feed:
+        # Up to now, whatever the last bar of the training was.
+        own = {name: value for name, value in bundle.config.data_options.items() if name not in ("end", "refresh")}
+    if bundle is not None and bundle.model.spec.symbols:
+        own["symbols"] = list(bundle.model.spec.symbols)
+    return own | {key: value for key, value in config.data.items() if key != "source"}
 
 
 def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: bool) -> Feed:
     """Where bars come from. A run that is resumed with the policy of its journal begins behind the last bar there."""
     if config.feed != "replay":
-        return OnlineFeed(config.feed, _network_options(config))
+        return OnlineFeed(config.feed, {**_network_options(config, bundle), "symbols": list(panel.symbols)})
     if is_resumed:
         return ReplayFeed(panel, len(panel) // 2 if config.first is None else config.first)
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None

@@ -1,0 +1,402 @@
+"""Orders at venues over real HTTP: none doubled, none lost, none through zero, whatever the network does.
+
+Each test runs at every kind of venue: Alpaca by alpaca-py, and an exchange, spot and linear, by the double of ccxt.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ccxt_double import is_ccxt_there
+from exchange import Fault
+from trading import FIRST, small_panel
+from venues import CALM, KINDS, MARKET, Plan, Rig, Targets, check_faults, hurry, open_rig, wait_until
+
+from pacesetter.errors import RunError
+from pacesetter.market.parameters import Exits
+from pacesetter.market.state import Position
+from pacesetter.panel import Panel
+from pacesetter.serving.journal.journal import tables
+from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.risk.order import Order, State
+from pacesetter.serving.trader import alpaca, ccxt_broker
+from pacesetter.serving.trader.broker import OrderStatus
+from pacesetter.serving.trader.desk import Desk, OrderOptions
+from pacesetter.serving.trader.paper import PaperTrader
+
+KILLS = Path(__file__).parents[1] / "venue_kills.py"
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    return small_panel()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+@pytest.fixture(params=KINDS)
+def rig(request: pytest.FixtureRequest, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """At every kind of venue."""
+    with open_rig(request.param, panel, tmp_path, monkeypatch) as made:
+        yield made
+
+
+def booked(trader: PaperTrader) -> dict[str, float]:
+    return trader.journal.holdings()
+
+
+def plain(*weights: float) -> Plan:
+    """The same weights at every bar."""
+    return lambda bar: list(weights)
+
+
+def looking(kind: str, rig: Rig) -> Fault:
+    """A fault of the next look at an order."""
+    return Fault(kind, "GET", "by_client" if rig.kind == "alpaca" else "/order")
+
+
+# ---- 1. flattening under a halt --------------------------------------------------------------------------------------
+
+
+def test_a_halt_that_flattens_never_opens_a_short_though_its_orders_rest(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.1, 0.0, 0.0), options=OrderOptions(flatten_on_halt=True))
+    trader.run(2)
+    assert rig.weights()[:2] == pytest.approx([0.1, 0.1], rel=0.1)
+    trader.switch.engage("a person said so")
+    rig.exchange.share = lambda order: 0.0  # nothing fills
+    for _ in range(4):
+        trader.run(1)
+        for symbol in rig.panel.symbols:
+            assert 0 <= rig.exchange.held[symbol] + rig.exchange.working(symbol) <= rig.exchange.held[symbol]
+    rig.exchange.share = lambda order: 1.0
+    trader.run(2)
+    assert rig.sold_out()
+    assert booked(trader) == pytest.approx(rig.held(), abs=1e-9)
+    assert trader.desk.guard.state is State.HALTED
+    trader.journal.close()
+
+
+# ---- 2. orders that rest ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["market", "limit"])
+@pytest.mark.parametrize("slow_cancels", [0, 1000])
+def test_an_entry_that_rests_is_not_doubled(kind: str, slow_cancels: int, rig: Rig) -> None:
+    rig.exchange.slow_cancels = slow_cancels
+    trader = rig.trader(plain(0.08, 0.0, 0.0, 0.0), options=OrderOptions(limit_below=1.0 if kind == "limit" else 0.0))
+    trader.desk.policy.confidence = np.full(4, 0.5)  # type: ignore[attr-defined]
+    rig.exchange.share = lambda order: 0.0
+    trader.run(4)
+    symbol = rig.panel.symbols[0]
+    open_value = float(rig.exchange.working(symbol) * rig.exchange.prices[symbol] / rig.exchange.equity)
+    assert open_value == pytest.approx(0.08, rel=0.1)
+    assert {order.kind for order in rig.exchange.orders.values()} == {kind}
+    trader.journal.close()
+
+
+@pytest.mark.parametrize("slow_cancels", [0, 1000])
+def test_an_exit_that_rests_is_not_doubled(slow_cancels: int, rig: Rig) -> None:
+    trader = rig.trader(lambda bar: [0.1 if bar < 2 else 0.0, 0.0, 0.0, 0.0])
+    trader.run(2)
+    assert rig.weights()[0] == pytest.approx(0.1, rel=0.1)
+    rig.exchange.slow_cancels = slow_cancels
+    rig.exchange.share = lambda order: 0.0
+    trader.run(4)
+    symbol = rig.panel.symbols[0]
+    left = rig.exchange.held[symbol] + rig.exchange.working(symbol)
+    assert 0 <= left < Decimal("0.00001")  # of the last step, which a fee in kind left
+    trader.journal.close()
+
+
+# ---- 3. stops --------------------------------------------------------------------------------------------------------
+
+
+def falling(panel: Panel, row: int, factor: float) -> Panel:
+    """The panel with all prices from a row on so many times as high; the row itself opens where it was."""
+    blocks = panel.blocks.copy()
+    prices = [panel.fields.index(name) for name in ("open", "high", "low", "close")]
+    blocks[prices, row:] *= factor
+    return replace(panel, blocks=blocks)
+
+
+@pytest.mark.parametrize(
+    ("exits", "factor", "reason"),
+    [
+        (Exits(stop_loss_fraction=0.05), 0.7, "stop loss"),
+        (Exits(trailing_stop_fraction=0.05), 0.7, "trailing stop"),
+        (Exits(take_profit_fraction=0.2), 1.5, "take profit"),
+    ],
+)
+@pytest.mark.parametrize("venue", KINDS)
+def test_stops_act_at_a_broker_too(
+    venue: str, exits: Exits, factor: float, reason: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = falling(panel, FIRST + 3, factor)
+    with open_rig(venue, moved, tmp_path, monkeypatch) as rig:
+        # It asks for 10 % until it is stopped out, then for nothing.
+        trader = rig.trader(lambda bar: [0.1 if bar <= 3 else 0.0] + [0.0] * 3, replace(MARKET, exits=exits))
+        trader.run(3)
+        assert len(rig.held()) == 1
+        trader.run(1)  # the price moved within this bar
+        trader.desk.policy.plan = plain(*[np.nan] * 4)  # type: ignore[attr-defined]  # no more orders of its own
+        trader.run(1)
+        assert rig.sold_out()
+        assert booked(trader) == pytest.approx(rig.held(), abs=1e-9)
+        events = [row["message"] for row in trader.journal.rows(tables.events) if row["kind"] == "stop"]
+        assert len(events) == 1
+        assert reason in events[0]
+        trader.journal.close()
+
+
+# ---- 4. answers that are lost ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["504_after", "500_after", "429_after", "cut_after", "garbled_after", "slow_after"])
+def test_an_order_whose_answer_is_lost_is_sent_once_and_its_fill_booked(kind: str, rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.0, 0.0, 0.0))
+    rig.exchange.script = [Fault(kind, "POST", "/order")]
+    trader.run(1)
+    sent = [path for method, path in rig.exchange.requests if method == "POST"]
+    assert len(sent) == 1
+    assert [row["status"] for row in trader.journal.rows(tables.orders)] == ["sent"]
+    trader.run(2)
+    assert len(rig.held()) == 1
+    assert booked(trader) == pytest.approx(rig.held(), abs=1e-9)
+    trader.journal.close()
+
+
+def test_a_position_that_no_fill_explains_halts(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.0, 0.0, 0.0))
+    trader.run(3)
+    rig.exchange.move(rig.panel.symbols[1], Decimal(5), Decimal(1))  # somebody trades by hand
+    for bar in trader._new_bars():  # as within a run: no restart looks at the books
+        trader._trade(bar)
+        break
+    assert trader.desk.guard.state is State.HALTED
+    events = [row["message"] for row in trader.journal.rows(tables.events) if row["kind"] == "halt"]
+    assert any(f"the broker holds 5 of '{rig.panel.symbols[1]}'" in message for message in events)
+    trader.journal.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "found", "expected"),
+    [
+        ("", "", OrderStatus.SENT),
+        ("504", "", OrderStatus.UNKNOWN),  # it may arrive late: asked again at the next bar
+        ("429", "", OrderStatus.UNKNOWN),
+        ("cut", "", OrderStatus.UNKNOWN),
+        ("504_after", "", OrderStatus.SENT),
+        ("504_after", "504", OrderStatus.UNKNOWN),
+    ],
+)
+def test_only_an_answer_is_a_rejection(fault: str, found: str, expected: OrderStatus, rig: Rig) -> None:
+    symbol = rig.panel.symbols[0]
+    broker = rig.broker()
+    script = [Fault(fault, "POST"), looking(found, rig)]
+    rig.exchange.script = [each for each in script if each.kind]
+    order = Order("run-1", symbol, 5.0, 100.0)
+    assert broker.submit(order) is expected
+    rig.exchange.script = []
+    if expected is OrderStatus.SENT:
+        assert broker.submit(order) is OrderStatus.SENT  # "must be unique" is no rejection
+    assert len(rig.exchange.orders) == (fault in ("", "504_after"))
+    assert broker.find(replace(order, client_id="never sent")) is OrderStatus.PENDING
+    rig.exchange.refuses = lambda symbol: True
+    assert broker.submit(replace(order, client_id="run-2")) is OrderStatus.REJECTED
+
+
+def test_a_position_is_seen_as_the_kernel_would_show_it(rig: Rig) -> None:
+    exchange, symbol, shown = rig.exchange, rig.panel.symbols[0], []
+    stored: dict[str, Any] = {}
+    exchange.prices[symbol] = Decimal(100)
+    short = 0 if rig.kind == "spot" else -5
+    for number, (quantity, high, low) in enumerate(((5, 120, 99), (5, 110, 90), (short, 110, 85), (0, 110, 85))):
+        exchange.held[symbol] = Decimal(quantity)
+        broker = rig.broker()  # as after a restart
+        desk = Desk(Targets(plain(0, 0, 0, 0)), Guard(CALM), rig.panel.symbols, MARKET, broker)
+        so_far = rig.panel.rows(0, FIRST + number)
+        bar = np.tile([100.0, high, low, 100.0, 0.0, 1.0, 0.0], (1, 4, 1))
+        if stored:
+            desk.restore(stored)
+        desk.settle(so_far, bar, so_far.index[-1].timestamp())
+        shown.append(broker.positions[0, [Position.BEST_PRICE, Position.BARS_HELD]].tolist())
+        stored = desk.to_dict()
+    assert shown == [[120, 1], [120, 2], [85, 1] if short else [0, 0], [0, 0]]
+
+
+def test_an_order_whose_sending_was_cut_short_is_sent_once(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.1, 0.0, 0.0))
+    post, ask = Fault("504", "POST"), looking("504", rig)
+    rig.exchange.script = [post, ask, post._replace(kind="504_after"), ask]
+    trader.run(1)
+    assert [row["status"] for row in trader.journal.rows(tables.orders)] == ["unknown", "unknown"]
+    assert len(rig.exchange.orders) == 1
+    trader.journal.close()
+    again = rig.trader(plain(0.1, 0.1, 0.0, 0.0))
+    again._resume(again._stored())
+    statuses = [row["status"] for row in again.journal.rows(tables.orders)]
+    if again.desk.broker.has_unique_ids:
+        assert statuses == ["sent", "sent"]
+        assert len(rig.exchange.orders) == 2
+    else:  # a second one of that id could be traded beside a first that is late: it is not sent
+        assert statuses == ["unknown", "sent"]
+        assert len(rig.exchange.orders) == 1
+    again.run(2)
+    assert booked(again) == pytest.approx(rig.held(), abs=1e-9)
+    assert max(rig.exchange.times.values()) == 1
+    again.journal.close()
+
+
+def test_an_order_that_arrives_after_a_restart_under_a_halt_is_not_forgotten(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.0, 0.0, 0.0))
+    rig.exchange.script = [Fault("504_late", "POST")]  # it is there with the next bar only
+    trader.run(1)
+    trader.switch.engage("drill")
+    trader.journal.close()
+    again = rig.trader(plain(0.1, 0.0, 0.0, 0.0))
+    rig.exchange.share = lambda order: 0.0
+    again.run(1)
+    assert [order.status for order in rig.exchange.orders.values()] == ["canceled"]
+    assert again.journal.rows(tables.orders)[0]["status"] == "cancelled"
+    again.journal.close()
+
+
+def test_after_two_orders_without_an_answer_the_rest_is_not_sent(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.1, 0.1, 0.1))
+    rig.exchange.chance = lambda method, path: "504" if "order" in path else None
+    trader.run(1)
+    statuses = [row["status"] for row in trader.journal.rows(tables.orders)]
+    assert statuses == ["unknown", "unknown", "cancelled", "cancelled"]
+    assert len(trader.desk.guard.in_flight) == 2
+    trader.journal.close()
+
+
+def test_what_was_filled_while_nobody_looked_is_booked_at_the_next_bar(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.1, 0.0, 0.0))
+    trader.run(1)
+    trader.journal.close()
+    again = rig.trader(plain(0.1, 0.1, 0.0, 0.0))
+    again.run(1)
+    assert booked(again) == pytest.approx(rig.held(), abs=1e-9)
+    assert len(rig.held()) == 2
+    again.journal.close()
+    rig.exchange.held[rig.panel.symbols[0]] *= 10  # by hand
+    with pytest.raises(RunError, match=r"the broker holds .*; correct it, then resume"):
+        rig.trader(plain(0.0, 0.0, 0.0, 0.0)).run(1)
+    rig.folder = rig.folder / "new"  # nor does a run begin with what another bought
+    with pytest.raises(RunError, match=r"the broker holds .*; correct it, then resume"):
+        rig.trader(plain(0.0, 0.0, 0.0, 0.0)).run(1)
+
+
+# ---- 5. quantities and time ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/account", "/order"])
+def test_a_halt_does_not_wait_for_a_broker_that_holds_its_answer(
+    path: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (alpaca, ccxt_broker):
+        monkeypatch.setattr(module, "TIMEOUT_SECONDS", 60.0)  # so that only a look at the switch can end the wait
+    exchange, trader = rig.exchange, rig.trader(plain(0.1, 0.0, 0.0, 0.0))
+    trader.run(1)
+    exchange.patience = 60.0
+    exchange.script = [Fault("slow", "GET" if path == "/account" else "POST", path)]
+    trader.desk.policy.plan = plain(0.0, 0.1, 0.0, 0.0)  # type: ignore[attr-defined]
+    running = threading.Thread(target=lambda: trader.run(1), daemon=True)
+    running.start()
+    assert wait_until(lambda: exchange.held_answers == 1)
+    trader.switch.engage("now")
+    assert wait_until(lambda: trader.desk.guard.state is State.HALTED, 20.0)
+    was_waiting = exchange.held_answers == 1
+    exchange.released.set()
+    running.join()
+    assert was_waiting
+    trader.journal.close()
+
+
+# ---- whatever goes wrong ---------------------------------------------------------------------------------------------
+
+
+def test_an_open_order_that_the_journal_does_not_know_halts(rig: Rig) -> None:
+    trader, symbol = rig.trader(plain(0.1, 0.0, 0.0, 0.0)), rig.panel.symbols[1]
+    trader.run(2)
+    rig.exchange.share = lambda order: 0.0
+    rig.broker().place(Order("by hand", symbol, 1.0, 100.0))
+    trader.run(1)
+    assert trader.desk.guard.state is State.HALTED
+    assert "has an open order that the journal does not know" in trader.desk.guard.reason
+    assert symbol in trader.desk.guard.reason
+    trader.journal.close()
+
+
+def test_a_closed_market_holds_orders_back_and_loses_none(rig: Rig) -> None:
+    trader = rig.trader(plain(0.1, 0.0, 0.0, 0.0))
+    rig.exchange.is_closed = True
+    trader.run(3)
+    assert rig.held() == {} == booked(trader)
+    rig.exchange.is_closed = False
+    trader.run(2)
+    assert rig.weights()[0] == pytest.approx(0.1, rel=0.1)
+    assert booked(trader) == pytest.approx(rig.held(), abs=1e-9)
+    trader.journal.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_faults_double_and_lose_nothing(
+    kind: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch, 0.1)  # one that is met because the machine is busy is one fault more
+    faults = sum(check_faults(kind, tmp_path / str(seed), panel, seed, 24, monkeypatch) for seed in range(1, 4))
+    assert faults > 60
+
+
+def run_kills(folder: Path, kind: str, kills: int, seed: int) -> str:
+    done = subprocess.run(
+        [sys.executable, str(KILLS), str(folder), kind, str(kills), str(seed)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_traders_that_are_killed_within_a_request_double_and_lose_nothing(tmp_path: Path) -> None:
+    assert "0 doubled, 0 lost" in run_kills(tmp_path, "spot", 3, 1)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_faults_and_kills_double_and_lose_nothing(
+    kind: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sized: Callable[[int], int]
+) -> None:
+    hurry(monkeypatch, 0.1)
+    bars, faults, seed = 36, 0, 100
+    while faults < sized(1000):
+        faults += check_faults(kind, tmp_path / str(seed), panel, seed, bars, monkeypatch)
+        seed += 1
+    print(f"{kind}: {seed - 100} runs of {bars} bars, {faults:,} faults: 0 doubled, 0 lost, 0 not journalled")
+    print(run_kills(tmp_path / "kills", kind, sized(40), 7))
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_ccxt_itself_behaves_as_its_double(
+    kind: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_ccxt_there():
+        pytest.skip("CCXT ITSELF WAS NOT TESTED: it is not installed; pip install ccxt")
+    hurry(monkeypatch, 2.0)
+    assert check_faults(kind, tmp_path, panel, 5, 24, monkeypatch, is_real=True) > 20

@@ -1,0 +1,335 @@
+"""Traders at the fake exchanges: one rig for every kind of venue, a model of the account, and runs beside faults."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import requests
+from ccxt_double import double, real
+from exchange import FAULTS, AlpacaExchange, BinanceExchange, Exchange, alpaca_client, listening
+from trading import FIRST
+
+from pacesetter.errors import RunError
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.policies.policy import Snapshot
+from pacesetter.serving.journal.journal import Journal, journal_url, tables
+from pacesetter.serving.monitor.alerts import Alerts
+from pacesetter.serving.monitor.watch import Thresholds, Watch
+from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.risk.limits import GuardLimits
+from pacesetter.serving.trader import alpaca, ccxt_broker, venue
+from pacesetter.serving.trader.alpaca import AlpacaBroker
+from pacesetter.serving.trader.ccxt_broker import CcxtOptions
+from pacesetter.serving.trader.desk import Desk, OrderOptions
+from pacesetter.serving.trader.feeds import ReplayFeed
+from pacesetter.serving.trader.paper import PaperTrader
+from pacesetter.serving.trader.venue import Venue
+
+__all__ = [
+    "CALM",
+    "KINDS",
+    "MARKET",
+    "ExchangeFeed",
+    "Model",
+    "Plan",
+    "Rig",
+    "Targets",
+    "check_end",
+    "check_faults",
+    "check_orders",
+    "hurry",
+    "open_rig",
+    "post_bars",
+    "started",
+    "symbols_of",
+    "wait_until",
+]
+
+KINDS = ("alpaca", "spot", "linear")
+CALM = GuardLimits(reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9, stop_count=999)
+MARKET = MarketParameters()
+Plan = Callable[[int], Any]  # bar since the first -> weights (symbol,)
+
+
+class Targets:
+    """Asks for the weights of a plan."""
+
+    name, action = "targets", "target"
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def decide(self, seen: Snapshot) -> Any:
+        return np.array(self.plan(seen.t - FIRST), dtype=np.float64)
+
+
+class ExchangeFeed(ReplayFeed):
+    """Bars of a market that waits for nobody; `trade` lets the exchange fill what it will with each, at the open."""
+
+    is_stored = False
+
+    def __init__(self, panel: Panel, trade: Callable[[int, dict[str, float], dict[str, float]], None]) -> None:
+        super().__init__(panel, FIRST)
+        self._trade = trade
+
+    def after(self, last: pd.Timestamp) -> Panel | None:
+        bar = super().after(last)
+        if bar is not None:
+            opens, closes = (dict(zip(bar.symbols, bar[name][0].tolist(), strict=True)) for name in ("open", "close"))
+            self._trade(bar.index[0].value, opens, closes)
+        return bar
+
+
+def symbols_of(panel: Panel, kind: str) -> Panel:
+    """The panel with symbols as the venue writes them."""
+    ending = {"alpaca": "", "spot": "/USDT", "linear": "/USDT:USDT"}[kind]
+    return replace(panel, symbols=tuple(f"{symbol}{ending}" for symbol in panel.symbols))
+
+
+def make_exchange(kind: str, symbols: tuple[str, ...]) -> Exchange:
+    if kind == "alpaca":
+        return AlpacaExchange(symbols)
+    return BinanceExchange(symbols, is_linear=kind == "linear")
+
+
+def hurry(patch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
+    """Short limits, so that an answer that never comes costs no time; long enough for a busy machine."""
+    patch.setattr(alpaca, "TIMEOUT_SECONDS", seconds)
+    patch.setattr(ccxt_broker, "TIMEOUT_SECONDS", seconds)
+    patch.setattr(venue, "CANCEL_PAUSES", (0.0, 0.001))
+    patch.setattr(venue, "READ_PAUSES", (0.001, 0.001))
+    for name in ("API", "SECRET"):
+        patch.setenv(f"BINANCE_{name}_KEY", "key")
+
+
+class Rig:
+    """An exchange, the feed of its bars, and traders on both, one after another."""
+
+    def __init__(self, folder: Path, url: str, exchange: Exchange, panel: Panel, kind: str) -> None:
+        self.folder, self.url, self.exchange, self.panel, self.kind = folder, url, exchange, panel, kind
+        self.feed = ExchangeFeed(panel, exchange.trade)
+        closes = panel.close[FIRST].tolist()
+        exchange.prices = {s: Decimal(str(price)) for s, price in zip(panel.symbols, closes, strict=True)}
+
+    def broker(self, market: MarketParameters = MARKET, **options: Any) -> Venue:
+        if self.kind == "alpaca":
+            return AlpacaBroker(self.panel.symbols, alpaca_client(self.url))
+        made = CcxtOptions(exchange="binance", market=self.kind, **options).open(self.panel.symbols, market)  # type: ignore[arg-type]
+        assert isinstance(made, Venue)
+        return made
+
+    def trader(
+        self,
+        plan: Plan,
+        market: MarketParameters = MARKET,
+        options: OrderOptions | None = None,
+        limits: GuardLimits = CALM,
+        broker: Venue | None = None,
+    ) -> PaperTrader:
+        made = broker or self.broker(market)
+        desk = Desk(Targets(plan), Guard(limits), self.panel.symbols, market, made, options=options)
+        return PaperTrader(
+            desk,
+            self.feed,
+            Journal(journal_url(self.folder), "run"),
+            KillSwitch(self.folder / "HALT"),
+            Watch(Thresholds(latency_seconds=1e9), Alerts([], 0.0)),
+            lambda panel: {"position": np.zeros(0), "portfolio": np.zeros(0)},
+        )
+
+    def weights(self) -> list[float]:
+        exchange = self.exchange
+        return [float(exchange.held[s] * exchange.prices[s] / exchange.equity) for s in self.panel.symbols]
+
+    def held(self) -> dict[str, float]:
+        return {symbol: float(quantity) for symbol, quantity in self.exchange.held.items() if quantity}
+
+    def sold_out(self) -> bool:
+        """Whether nothing is held, but for what a fee left that is too little to sell."""
+        left = {symbol: quantity for symbol, quantity in self.exchange.held.items() if quantity}
+        least = self.exchange.least_cost if isinstance(self.exchange, BinanceExchange) else Decimal(0)
+        return all(0 < quantity * self.exchange.prices[symbol] < least for symbol, quantity in left.items())
+
+
+@contextmanager
+def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch, is_real: bool = False) -> Iterator[Rig]:
+    """A rig of a kind whose exchange listens; `is_real` speaks by ccxt itself, which must be there."""
+    own = symbols_of(panel, kind)
+    exchange = make_exchange(kind, own.symbols)
+    with listening(exchange) as url:
+        if kind != "alpaca":
+            patch.setitem(sys.modules, "ccxt", (real if is_real else double)(url))
+        yield Rig(folder, url, exchange, own, kind)
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 30.0) -> bool:
+    end = time.monotonic() + seconds
+    while not is_true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return is_true()
+
+
+def post_bars(url: str) -> Callable[[int, dict[str, float], dict[str, float]], None]:
+    """What a feed in another process than the exchange's trades by."""
+
+    def trade(at: int, opens: dict[str, float], closes: dict[str, float]) -> None:
+        requests.post(f"{url}/market", json={"at": at, "opens": opens, "closes": closes}, timeout=30).raise_for_status()
+
+    return trade
+
+
+# ---- a model of the account -----------------------------------------------------------------------------------------
+
+
+def check_orders(rig: Rig, journal: Journal, venue_id: Callable[[str], str], in_flight: set[str]) -> None:
+    """Hold the journal against the exchange's own orders: none doubled, none lost, none unknown.
+
+    What is in flight may have filled since it was looked at; all else is booked to the last digit.
+    """
+    exchange = rig.exchange
+    rows = {venue_id(row["client_id"]): row for row in journal.rows(tables.orders)}
+    assert set(exchange.orders) <= set(rows), "an order that is not journalled"
+    assert all(count == 1 for count in exchange.times.values()), "an order was accepted twice"
+    filled = dict.fromkeys(rows, 0.0)
+    for row in journal.rows(tables.fills):
+        if row["client_id"] is not None:
+            filled[venue_id(row["client_id"])] += row["quantity"]
+    expected = dict.fromkeys(rig.panel.symbols, Decimal(0))
+    for own, each in exchange.orders.items():
+        assert each.quantity == Decimal(str(rows[own]["quantity"])), "another quantity than journalled"
+        expected[each.symbol] += each.filled - each.fee_quantity
+        if own not in in_flight:
+            assert not each.is_open, f"{own} is open and forgotten"
+            assert filled[own] == pytest.approx(float(each.filled), abs=1e-9), "a fill is lost or doubled"
+        assert abs(filled[own]) <= abs(float(each.filled)) + 1e-9
+        # What reached the venue is never called rejected or denied.
+        assert rows[own]["status"] not in ("rejected", "denied")
+    assert expected == exchange.held
+
+
+class Model:
+    """The account as the exchange's own orders make it, compared with the trader's books after every bar.
+
+    It is the display of a trader: `bar` is called when a bar is done.
+    """
+
+    def __init__(self, rig: Rig, trader: PaperTrader) -> None:
+        self.rig, self.trader = rig, trader
+
+    def open(self) -> None:
+        """Nothing to show."""
+
+    def bar(self) -> None:
+        exchange, guard, broker = self.rig.exchange, self.trader.desk.guard, self.trader.desk.broker
+        assert isinstance(broker, Venue)
+        in_flight = {broker.venue_id(client_id) for client_id in guard.in_flight}
+        check_orders(self.rig, self.trader.journal, broker.venue_id, in_flight)
+        for symbol, quantity in exchange.held.items():
+            working = [each.left for each in exchange.orders.values() if each.symbol == symbol and each.is_open]
+            assert quantity + sum((left for left in working if left < 0), Decimal(0)) >= 0, "it may become short"
+            most = quantity + sum((left for left in working if left > 0), Decimal(0))
+            assert most * exchange.prices[symbol] <= Decimal("0.15") * exchange.equity, "it may become too large"
+        assert "the broker h" not in guard.reason, "a false alarm"
+
+
+def started(make: Callable[[], PaperTrader]) -> PaperTrader:
+    """A trader, however often the venue fails while it starts."""
+    while True:
+        try:
+            return make()
+        except RunError as problem:
+            if "request failed" not in str(problem):
+                raise
+
+
+def draw_faults(chance: random.Random, faults: list[str]) -> Callable[[str, str], str | None]:
+    """A fault for one request in five; an old answer of a path is not given twice in a row."""
+    repeated: set[str] = set()
+
+    def fault(method: str, path: str) -> str | None:
+        kind = chance.choice(FAULTS if chance.random() < 0.2 else FAULTS[:-2]) if chance.random() < 0.2 else None
+        if kind == "repeated" and path in repeated:
+            kind = None
+        (repeated.add if kind == "repeated" else repeated.discard)(path)
+        if kind is not None:
+            faults.append(kind)
+        return kind
+
+    return fault
+
+
+def check_faults(
+    kind: str, folder: Path, panel: Panel, seed: int, bars: int, patch: pytest.MonkeyPatch, is_real: bool = False
+) -> int:
+    """Trade beside random faults, resting and partial fills, rejections, halts and restarts; gives how many faults."""
+    chance, faults = random.Random(seed), list[str]()
+    weights = np.random.default_rng(seed).choice([0.0, 0.0, 0.04, 0.08, 0.12], (bars + 10, len(panel.symbols)))
+    with open_rig(kind, panel, folder, patch, is_real) as rig:
+        exchange = rig.exchange
+        exchange.chance, exchange.patience = draw_faults(chance, faults), 0.2
+        exchange.refuses = lambda symbol: chance.random() < 0.05
+        exchange.share = lambda order: chance.choice((0.0, 0.0, 0.3, 0.5, 1.0, 1.0))
+        options = OrderOptions(flatten_on_halt=chance.random() < 0.7)
+        done, switch = 0, KillSwitch(folder / "HALT")
+
+        def make() -> PaperTrader:
+            return rig.trader(lambda bar: weights[min(bar, len(weights) - 1)], options=options)
+
+        trader = started(make)
+        while done < bars:
+            exchange.slow_cancels, exchange.is_closed = chance.choice((0, 0, 1, 50)), chance.random() < 0.1
+            if isinstance(exchange, BinanceExchange) and chance.random() < 0.1:
+                exchange.skew_ms = chance.choice((0, -60_000, 3_600_000))
+                faults.append("skew")
+            if chance.random() < 0.2:
+                trader.journal.close()
+                trader = started(make)
+            if chance.random() < 0.25:
+                switch.release("Ada") if switch.is_engaged() else switch.engage("drill")
+            trader.display = Model(rig, trader)
+            done += trader.run(chance.randint(1, 4)).new_bars
+        calm_down(rig, weights)
+        switch.release("Ada")
+        trader.run(4)
+        check_end(rig, trader)
+    return len(faults)
+
+
+def calm_down(rig: Rig, weights: Any) -> None:
+    """In the end all is well, and everything is closed."""
+    exchange = rig.exchange
+    exchange.chance, exchange.slow_cancels, exchange.refuses = (lambda *words: None), 0, lambda symbol: False
+    exchange.share, exchange.is_closed, weights[:] = (lambda order: 1.0), False, 0.0
+    exchange.confirm()
+
+
+def check_end(rig: Rig, trader: PaperTrader) -> None:
+    """Nothing is held, nothing is open, and the journal says of every order what the exchange says."""
+    broker = trader.desk.broker
+    assert isinstance(broker, Venue)
+    assert rig.sold_out()
+    books = {symbol: quantity for symbol, quantity in trader.journal.holdings().items() if abs(quantity) > 1e-9}
+    assert books == pytest.approx(rig.held(), abs=1e-9)
+    final = {"canceled": "cancelled", "filled": "filled"}
+    for row in trader.journal.rows(tables.orders):
+        order = rig.exchange.orders.get(broker.venue_id(row["client_id"]))
+        if order is not None:
+            assert row["status"] == final[order.status]
+        else:
+            assert row["status"] in ("cancelled", "rejected", "denied")
+    check_orders(rig, trader.journal, broker.venue_id, set())
+    trader.journal.verify()
+    trader.journal.close()
