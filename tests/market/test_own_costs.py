@@ -67,6 +67,10 @@ def test_almgren_chriss_adds_half_the_permanent_to_the_temporary_impact() -> Non
     costs = replace(FREE, impact_bps=100.0, permanent_bps=40.0, impact_model="almgren_chriss")
     rules = MarketParameters(costs=costs, limits=Limits(volume_cap_fraction=1.0)).to_vector()
     assert impact(25.0, 100.0, rules) == pytest.approx(0.5 * 0.004 * 0.25 + 0.01 * 0.25**0.6)
+    linear = MarketParameters(
+        costs=replace(FREE, impact_bps=100.0, impact_model="linear"), limits=Limits(volume_cap_fraction=1.0)
+    ).to_vector()
+    assert impact(25.0, 100.0, linear) == pytest.approx(0.01 * 0.25)
     root = MarketParameters(costs=replace(FREE, impact_bps=100.0), limits=Limits(volume_cap_fraction=1.0)).to_vector()
     assert impact(25.0, 100.0, root) == 0.01 * 0.5  # the square root, bit for bit as before
 

@@ -59,8 +59,8 @@ def adverse_move(quantity: float, volume: float, own_cost: float, parameters: An
 def impact(quantity: float, volume: float, parameters: Any) -> float:
     """Impact as a fraction of the price; its parameters demand a volume cap, so the volume is not 0.
 
-    Square root: η·√(q/V) (Tóth et al. 2011). Almgren–Chriss: ½·γ·(q/V) + η·(q/V)^β, half of the permanent impact and
-    all of the temporary one, with β = 0.6 as measured by Almgren, Thum, Hauptmann, Li (2005).
+    Square root: η·√(q/V) (Tóth et al. 2011). Linear: η·(q/V). Almgren–Chriss: ½·γ·(q/V) + η·(q/V)^β, half of the
+    permanent impact and all of the temporary one, with β = 0.6 as measured by Almgren, Thum, Hauptmann, Li (2005).
     """
     if parameters[Slot.IMPACT] == 0.0 and parameters[Slot.PERMANENT_IMPACT] == 0.0:
         return 0.0

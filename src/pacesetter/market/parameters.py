@@ -41,7 +41,7 @@ SHORT_KEYS = {
     "reserve_cash": "reserve_cash_fraction",
 }
 SHORT_ORDERS = {"minimum_notional": "minimum_trade"}  # the same of `orders`
-EXPONENTS = {"square_root": 0.5, "almgren_chriss": 0.6}  # of the share of volume
+EXPONENTS = {"square_root": 0.5, "linear": 1.0, "almgren_chriss": 0.6}  # of the share of volume
 
 
 class Slot(IntEnum):
@@ -116,14 +116,15 @@ class Costs:
     """What trading and holding cost. The defaults make 10 bps a side, the 0.1 % of most published results.
 
     A fill pays half the spread, the slippage, the impact, and the commission. The impact is impact_bps · √(share of the
-    bar's volume); with `impact_model: almgren_chriss` it is ½ · permanent_bps · share + impact_bps · share^0.6. Cash
+    bar's volume); with `impact_model: linear` it is impact_bps · share, so that costs are quadratic in what is traded;
+    with `almgren_chriss` it is ½ · permanent_bps · share + impact_bps · share^0.6. Cash
     earns interest; cash that leverage borrowed pays the loan rate; a short pays the borrow rate.
 
     commission_bps          of the money traded, a side      minimum_commission   money, of each fill
     spread_bps              between bid and ask; a fill pays half of it
     slippage_bps            of the price, against the trader
     impact_bps              of the price for a fill of the bar's whole volume; needs limits.volume_cap_fraction
-    impact_model            square_root, or almgren_chriss with a permanent part
+    impact_model            square_root, linear, or almgren_chriss with a permanent part
     permanent_bps           of the price that stays behind a fill of the whole volume; half of it is paid
     by_symbol               symbols that cost more or less than the others: [{symbol: NVDA, extra_bps: 4}]
     borrow_bps_per_year     of a short position's value
@@ -139,7 +140,7 @@ class Costs:
     borrow_bps_per_year: float = 50.0
     interest_bps_per_year: float = 0.0
     loan_bps_per_year: float = 0.0
-    impact_model: Literal["square_root", "almgren_chriss"] = "square_root"
+    impact_model: Literal["square_root", "linear", "almgren_chriss"] = "square_root"
     permanent_bps: float = 0.0
     by_symbol: tuple[SymbolCost, ...] = ()
 

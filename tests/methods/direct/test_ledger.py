@@ -39,6 +39,11 @@ MARKETS = {
         limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
         orders=Orders(minimum_trade=0.0),
     ),
+    "linear impact": MarketParameters(
+        costs=Costs(impact_bps=5_000.0, impact_model="linear"),
+        limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
+        orders=Orders(minimum_trade=0.0),
+    ),
 }
 
 
@@ -111,6 +116,11 @@ TERMS = MARKETS | {
     "budget": MarketParameters(
         costs=Costs(commission_bps=50.0, impact_bps=500.0, interest_bps_per_year=400.0),
         limits=Limits(position_cap_fraction=0.9, reserve_cash_fraction=0.5, volume_cap_fraction=0.9),
+        orders=Orders(minimum_trade=0.0),
+    ),
+    "linear impact": MarketParameters(
+        costs=Costs(impact_bps=500.0, impact_model="linear"),
+        limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.9),
         orders=Orders(minimum_trade=0.0),
     ),
     "volume cap": MarketParameters(

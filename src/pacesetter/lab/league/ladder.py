@@ -97,6 +97,11 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
     "ending 0.4": (*_PLANTED, "data.strength=0.4", f"data.signal_bars={SIGNAL_ENDS}"),
     "50 symbols 0.8": _large_market(50, 10, 0.8, BARS, "[0.33334,0.11112]"),
+    # All answer one leader alike and weakly: little in each symbol's bars, much in all of them.
+    "50 symbols alike 0.1": (
+        *_large_market(50, 1, 0.1, BARS, "[0.33334,0.11112]"),
+        *("data.negative_share=0", "data.max_delay=1", "data.spread=0.0"),
+    ),
     **{f"143 symbols {strength}": _large_market(143, 28, strength, 6_000, "[0.6,0.1]") for strength in (0.2, 0.4)},
     "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),

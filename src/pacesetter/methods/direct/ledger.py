@@ -5,7 +5,8 @@ One bar, with h the shares held at the close of t and w the shares that are want
     w        cut to the position cap, h within the no-trade band; a position that would change its side is closed
     sell     what makes a position smaller fills at the open of t+1, then
     buy      what makes one larger, all by one factor where the budget is short
-    cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + slippage + impact · √(share of volume)
+    cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + slippage + impact · √(share of volume),
+             or impact · share
     mark     equity and h at the close of t+1
 
 With `softness` 0 it repeats the kernel to rounding (a test). Above 0, |x| becomes √(x² + softness²) − softness, so that
@@ -60,20 +61,22 @@ class Rules:
     band: float
     initial_cash: float
     softness: float = 0.0
+    is_linear: bool = False
 
     @classmethod
     def of(cls, market: MarketParameters, softness: float = 0.0) -> Rules:
         costs, limits = market.costs, market.limits
-        if costs.by_symbol or costs.impact_model != "square_root":
+        if costs.by_symbol or costs.impact_model == "almgren_chriss":
             raise ConfigError(
-                "agent=direct learns through a ledger with one cost for all symbols and square-root impact; leave out "
-                "costs.by_symbol and costs.impact_model, or take another agent"
+                "agent=direct learns through a ledger with one cost for all symbols and square-root or linear impact; "
+                "leave out costs.by_symbol and costs.impact_model=almgren_chriss, or take another agent"
             )
         per_bar = BPS / market.bars_per_year
         return cls(
             move=(costs.spread_bps / 2 + costs.slippage_bps) * BPS,
             commission=costs.commission_bps * BPS,
             impact=costs.impact_bps * BPS,
+            is_linear=costs.impact_model == "linear",
             interest=costs.interest_bps_per_year * per_bar,
             # With a margin nothing is borrowed.
             loan=costs.loan_bps_per_year * per_bar if market.margin.mode == "none" else 0.0,
@@ -109,8 +112,10 @@ class Rules:
         return self.size(traded) * (move + self.commission * (1 + side * move))
 
     def _impact(self, share: torch.Tensor | float) -> torch.Tensor | float:
+        if not isinstance(share, torch.Tensor) or not self.impact:
+            return 0.0
         # 1e-18: the slope of √ is infinite at 0, where nothing is traded.
-        return self.impact * (share + 1e-18).sqrt() if isinstance(share, torch.Tensor) and self.impact else 0.0
+        return self.impact * (share if self.is_linear else (share + 1e-18).sqrt())
 
 
 def settle(
