@@ -128,6 +128,17 @@ def test_relations_change_after_the_bars_asked_for():
     assert not np.array_equal(truth.delays_at(49), truth.delays_at(50), equal_nan=True)
 
 
+def test_a_regime_returns_to_its_own_relations_and_delays():
+    market = Synthetic(symbols=6, bars=900, regime_bars=60.0, regime_relations=True, max_delay=5, seed=3).read()
+    truth = market.truth
+    np.testing.assert_array_equal(truth.epochs, truth.regimes)
+    lags = {tuple(truth.relations_at(int(t)).lags) for t in np.flatnonzero(truth.regimes == truth.regimes[0])[::50]}
+    assert len(lags) == 1
+    assert len({tuple(row) for row in truth.schedule.lags.tolist()}) > 1
+    with pytest.raises(ConfigError, match=r"data\.relation_change_bars=30 changes them; give one of the two"):
+        Synthetic(regime_relations=True, relation_change_bars=30)
+
+
 def test_relations_change_at_the_pace_of_the_regime():
     regimes = {"slow": (0.0, 1.0), "fast": (0.0, 1.0)}
     truth = Synthetic(symbols=4, bars=3000, regimes=regimes, regime_bars=300, relation_change_bars=(0, 10)).read().truth

@@ -85,6 +85,7 @@ class Synthetic:
     min_delay, max_delay    bars between the leaders' move and the response
     noise                   a follower's own noise, as a multiple of what its volatility says
     relation_change_bars    bars until all relations are drawn again: one number, or one per regime; 0 is never
+    regime_relations        each regime has relations and delays of its own, to which it returns
     signal_bars             bars after which no symbol follows another any more; 0: the signal never ends
     market_correlation      correlation of all symbols' returns in units of volatility, before responses
     volatility              annual volatility before responses
@@ -123,6 +124,7 @@ class Synthetic:
     max_delay: int = 3
     noise: float = 1.0
     relation_change_bars: int | tuple[int, ...] = 0
+    regime_relations: bool = False
     signal_bars: int = 0
     market_correlation: float = 0.2
     volatility: float = 0.25
@@ -181,7 +183,7 @@ class Synthetic:
         # The order matters: relations may depend on regimes, responses on relations, prices on responses.
         regimes = self._draw_regimes()
         epochs = self._epochs(regimes)
-        schedule = self._draw_schedule(int(epochs[-1]) + 1)
+        schedule = self._draw_schedule(int(epochs.max()) + 1)
         if 0 < self.signal_bars < self.bars:
             schedule, epochs = self._end_signal(schedule, epochs)
         listed = self._draw_listed()
@@ -241,6 +243,11 @@ class Synthetic:
         if self.max_delay < self.min_delay:
             raise ConfigError(f"data.max_delay={self.max_delay} must not be below data.min_delay={self.min_delay}")
         periods = np.atleast_1d(self.relation_change_bars)
+        if self.regime_relations and periods.any():
+            raise ConfigError(
+                f"data.regime_relations=true keeps the relations of a regime, and data.relation_change_bars="
+                f"{self.relation_change_bars} changes them; give one of the two"
+            )
         if len(periods) not in (1, len(self.regimes)) or periods.min() < 0:
             raise ConfigError(
                 f"data.relation_change_bars={self.relation_change_bars} must be one number of bars, or one for each of "
@@ -258,12 +265,14 @@ class Synthetic:
         world.check_leaders(self.leaders)
         if self._group_count == 0:
             raise ConfigError(f"data.world={self.world} needs a leader and a follower; give data.symbols=2 or more")
-        for name in ("relation_change_bars", "signal_bars", "late_share", "delisted_share"):
+        for name in ("relation_change_bars", "regime_relations", "signal_bars", "late_share", "delisted_share"):
             if np.any(getattr(self, name)):
                 raise ConfigError(f"data.{name}={getattr(self, name)} is not for data.world={self.world}; leave it out")
 
     def _epochs(self, regimes: Array) -> Array:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
+        if self.regime_relations:
+            return regimes.astype(np.int64)
         # 0 means never: a rate of 0 uses up nothing.
         periods = np.broadcast_to(self.relation_change_bars, len(self.regimes)).astype(float)
         rates = np.divide(1.0, periods, out=np.zeros_like(periods), where=periods > 0)[regimes]

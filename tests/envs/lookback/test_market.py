@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from pacesetter.data import load
+from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.market import LookbackMarket, View, lookback_market
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.prediction import window_predictions
 
 WINDOWS = Windows(seen=(20, 60, 120), grid=(10, 20, 60, 120), longest=120)
 VIEW = View(encoder="signature_summary", context=("volatility_20",))
@@ -61,3 +64,19 @@ def test_markets_are_shared_while_one_is_alive(panel):
     assert lookback_market(load("synthetic", symbols=4, bars=300, seed=1), WINDOWS, VIEW) is first
     assert lookback_market(panel, WINDOWS, View()) is not first
     assert lookback_market(panel.rows(0, 250), WINDOWS, VIEW) is not first
+
+
+def test_the_record_by_state_weighs_bars_of_like_volatility() -> None:
+    panel = Synthetic(symbols=4, bars=420, seed=2).read()
+    view = View(method="ccf_lag1", context=("volatility_10",), record_bars=20, state_bars=150)
+    market = LookbackMarket(panel, WINDOWS, view)
+    assert view.records == (20, 150)
+    scores = window_predictions(panel, WINDOWS.grid, "ccf_lag1")
+    state, t = np.log(np.maximum(market.context[:, 0].astype(float), 1e-12)), 400
+    rows = np.arange(t - 2 - 149, t - 1)
+    rows = rows[np.isfinite(scores[rows]).all(axis=1)]
+    weights = np.exp(-0.5 * ((state[rows] - state[t]) / (0.4 * state[rows].std())) ** 2)
+    expected = weights @ scores[rows] / weights.sum()
+    np.testing.assert_allclose(market.record[t, len(WINDOWS.grid) :], expected, rtol=1e-4)
+    with pytest.raises(ConfigError, match=r"view\.state_bars=20 must be 100 bars or more"):
+        View(context=("volatility_10",), record_bars=20, state_bars=20)

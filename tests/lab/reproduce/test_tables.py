@@ -31,6 +31,8 @@ def test_a_planted_reversal_is_ranked(tmp_path: Path) -> None:
     lines = lines_of("stock_ranking", tmp_path / "closes.csv")
     assert lines["IC, one-day reversal"] == pytest.approx(0.2, abs=0.05)
     assert lines["IC, ridge shared by all stocks"] > 0.12
+    assert lines["IC, direct, pooled"] > 0.12
+    assert lines["IC, direct, each stock's own weights"] > 0.1
     assert 0 <= lines["share of random top 5 above it"] <= 1
 
 
@@ -61,6 +63,8 @@ def test_trends_are_traded_and_their_leaders_too(tmp_path: Path) -> None:
 def test_the_ranking_of_nasdaq_is_as_measured_independently() -> None:
     lines = lines_of("stock_ranking", RANKING)
     assert lines["IC, one-day reversal"] == pytest.approx(0.015, abs=0.001)
+    assert lines["IC, direct, pooled"] == pytest.approx(0.019, abs=0.002)
+    assert lines["IC, direct, each stock's own weights"] == 0
     assert lines["Sharpe ratio, equal weight of all"] == pytest.approx(1.47, abs=0.06)
     assert lines["share of random top 5 above it"] == pytest.approx(0.22, abs=0.05)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,9 @@ SCORES = WindowScores((10, 20, 80), "ccf_lag1")
 NAMES = list(baseline_policies(SCORES))
 
 
-def market(bars: int = 1500, change: int | tuple[int, int] = 0) -> Panel:
+def market(bars: int = 1500, change: int | tuple[int, int] = 0, **more: Any) -> Panel:
     """One group of one leader and five followers a bar later; regimes differ in volatility alone, or in `change`."""
+    options: dict[str, Any] = {"regime_bars": 500.0} | more
     return Synthetic(
         symbols=6,
         bars=bars,
@@ -41,8 +44,8 @@ def market(bars: int = 1500, change: int | tuple[int, int] = 0) -> Panel:
         gap_share=0.0,
         path_steps=1,
         regimes={"calm": (0.0, 0.5), "wild": (0.0, 2.0)},
-        regime_bars=500.0,
         relation_change_bars=change,
+        **options,
     ).read()
 
 
@@ -91,6 +94,23 @@ def test_the_oracle_finds_the_window_of_each_regime_and_is_told_the_regime() -> 
     calm, wild = oracle.windows
     assert wild < calm == 80
     assert [oracle.choose(panel, t, 0) for t in range(100)] == [oracle.windows[r] for r in panel.truth.regimes[:100]]
+
+
+def test_where_volatility_tells_the_window_the_oracle_is_above_records_and_constants() -> None:
+    """Each regime has leaders of its own; those of the wild one fill long windows, those of the calm one short ones."""
+    panel = market(8000, regime_relations=True, transition=((39 / 40, 1 / 40), (1 / 30, 29 / 30)))
+    scores = WindowScores((10, 20, 60, 250), "ccf_lag1")
+    table, half = scores.table(panel), 4000
+    oracle = RegimeOracle.fit(panel.rows(0, half), scores)
+    assert oracle.windows[0] < oracle.windows[1] == 250
+
+    def mean_score(policy: LookbackPolicy) -> float:
+        bars = range(half, len(panel) - 3)
+        return float(np.mean([table[t, scores.grid.index(policy.choose(panel, t, 0))] for t in bars]))
+
+    others = [ConstantLookback(bars) for bars in scores.grid]
+    others += [CrossValidatedLookback(scores, bars) for bars in (20, 60, 250)]
+    assert mean_score(oracle) > 1.05 * max(map(mean_score, others))
 
 
 def test_the_oracle_refuses_a_panel_without_truth(noise: Panel) -> None:

@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
 from pacesetter.learning.sb3.readout import readout
-from pacesetter.learning.sb3.windows.record import RecordLogits, better_constant
+from pacesetter.learning.sb3.windows.record import RecordLogits, better_constant, record_weights
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import serve_algorithm
 from pacesetter.serving.bundle.export import export_onnx
@@ -158,3 +158,13 @@ def test_only_a_policy_that_learned_nothing_is_given_a_start(
     save_algorithm(model, tmp_path)
     loaded = learn(load_algorithm(tmp_path, env), 128)
     np.testing.assert_allclose(loaded.policy.action_net.weights.detach().numpy(), [0.2, 0.3, 0.5])
+
+
+def test_a_record_by_state_counts_where_it_would_have_earned_more() -> None:
+    bars, rng = 640, np.random.default_rng(0)
+    right = rng.integers(0, 2, bars)
+    rewards = np.eye(2)[right] + 0.1 * rng.normal(size=(bars, 2))
+    blind, state = 0.1 * rng.normal(size=(bars, 4)), np.eye(2)[right]
+    table, usable = held_rewards(rewards, 0.0), np.ones(bars, dtype=bool)
+    assert record_weights(np.hstack([blind, state]), table, usable).tolist() == [0.5, 0.5, 1.0]
+    assert record_weights(np.hstack([np.tile(state, 2), -3 * state]), table, usable).tolist() == [0.5, 0.5, 0.0]

@@ -34,6 +34,8 @@ Array = NDArray[Any]
 BLOCK_WINDOWS = 1024
 BLOCK_BYTES = 64 * 2**20  # of matrices that are encoded at once
 REMEMBERED_BYTES = 256 * 2**20  # of encodings of all windows of the grid; of more than that, those always seen alone
+ALIKE, LEAST_ALIKE = 0.4, 100  # deviations within which states are alike, and known bars that are needed to say so
+TINY = 1e-12
 REGIME_CONTEXT = tuple(name for name in FEATURES if name.startswith("regime_"))
 
 
@@ -49,6 +51,8 @@ class View:
     record_bars       bars over which the mean prediction of each window of the grid is shown, as far as its outcomes
                       are known; several numbers show it over each of them, None shows none. Cross-validation chooses
                       by that of 250 bars
+    state_bars        bars over which one more record is shown: of those among them whose first context feature was
+                      like today's, e.g. volatility. It tells the right window where the state does; None shows none
     """
 
     method: str = "ccf_auc"
@@ -59,10 +63,16 @@ class View:
     max_assets: int | None = None
     horizon_bars: int = 1
     record_bars: int | tuple[int, ...] | None = None
+    state_bars: int | None = None
 
     def __post_init__(self) -> None:
         if self.record_bars is not None and min(self.records, default=0) < 1:
             raise ConfigError(f"view.record_bars={self.record_bars} must be 1 bar or more, or None for no record")
+        if self.state_bars is not None and (self.state_bars < LEAST_ALIKE or not self.context or not self.record_bars):
+            raise ConfigError(
+                f"view.state_bars={self.state_bars} must be {LEAST_ALIKE} bars or more, with view.record_bars and a "
+                "view.context that tells the state; or None"
+            )
         for name in self.features:
             FEATURES[name]  # refuses an unknown name
         self.coder()
@@ -76,10 +86,11 @@ class View:
 
     @property
     def records(self) -> tuple[int, ...]:
-        """Bars of each record that is shown; () without any."""
+        """Bars of each record that is shown, that by state last; () without any."""
         if self.record_bars is None:
             return ()
-        return self.record_bars if isinstance(self.record_bars, tuple) else (self.record_bars,)
+        plain = self.record_bars if isinstance(self.record_bars, tuple) else (self.record_bars,)
+        return plain if self.state_bars is None else (*plain, self.state_bars)
 
     def coder(self) -> MatrixEncoder:
         """The encoder with its options."""
@@ -225,8 +236,12 @@ class LookbackMarket:
         known = 1 + self.view.horizon_bars  # bars behind a decision until its outcome is there
         if bars > known:
             values, is_known = np.nan_to_num(predictions), np.isfinite(predictions)
-            for own, length in zip(record, self.view.records, strict=True):
+            plain = self.view.records if self.view.state_bars is None else self.view.records[:-1]
+            for own, length in zip(record, plain, strict=False):
                 _mean_known(values, is_known, known, length, own)
+            if self.view.state_bars is not None:
+                state = np.log(np.maximum(self.context[:, 0].astype(np.float64), TINY))
+                _mean_alike(values, np.asarray(is_known.all(axis=1)), state, known, self.view.state_bars, record[-1])
         return record.swapaxes(0, 1).reshape(bars, -1)
 
     def _context(self) -> Array:
@@ -250,6 +265,34 @@ def _mean_known(values: Array, is_known: Array, behind: int, bars: int, record: 
                     count += 1
             if count:
                 record[t, k] = total / count
+
+
+@njit(cache=True)
+def _mean_alike(values: Array, is_known: Array, state: Array, behind: int, bars: int, record: Array) -> None:
+    """The same weighed by exp(−½ (Δ/w)²), Δ how far the state was from today's and w a share of its deviation.
+
+    Of few known bars all count alike.
+    """
+    for t in range(behind, record.shape[0]):
+        first, last = max(t - behind - bars + 1, 0), t - behind + 1
+        count, mean, square = 0, 0.0, 0.0
+        for u in range(first, last):
+            if is_known[u]:
+                count += 1
+                mean += state[u]
+                square += state[u] ** 2
+        if not count:
+            continue
+        width = ALIKE * np.sqrt(max(square / count - (mean / count) ** 2, 0.0))
+        total, sums = 0.0, np.zeros(record.shape[1])
+        for u in range(first, last):
+            if is_known[u]:
+                is_weighed = count >= LEAST_ALIKE and width > 0
+                # A floor: the farthest state of all may have no neighbour.
+                weight = np.exp(-0.5 * ((state[u] - state[t]) / width) ** 2) + TINY if is_weighed else 1.0
+                total += weight
+                sums += weight * values[u]
+        record[t] = sums / total
 
 
 _markets: WeakValueDictionary[tuple[str, ...], LookbackMarket] = WeakValueDictionary()

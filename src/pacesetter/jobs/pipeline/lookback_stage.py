@@ -31,14 +31,16 @@ __all__ = [
 ]
 
 AGENT = "agent"
+SHARPE = "sharpe"  # of following the leaders, after costs
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
 SHOWN = (AGENT, "volatility", "cross-validated")
 TASK = {
     "view": {
         "options": {"variant": "difference"},
         "encoder": "signature_summary",
-        "context": ["volatility_20"],
+        "context": ["volatility_10"],
         "record_bars": [10, 20, 40, 80, 160],  # what was lately best says more than what was best over a year
+        "state_bars": 1000,  # and where volatility tells the window, what was best in bars of such volatility
     },
     "reward": {"components": {"signal": 1.0, "switching": 0.05, "follow_through": 0.0}},
 }
@@ -154,11 +156,24 @@ def _section(panel: Panel, evaluation: LookbackEvaluation) -> Section:
         f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent minus "
         f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. "
         f"{_comparison_line(evaluation).capitalize()}. "
+        f"{_trader_sentence(evaluation, best)}"
         "'hindsight' knows the future and is an upper bound that no policy can reach."
     )
     chosen = {name: evaluation.lookbacks[:, evaluation.names.index(name)] for name in SHOWN}
     figure = pictures.lookbacks(days, chosen)
     return Section("Lookback", text, (figure,), *_table(evaluation))
+
+
+def _trader_sentence(evaluation: LookbackEvaluation, best: str) -> str:
+    """What a trader earns with the windows; empty where the reward of a run has no `follow_through`."""
+    table = evaluation.table()
+    if SHARPE not in table:
+        return ""
+    own, other = (float(table[SHARPE].loc[name]) for name in (AGENT, best))
+    return (
+        "A trader who follows each window's leaders, after costs, has an annualised Sharpe ratio of "
+        f"{own:+.2f} by the agent's windows and {other:+.2f} by '{best}'. "
+    )
 
 
 def _errors(error: float) -> str:
@@ -170,10 +185,16 @@ def _table(evaluation: LookbackEvaluation) -> tuple[tuple[str, ...], tuple[tuple
     """Policies by reward, the best first."""
     table = evaluation.table().sort_values("reward", ascending=False)
     rows = tuple(
-        (str(name), _pair(row["reward"], row["reward_se"]), f"{row['mean_lookback']:.0f}", f"{row['switches']:.0%}")
+        (
+            str(name),
+            _pair(row["reward"], row["reward_se"]),
+            f"{row[SHARPE]:+.2f}" if SHARPE in row else "–",
+            f"{row['mean_lookback']:.0f}",
+            f"{row['switches']:.0%}",
+        )
         for name, row in table.iterrows()
     )
-    return ("policy", "reward", "mean window (bars)", "switches"), rows
+    return ("policy", "reward", "a trader's Sharpe", "mean window (bars)", "switches"), rows
 
 
 def _pair(value: float, error: float) -> str:

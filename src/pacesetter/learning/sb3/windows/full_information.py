@@ -23,7 +23,13 @@ from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.learning.sb3.windows.record import RecordLogits, WindowPolicy, better_constant, with_record
+from pacesetter.learning.sb3.windows.record import (
+    RecordLogits,
+    WindowPolicy,
+    better_constant,
+    record_weights,
+    with_record,
+)
 
 __all__ = ["FullInformation", "best_constant", "expected_rewards"]
 
@@ -154,8 +160,15 @@ class FullInformation(OnPolicyAlgorithm):
         layer = self.policy.action_net
         if isinstance(layer, RecordLogits) and layer.is_new():
             assert self._table is not None
-            place = better_constant(record, self._table, usable)
-            if place is not None:
+            rules = [record]
+            if self._batch.config.view.state_bars is not None:
+                weights = record_weights(record, self._table, usable)
+                layer.begin_with(weights)
+                by_record = record.reshape(len(record), len(weights), -1)
+                rules = [by_record[:, :-1].mean(axis=1), np.einsum("r,trk->tk", weights, by_record)]
+            # Better than the records with and without the state: one more rule must not make constants likelier.
+            places = [better_constant(rule, self._table, usable) for rule in rules]
+            if (place := places[0]) is not None and None not in places:
                 layer.begin_at(place)
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:

@@ -5,8 +5,9 @@ With m_h(k) how well window k predicted on average over the latest h bars, as th
     logit(k) = network(k) + record_coef · Σ_h w_h·m_h(k)
 
 The network's last layer begins at 0 and the w_h at one over their number. Before anything is learned the likeliest
-window is then the one with the best record, which is cross-validation's choice. Where a window that never changes
-would clearly have earned more on the training set, the policy begins at that one instead (`better_constant`).
+window is then the one with the best record, which is cross-validation's choice. A record by state (the last one,
+`view.state_bars`) counts at first where it would have earned more on the training set (`record_weights`). Where a
+window that never changes would clearly have earned more still, the policy begins at that one (`better_constant`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch import nn
 from pacesetter.envs.lookback.table import RewardTable
 from pacesetter.errors import ConfigError
 
-__all__ = ["RecordLogits", "WindowPolicy", "better_constant", "with_record"]
+__all__ = ["RecordLogits", "WindowPolicy", "better_constant", "record_weights", "with_record"]
 
 Array = NDArray[Any]
 RECORD = "record"
@@ -63,6 +64,11 @@ class RecordLogits(nn.Module):
         return is_even and not any(bool(part.any()) for part in self.network.parameters())
 
     @torch.no_grad()
+    def begin_with(self, weights: Array) -> None:
+        """Weigh the records (record,) so at first."""
+        self.weights.copy_(torch.as_tensor(weights))
+
+    @torch.no_grad()
     def begin_at(self, place: int) -> None:
         """Prefer one window, whatever the records are."""
         self.weights.zero_()
@@ -72,24 +78,52 @@ class RecordLogits(nn.Module):
 def better_constant(record: Array, table: RewardTable, usable: Array) -> int | None:
     """Place of the window that clearly earns more over the usable bars than the best by its mean record does, or None.
 
-    record   (time, record · window) at the bars of the table      usable   (time,) bool
+    record   (time, record · window) at the bars of the table, or what is made of it      usable   (time,) bool
 
     A record follows the market and a constant never does, so a constant must be better by two standard errors. Without
     that, one that was best by chance, or in the only regime of the training set, would be kept for good.
     """
+    earned = _earned(_mean_record(record, table), table)
+    constants = np.einsum("tkk->tk", table.total)
+    place = int(constants[usable].mean(axis=0).argmax())
+    return place if _is_clearly_above((constants[:, place] - earned)[usable]) else None
+
+
+def record_weights(record: Array, table: RewardTable, usable: Array) -> Array:
+    """(record,) weights to begin with where the last record is by state.
+
+    It counts as much as all others together where that would have earned more over the usable bars, else not at all.
+    """
     windows = table.total.shape[1]
-    choices = record.reshape(len(record), -1, windows).mean(axis=1).argmax(axis=1)
+    others = record.shape[1] // windows - 1
+    plain, state = _mean_record(record[:, : others * windows], table), record[:, others * windows :]
+    gaps = _earned(plain + state, table) - _earned(plain, table)
+    return np.append(np.full(others, 1 / others), float(gaps[usable].mean() > 0))
+
+
+def _mean_record(record: Array, table: RewardTable) -> Array:
+    """(time, window) mean over the records (time, record · window)."""
+    mean: Array = record.reshape(len(record), -1, table.total.shape[1]).mean(axis=1)
+    return mean
+
+
+def _earned(worth: Array, table: RewardTable) -> Array:
+    """(time,) rewards of choosing the window that is worth most, (time, window), at every bar."""
+    choices = worth.argmax(axis=1)
     held, earned = int(choices[0]), np.zeros(len(choices))
     for row, chosen in enumerate(choices.tolist()):
         earned[row] = table.total[row, held, chosen]
         held = int(table.in_force[row, held, chosen])
-    constants = np.einsum("tkk->tk", table.total)[usable]
-    blocks = len(constants) // BLOCK_BARS
+    return earned
+
+
+def _is_clearly_above(gaps: Array) -> bool:
+    """Whether the mean of gaps (time,) is two standard errors of block means above 0."""
+    blocks = len(gaps) // BLOCK_BARS
     if blocks < 2:
-        return None
-    place = int(constants.mean(axis=0).argmax())
-    gaps = (constants[:, place] - earned[usable])[: blocks * BLOCK_BARS].reshape(blocks, -1).mean(axis=1)
-    return place if gaps.mean() > ERRORS * gaps.std(ddof=1) / np.sqrt(blocks) else None
+        return False
+    means = gaps[: blocks * BLOCK_BARS].reshape(blocks, -1).mean(axis=1)
+    return bool(means.mean() > ERRORS * means.std(ddof=1) / np.sqrt(blocks))
 
 
 class WindowPolicy(MultiInputActorCriticPolicy):
