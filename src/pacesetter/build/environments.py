@@ -40,6 +40,7 @@ __all__ = [
     "build_table",
     "feature_split",
     "fitted_until",
+    "learned_risk",
     "split_panel",
     "with_lookback",
 ]
@@ -233,6 +234,15 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
     Refuses a task that learns in a market of its own, a fleet or a master.
     """
     return config.problem.environment(config, panel, envs, **options)
+
+
+def learned_risk(config: Config) -> RiskOptions | None:
+    """The risk that accounts are sized to while agents learn; None where orders are not targets, and where it is off.
+
+    Of the other orders `risk.target_volatility` sets the reward alone.
+    """
+    is_sized = config.trading.action == "target" and config.risk.is_on
+    return config.risk if is_sized else None
 
 
 class Parts(NamedTuple):

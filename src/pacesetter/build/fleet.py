@@ -20,7 +20,7 @@ __all__ = ["best_fleet", "build_market", "load_fleet_agent"]
 
 def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **options: Any) -> FleetMarket:
     """A market of the task's symbols on all of the panel; `options` beside those of the task, e.g. its table."""
-    from pacesetter.build.environments import build_supervised, build_table
+    from pacesetter.build.environments import build_supervised, build_table, learned_risk
     from pacesetter.envs.batch.bank import Bank
 
     task = config.trading
@@ -40,6 +40,7 @@ def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **o
         "window_bars": config.learned_window_bars,
         "market": replace(task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year),
         "reward": task.reward,
+        "risk": learned_risk(config),
     }
     return FleetMarket(bank, envs_each, config.train.device, **settings | options)
 

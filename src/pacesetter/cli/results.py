@@ -256,7 +256,7 @@ def _evaluate_at_risk(stored: Any, overrides: list[str]) -> None:
     table.to_csv(target)
     typer.echo(table[list(RISK_FIGURES)].to_string(float_format=lambda value: f"{value:+.3f}"))
     own = next(iter(played.values()))
-    for sentence in (describe_cuts(own, stored.task.market), describe_limits(own)):
+    for sentence in (describe_cuts(own, stored.task.market), describe_limits(own, risk)):
         if sentence:
             typer.echo(sentence)
     typer.echo(f"→ {target}")

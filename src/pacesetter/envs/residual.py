@@ -44,6 +44,8 @@ def prior_state(batch: Batch) -> tuple[Array, Array]:
     """The prior's ends (env, 2) and the shares of equity held (env,) at the close that each environment stands at."""
     block, time = batch.cursor[:, Cursor.BLOCK], batch.cursor[:, Cursor.TIME]
     prior = batch.bank.context[block, time, 0, batch.bank.places[PRIOR]].astype(np.float64)
+    if batch.sizer is not None:
+        return prior, batch.sizer.views_held(batch)[:, 0]
     close, equity = batch.bank.bars[block, time, 0, Bar.CLOSE], batch.accounts[:, Account.EQUITY]
     worth = batch.positions[:, 0, Position.QUANTITY] * close
     held: Array = np.divide(worth, equity, out=np.zeros_like(worth), where=equity > 0)

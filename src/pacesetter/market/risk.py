@@ -37,6 +37,7 @@ __all__ = [
     "RiskSlot",
     "describe_risk",
     "fit_scale",
+    "name_bounds",
     "size_positions",
     "size_row",
 ]
@@ -73,6 +74,16 @@ class Bound(IntEnum):
     POSITION_CAP = 2
     LONG_ONLY = 4
     LEVERAGE = 8
+
+
+def name_bounds(bits: int, risk: RiskOptions) -> tuple[str, ...]:
+    """Limits that acted, from the bits of `Bound`, in words."""
+    # With a base of cash the same place holds the peak.
+    peak = "tracking error" if risk.has_base else f"peak of {PEAK:g} times the target"
+    names = {Bound.TRACKING_ERROR: peak} | {
+        bound: bound.name.lower().replace("_", " ") for bound in (Bound.POSITION_CAP, Bound.LONG_ONLY, Bound.LEVERAGE)
+    }
+    return tuple(name for bound, name in names.items() if bits & bound)
 
 
 RISK_COLUMNS = ("scale", "base_share", "volatility_before", "volatility_after", "limits_bound")

@@ -8,7 +8,9 @@ import pandas as pd
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.cuts import describe_cuts, describe_limits
 from pacesetter.market import Column, Fill, Limits, MarketParameters
-from pacesetter.market.risk import Bound
+from pacesetter.market.risk import Bound, RiskOptions
+
+RISK = RiskOptions(0.1, "equal_weight", 0.04)
 
 
 def played(wanted: list[list[float]], bounds: list[int] | None = None) -> Backtest:
@@ -32,6 +34,9 @@ def test_each_limit_is_named_with_what_it_took() -> None:
 
 def test_how_often_each_limit_acted() -> None:
     bounds = [0, Bound.POSITION_CAP, Bound.POSITION_CAP | Bound.LEVERAGE, 0]
-    said = describe_limits(played([[0.1]] * 4, [int(bound) for bound in bounds]))
-    assert said == "Limits that acted: position_cap at 50.0% of the bars, leverage at 25.0% of the bars."
-    assert describe_limits(played([[0.1]] * 4)) == ""
+    said = describe_limits(played([[0.1]] * 4, [int(bound) for bound in bounds]), RISK)
+    assert said == "Limits that acted: position cap at 50.0% of the bars, leverage at 25.0% of the bars."
+    assert describe_limits(played([[0.1]] * 4), RISK) == ""
+    peak = played([[0.1]] * 4, [int(Bound.TRACKING_ERROR)] * 4)
+    assert "tracking error at 100.0%" in describe_limits(peak, RISK)
+    assert "peak of 1.5 times the target at 100.0%" in describe_limits(peak, RiskOptions(0.1))

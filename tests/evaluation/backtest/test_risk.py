@@ -135,9 +135,11 @@ def test_it_is_stored_and_loaded(market: ps.Panel, tmp_path: Path) -> None:
 def test_bad_input_gets_a_sentence(market: ps.Panel) -> None:
     still = np.full(market.close.shape, 10.0)
     panel = ps.Panel.from_fields(market.index, market.symbols, {"close": still})
-    with pytest.raises(DataError, match="20 days of returns before the first decision at bar 25, and has one never"):
+    with pytest.raises(
+        DataError, match="20 days of returns before the first decision at bar 25, but no price ever moves"
+    ):
         backtest(Constant([0, 0, 0]), panel, first=25, risk=BASE)
-    with pytest.raises(DataError, match="has one from bar 20 on"):
+    with pytest.raises(DataError, match="the first has them at bar 20"):
         backtest(Constant([0, 0, 0]), market, first=15, window_bars=2, risk=BASE)
     with pytest.raises(DataError, match="no bars before bar 21"):
         backtest(Constant([0, 0, 0]), market, first=21, window_bars=22, risk=BASE)
@@ -202,3 +204,13 @@ def test_a_verdict_compares_accounts_with_the_same_risk(market: ps.Panel) -> Non
     )
     assert found.options["risk"].base == "equal_weight"
     assert found.verdict(against=["hold"], draws=20).baselines == 1
+
+
+def test_shares_that_no_account_could_hold_are_refused_by_name():
+    panel = ps.load("synthetic", symbols=2, bars=300, seed=1)
+    first, second = panel.symbols
+    with pytest.raises(ConfigError, match=rf"asks for 150% of equity in {first} at .*allow it by leverage=1.5"):
+        ps.backtest({first: 1.5, second: 0.2}, panel)
+    with pytest.raises(ConfigError, match=rf"asks for -20% of equity in {second} at .*allow it by shorting=true"):
+        ps.backtest({first: 0.1, second: -0.2}, panel)
+    assert ps.backtest({first: 1.5, second: 0.2}, panel, leverage=2, position_cap=2).weights.max().max() > 1.2

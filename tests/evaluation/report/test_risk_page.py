@@ -39,7 +39,7 @@ def test_each_limit_that_acted_is_named_and_played_without(make_run) -> None:
     assert section.title == RISK
     assert accounts[:2] == ["direct", "its base alone"]
     assert "without market.position_cap=0.25" in accounts
-    assert "position_cap at" in section.text
+    assert "position cap at" in section.text
     assert "around its base, inverse volatility, on average" in section.text
     assert "Expected volatility after limits" in section.text
 

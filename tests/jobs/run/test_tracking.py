@@ -111,6 +111,13 @@ def test_use_of_the_machine_is_a_table_over_time(run):
     assert len(pd.read_csv(run.folder / tracking.USAGE)) == rows + 1
 
 
+def test_the_use_of_the_machine_is_no_longer_written_where_the_run_is_gone(run):
+    log = tracking.UsageLog(run, seconds=0.001)
+    run.folder.rename(run.folder.with_name("gone"))
+    log._thread.join(30.0)
+    assert not log._thread.is_alive()
+
+
 def test_wandb_writes_a_run_offline_for_real(small, run, monkeypatch):
     pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     monkeypatch.setenv("WANDB_SILENT", "true")

@@ -123,6 +123,21 @@ def test_a_fee_in_kind_is_a_fill_of_its_own_and_the_books_add_up(spot: Rig) -> N
     trader.journal.close()
 
 
+def test_fees_of_many_fills_are_booked_with_the_fills_that_they_belong_to(spot: Rig) -> None:
+    broker, exchange, symbol = spot.broker(), of(spot), spot.panel.symbols[0]
+    exchange.slow_cancels = 1000  # what the first look cancels still fills
+    order, bar, fees = Order("a", symbol, 100.0, 100.0), np.full((4, 7), 100.0), 0.0
+    broker.submit(order)
+    (resting,) = exchange.orders.values()
+    for parts in (9, 3):  # trades are numbered from 1 on, as texts: 9 is before 10
+        for part in range(parts):
+            exchange.fill(resting, Decimal("0.05") * (1 + part % 3), Decimal(100))
+        settled = broker.settle(bar, bar, [order], SPAN)
+        order = replace(order, quantity=float(resting.left))
+        fees -= sum(fill.quantity for fill in settled.executions if fill.reason == "fee")
+        assert fees == pytest.approx(float(resting.fee_quantity), abs=1e-9)
+
+
 def test_funding_is_journalled_once_also_after_a_bar_without_an_answer(linear: Rig) -> None:
     exchange, symbol = of(linear), linear.panel.symbols[0]
     trader = linear.trader(lambda bar: [0.1, 0.0, 0.0, 0.0])

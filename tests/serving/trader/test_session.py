@@ -259,6 +259,11 @@ def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         open_session("cash", configure(PaperConfig, options, "paper"), BASELINES)
 
 
+def test_real_money_without_a_cap_is_refused_before_anything_else() -> None:
+    with pytest.raises(ConfigError, match=r"broker.live=true trades real money"):
+        configure(PaperConfig, {"feed": "ccxt", "broker": {"name": "ccxt", "live": True}}, "paper")
+
+
 def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:
     with pytest.raises(ConfigError, match="feed=replay plays stored bars, which broker=alpaca cannot fill"):
         configure(PaperConfig, {"broker": {"name": "alpaca"}}, "paper")

@@ -17,6 +17,7 @@ from pacesetter.build.environments import (
     build_table,
     feature_split,
     fitted_until,
+    learned_risk,
 )
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
@@ -67,6 +68,7 @@ class SingleAgentTask(Task):
                 task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year
             ),
             "reward": task.reward,
+            "risk": learned_risk(config),
         }
         if not has_prior(config):
             env = kind(panel, envs, task.symbols or None, **own | options)

@@ -29,6 +29,7 @@ from pacesetter.envs.batch.loops import (
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, check_stored, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
+from pacesetter.envs.batch.sizing import BatchSizer
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.bars import Bar
@@ -36,6 +37,7 @@ from pacesetter.market.holdings import book_holdings
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.market.state import Account, Position
 from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
 from pacesetter.threads import FasterOf
@@ -95,6 +97,7 @@ class Batch:
     starts         random, stratified or fixed
     restarts       begin the next episode in the step that ends one
     has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
+    risk           targets are then views, which the risk step sizes; agents see their own part of a position
 
     `ended` lists the environments whose episode ended in the last step of all.
     """
@@ -115,6 +118,7 @@ class Batch:
         starts: str = "random",
         restarts: bool = True,
         has_windows: bool = True,
+        risk: RiskOptions | None = None,
     ) -> None:
         market = MarketParameters() if market is None else market
         _check_count(
@@ -151,6 +155,11 @@ class Batch:
         self.use_starts(Starts.of(starts, bank, window_bars, episode_bars))
         self.cursor[:, PLACE] = self.starts.pool[0]  # inside the tables before a reset too: compiled loops do not look
         self.builder = ObservationBuilder(bank, window_bars, has_windows)
+        self.sizer: BatchSizer | None = None
+        if risk is not None and risk.is_on:
+            if action != "target":
+                raise ConfigError(f"risk sizes targets, not {action} orders; give action='target', or leave risk out")
+            self.sizer = BatchSizer(bank, risk, env_count, market.bars_per_year)
         self._make_views()
         self.seed(np.random.SeedSequence().generate_state(env_count))
 
@@ -195,6 +204,9 @@ class Batch:
         restart_rows(is_chosen, *self._state[1:], vectors, self.starts.pool, self.starts.offsets)
         if self.market.holdings:
             self._book_holdings(np.flatnonzero(is_chosen), vectors)
+        if self.sizer is not None:
+            self.sizer.forget(is_chosen)
+            self.sizer.show(self, vectors[0])
         if self._reward is not None:
             self._reward.reset(is_chosen)
         return vectors
@@ -205,6 +217,8 @@ class Batch:
         """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
         # All actions are read and checked before any account moves, so a refusal leaves the batch as it was.
         self._read(actions)
+        if self.sizer is not None:
+            self._size()
         index, ends, ledger, outcome, vectors, *tables = written = self._outputs()
         refused = self._step_rows(*self._arguments(*written))
         if refused >= 0:
@@ -213,6 +227,11 @@ class Batch:
         self.ended = self._ended[: -1 - refused].tolist() if refused < -1 else []
         if self.ended and self.market.holdings and self.settings[Setting.RESTARTS]:
             self._book_holdings(np.array(self.ended), vectors)
+        if self.sizer is not None:
+            if self.ended:
+                self.sizer.show_finals(self, ledger, vectors[1])
+                self.sizer.forget(self.ended)
+            self.sizer.show(self, vectors[0])
         rewards, components = self.rewards(ledger, outcome)
         observation = self.builder.arrange(vectors[0], index, *tables)
         return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
@@ -229,9 +248,13 @@ class Batch:
                 raise self.misfit() from problem
         else:
             self._read(action)
+        if self.sizer is not None:
+            self._size()
         step_row, ledger, vector, outcome = self._single_step
         if step_row() >= 0:
             raise self._refusal(0)
+        if self.sizer is not None:
+            self.sizer.show(self, vector[None])
         return ledger.copy(), vector.copy(), outcome.tolist()
 
     def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
@@ -273,13 +296,16 @@ class Batch:
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of all that changes: accounts, positions, parameters, cursor, and what the reward remembers."""
-        return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward)
+        sized = {} if self.sizer is None else self.sizer.state_dict()
+        return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward) | sized
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
         # Everything is checked before anything is written.
         given = check_stored(self, stored)
         load_reward(self._reward, stored)
+        if self.sizer is not None:
+            self.sizer.load_state_dict(stored)
         for name, values in given.items():
             getattr(self, name)[...] = values
 
@@ -403,6 +429,15 @@ class Batch:
         if given.shape not in self.action_shapes or given.dtype.kind not in "biuf":
             raise self.misfit()
         self._input[...] = given.reshape(-1)
+
+    def _size(self) -> None:
+        """Turn the views that were read into targets; refuses, before any account moves, a view outside the box."""
+        assert self.sizer is not None
+        low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]
+        fits = ((self.inputs >= low) & (self.inputs <= high)).all(axis=1)
+        if not fits.all():
+            raise self._refusal(int(fits.argmin()))
+        self.sizer.size(self)
 
     def misfit(self) -> ConfigError:
         """What actions of another shape or kind are answered with."""

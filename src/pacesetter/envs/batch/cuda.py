@@ -34,6 +34,8 @@ class DeviceBatch:
     def __init__(self, batch: Batch) -> None:
         if batch.market.holdings:
             raise ConfigError("market.holdings are booked on the CPU only; set train.device=cpu, or leave them out")
+        if batch.sizer is not None:
+            raise ConfigError("risk.* sizes training accounts on the CPU only; set train.device=cpu, or leave it out")
         self.batch, bank = batch, batch.bank
         self.inputs, self.accounts, self.positions = map(by_column, (batch.inputs, batch.accounts, batch.positions))
         self.cursor, self.fills = by_column(batch.cursor), by_column(batch.fills)

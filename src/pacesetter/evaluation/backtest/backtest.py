@@ -355,6 +355,8 @@ class _Account:
             state = batch.accounts, batch.positions, batch.bank.bars[0], batch.parameters[0]
             orders = self._sizer.size(orders, t, *state)
             self._wanted[step], self._sizes[step] = self._sizer.wanted[0], self._sizer.sizes[0]
+        elif self.policy.action == "target":
+            self._check_targets(orders, t)
         self._ledger[step], self._vector, outcome = _send(self.batch, orders, t)
         self._fills[step] = self.batch.fills[0]
         values = self.batch.positions[0, :, Position.QUANTITY] * self.bank.bars[0, t + 1, :, Bar.CLOSE]
@@ -364,6 +366,19 @@ class _Account:
         if outcome[Outcome.TERMINATED]:
             _stay_flat(self._ledger[step:])
             self.is_over = True
+
+    def _check_targets(self, targets: Array, t: int) -> None:
+        """Refuse a share of equity that the account can never hold, naming the first; NaN leaves a symbol as it is."""
+        low, high = self.batch.settings[[Setting.LOWEST, Setting.HIGHEST]].tolist()
+        outside = np.flatnonzero((targets < low) | (targets > high))
+        if len(outside):
+            share, symbol = targets[outside[0]], self.panel.symbols[outside[0]]
+            enough = f"leverage={np.ceil(abs(share) * 100 - 1e-9) / 100:g}"
+            raise ConfigError(
+                f"{self.policy.name} asks for {share:.0%} of equity in {symbol} at {self.panel.index[t]:%Y-%m-%d}, and "
+                f"the account may hold {low:.0%} to {high:.0%} of one; allow it by "
+                f"{'shorting=true' if share < low == 0 else enough}, or ask for less"
+            )
 
     def result(self) -> Backtest:
         """What it came to."""
@@ -410,10 +425,10 @@ def make_sizer(
     _check_weights(policy)
     tables = risk_tables(panel, risk)
     if tables.first is None or tables.first > first:
-        where = "never" if tables.first is None else f"from bar {tables.first} on"
+        known = "no price ever moves" if tables.first is None else f"the first has them at bar {tables.first}"
         raise DataError(
-            f"risk needs a symbol with {JOIN_DAYS} days of returns before the first decision at bar {first}, and has "
-            f"one {where}; start later, or give more history"
+            f"risk needs a symbol with {JOIN_DAYS} days of returns before the first decision at bar {first}, but "
+            f"{known}; start later, give more history, or leave risk out"
         )
     scale = risk.scale
     if scale is None and risk.views_volatility is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.market.risk import Bound, RiskColumn
+from pacesetter.market.risk import RiskColumn, RiskOptions, name_bounds
 
 __all__ = ["describe_cuts", "describe_limits"]
 
@@ -44,13 +46,13 @@ def describe_cuts(result: Backtest, market: MarketParameters) -> str:
     )
 
 
-def describe_limits(result: Backtest) -> str:
+def describe_limits(result: Backtest, risk: RiskOptions) -> str:
     """How often each limit acted in the risk step; empty without it, or where none did."""
     if result.risk is None:
         return ""
     bits = result.risk[:, RiskColumn.LIMITS].astype(int)
-    shares = {bound.name.lower(): float(((bits & bound) != 0).mean()) for bound in Bound if bound}
-    said = [f"{name} at {share:.1%} of the bars" for name, share in shares.items() if share]
+    acted = Counter(name for each in bits for name in name_bounds(int(each), risk))
+    said = [f"{name} at {count / len(bits):.1%} of the bars" for name, count in acted.most_common()]
     return f"Limits that acted: {', '.join(said)}." if said else ""
 
 

@@ -256,7 +256,7 @@ def equity_picture(results: Sequence[Backtest], has_equal_volatility: bool = Fal
     figure.update_yaxes(type="log", row=1, col=1)
     figure.update_yaxes(tickformat=".0%", autorange="reversed", row=2, col=1)  # hangs down, without a sign
     if has_equal_volatility:
-        return style_figure(figure, f"Equity at the volatility of {results[0].name} (start = 100) and drawdown", 360)
+        return style_figure(figure, f"Equity at the volatility of {results[0].name} (start = 100) and drawdown", 280)
     return style_figure(figure, "Equity (start = 100) and drawdown", 520)
 
 

@@ -49,8 +49,8 @@ def risk_section(run: StoredRun, own: Backtest) -> Section:
         (name, *(number(figures[each], form) for each, form in FIGURES.items()))
         for name, figures in ((name, metrics(each)) for name, each in played.items())
     )
-    said = (f"Stated: {describe_risk(risk)}.", views_sentence(own, risk), realised_sentence(own), describe_limits(own))
-    return Section(RISK, " ".join(filter(None, said)), (), HEADER, rows)
+    said = f"Stated: {describe_risk(risk)}.", views_sentence(own, risk), realised_sentence(own)
+    return Section(RISK, " ".join(filter(None, (*said, describe_limits(own, risk)))), (), HEADER, rows)
 
 
 def views_sentence(own: Backtest, risk: RiskOptions) -> str:

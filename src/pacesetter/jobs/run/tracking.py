@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -134,8 +135,9 @@ class UsageLog:
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._ended.wait(self.seconds) and self.path.parent.is_dir():
-            self.sample()
+        with suppress(FileNotFoundError):  # it ends with its folder, e.g. of a run that failed in a test
+            while not self._ended.wait(self.seconds):
+                self.sample()
 
     def sample(self) -> None:
         """Append a row."""

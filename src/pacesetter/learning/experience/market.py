@@ -257,6 +257,8 @@ class FleetMarket:
             place = cursor[:, Cursor.BLOCK], cursor[:, Cursor.TIME]
             worth = positions[:, 0, Position.QUANTITY] * self.closes[place]
             held = worth / accounts[:, Account.EQUITY].clamp_min(1e-9)
+            if self.batch.sizer is not None:
+                held = torch.as_tensor(self.batch.sizer.views_held(self.batch)[:, 0])
             ends = self.tables.context_at(torch.stack(place, -1))[PRIOR]
             actions = around_prior(actions.reshape(-1), ends, held.float(), self.around).reshape(actions.shape)
         targets: torch.Tensor = as_targets(actions, market)

@@ -93,6 +93,7 @@ def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank, halve
         "starts": task.starts,
         "market": replace(task.market, bars_per_year=panel.bars_per_year),
         "reward": task.reward,
+        "risk": config.risk,
     }
     symbols, device = task.symbols or panel.symbols, config.train.device
     advisers = Advisers(best_fleet(task.fleet), symbols).to(device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -52,6 +52,7 @@ from pacesetter.stamps import bars_per_day
 __all__ = ["bundle_files", "bundle_policy", "bundle_run", "read_decision"]
 
 Array = NDArray[Any]
+LEAST_ROWS = 1_000  # observations that a graph of whole markets is compared on
 WINDOWS = "windows"  # what a lookback agent is judged and served as
 TRAINING_KEYS = (
     "config_hash",
@@ -169,7 +170,7 @@ def bundle_policy(
     table      its features       training   facts of its training, `run` among them       results   of its test
     first      bar of the test's first decision, from which the account is replayed; None replays nothing
     Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`,
-    and an account that is not that of `results`.
+    and an account that is not that of `results`. Of whole markets with many symbols fewer are compared, 1,000 or more.
     With `is_int8` the graph is quantised after that, and refused where it gives another order in more than 0.1 % of
     the real observations (of the random ones, where there are none).
     """
@@ -180,7 +181,12 @@ def bundle_policy(
 
     read = supervised_files(config.features.supervised, spec, spec.names, observations)
     graph = export_onnx(module, spec)
-    real = list(real)
+    if spec.rows == "market":
+        # A row has all symbols: 10,000 of 143 are a million decisions, and take two minutes to compare.
+        observations = min(observations, max(observations // len(panel.symbols), LEAST_ROWS))
+    real = _take_rows(real, observations - observations // 2)
+    if is_int8:
+        real = list(real)  # compared twice; else one batch at a time: those of 143 symbols would take 9 GB together
     parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
     quantised = quantise(graph) if is_int8 else graph
     memory, lookback = _lookback(config, panel, table, observations)
@@ -215,6 +221,16 @@ def bundle_policy(
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)
     return Store(store).add(config.name, files, key)
+
+
+def _take_rows(batches: Iterable[Mapping[str, Array]], count: int) -> Iterator[Mapping[str, Array]]:
+    """Batches (row, …) up to the one with which there are `count` rows."""
+    taken = 0
+    for batch in batches:
+        yield batch
+        taken += len(next(iter(batch.values())))
+        if taken >= count:
+            return
 
 
 def _lookback(

@@ -241,7 +241,8 @@ class CcxtBroker(Venue):
             for each in self._client.fetch_my_trades(order.symbol, since, None, params)
             if str(each["order"]) == key
         ]
-        trades.sort(key=lambda each: (each["timestamp"] or 0, str(each["id"])))
+        # Of one millisecond by their numbers, which are texts: 9 is before 10.
+        trades.sort(key=lambda each: (each["timestamp"] or 0, len(str(each["id"])), str(each["id"])))
         size = self.rules.size(order.symbol)
         return [
             VenueFill(float(each["amount"]) * size, float(each["price"]), *self._fees(each, order)) for each in trades

@@ -92,7 +92,7 @@ class PaperConfig:
             raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters: it starts client ids")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
-        if self.feed == "replay" and not self.broker_options.is_local:
+        if not self.broker_options.is_local and self.feed == "replay":  # its options are checked in any case
             raise ConfigError(
                 f"feed=replay plays stored bars, which broker={self.broker['name']} cannot fill; leave one of them out"
             )

@@ -25,7 +25,7 @@ from pacesetter.market.covariance import (
     track_market,
     variance,
 )
-from pacesetter.market.risk import Bound, RiskColumn, RiskOptions, RiskSizer
+from pacesetter.market.risk import RiskColumn, RiskOptions, RiskSizer, name_bounds
 from pacesetter.panel import Panel
 from pacesetter.stamps import bars_per_day, day_of
 
@@ -203,8 +203,7 @@ class ServedRisk:
     @property
     def bounds(self) -> tuple[str, ...]:
         """Which limits of the portfolio acted, in words."""
-        bits = int(self._sizer.sizes[0, RiskColumn.LIMITS])
-        return tuple(bound.name.lower().replace("_", " ") for bound in Bound if bound and bits & bound)
+        return name_bounds(int(self._sizer.sizes[0, RiskColumn.LIMITS]), self.options)
 
     # ---- across restarts --------------------------------------------------------------------------------------------
 
