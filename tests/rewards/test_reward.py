@@ -199,7 +199,7 @@ def test_a_component_that_makes_a_hole_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_ledger_of_another_shape_is_refused() -> None:
-    with pytest.raises(DataError, match=r"shape \(3, 30\).* = \(2, 30\)"):
+    with pytest.raises(DataError, match=r"shape \(3, 34\).* = \(2, 34\)"):
         Reward(RewardConfig(), 2)(market([0.1, 0.1, 0.1]))
 
 
