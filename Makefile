@@ -31,7 +31,7 @@ evaluate: .venv/demo.done  ## RUN=runs/…: judge a run on its test set
 	@test -n "$(RUN)" || { echo "error: RUN is missing; for example make evaluate RUN=runs/<time>-<name>-<hash>" >&2; exit 2; }
 	$(BIN)/pacesetter evaluate $(RUN) $(ARGS)
 
-report: .venv/demo.done  ## the main job from bars to report.html; ARGS="data=sample" are its overrides
+report: .venv/demo.done  ## the pipeline from bars to report.html; ARGS="data=sample" are its overrides
 	$(BIN)/pacesetter run $(ARGS)
 
 tune: .venv/test.done  ## search hyperparameters; ARGS="agent=ppo tune.trials=20" are its overrides

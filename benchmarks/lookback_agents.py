@@ -1,7 +1,7 @@
 """Lookback agents on markets with a known answer, on real deciles and on noise: full information beside PPO.
 
 Method and options were chosen on seeds 1, 2 and 3 (as shipped: 1 to 3 and 11 to 70) and are those below. Seeds 201 to
-205 were then run once; of the agent as the main job ships it, whose method changed since, seeds 701 to 720. Training
+205 were then run once; of the agent as the pipeline ships it, whose method changed since, seeds 701 to 720. Training
 market and test market have different seeds (s and 1000 + s). Rewards come from the table of all windows, which equals
 the environment's own (`tests/envs/lookback/test_oracle.py`).
 
@@ -154,7 +154,7 @@ def planted(seed: int) -> dict[str, Any]:
 
 
 def shipped(seed: int, **generator: Any) -> dict[str, Any]:
-    """As the main job ships it: its task and learner, trained on half of the training set of 8,000 bars."""
+    """As the pipeline ships it: its task and learner, trained on half of the training set of 8,000 bars."""
     panel = market(8_000, seed, **generator)
     options = {name: value for name, value in TASK.items() if name != "problem"}
     config = lookback_config(**options)
@@ -287,12 +287,12 @@ def show(cells: list[dict[str, Any]]) -> None:
     shipped = [part for name, title in SHIPPED.items() for part in played_part(cells, name, title)]
     if shipped:
         first = (
-            "Method and options were chosen on seeds 1 to 3 and 11 to 70 and are those of the main job; each seed from "
+            "Method and options were chosen on seeds 1 to 3 and 11 to 70 and are those of the pipeline; each seed from "
             "701 on was run once. An earlier form began at the constant wherever it had earned more on the training "
             "set, clearly or not: +0.0099 ± 0.0019 above cross-validation on seeds 501 to 520, but -0.0078 ± 0.0142 on "
             "601 to 610, since on seed 606 it stayed at the window of the only regime that it had seen (-0.135)."
         )
-        publish("lookback_shipped", "\n\n".join([first, *shipped]), "The lookback agent as the main job ships it")
+        publish("lookback_shipped", "\n\n".join([first, *shipped]), "The lookback agent as the pipeline ships it")
 
 
 def planted_part(cells: list[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The whole main job on 143 stocks × 3,000 days and on 20 symbols × 35,000 hours: seconds and memory of each stage.
+"""The whole pipeline on 143 stocks × 3,000 days and on 20 symbols × 35,000 hours: seconds and memory of each stage.
 
     python benchmarks/main_job.py --case us143 --data us143_daily_2005_2016.parquet --folder jobs
     python benchmarks/main_job.py --case hourly --folder jobs
@@ -111,7 +111,7 @@ def record(folder: Path) -> None:
         + "\n\nWhere the load is above 0.5, seconds are those of a shared machine; half of the processor's seconds is "
         "the least that two idle cores could take."
     )
-    publish("main_job", text, "The whole main job: seconds and memory")
+    publish("main_job", text, "The whole pipeline: seconds and memory")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 BUILD_TOOL = "setuptools>=77"  # installs the package itself, without build isolation
 TEST_EXTRAS = "dev,rl,signatures,track,search,evaluate,serve,dash,ray,online,data,offline,drift"
-DEMO_EXTRAS = "rl,evaluate,serve"  # what the main job needs
+DEMO_EXTRAS = "rl,evaluate,serve"  # what the pipeline needs
 
 
 def groups() -> dict[str, list[str]]:

@@ -61,7 +61,7 @@ DRAWN = """!document.querySelector('[data-testid=stSkeleton]') && !document.getE
 
 
 def make_world(runs: Path) -> tuple[str, Path]:
-    """Run the commands whose results are shown; the paper trader's journal, and the main job's report."""
+    """Run the commands whose results are shown; the paper trader's journal, and the pipeline's report."""
     paper = runs.parent / "paper"
     commands = [
         *((*words, f"runs={runs}") for words in WORLD),

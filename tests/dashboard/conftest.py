@@ -1,4 +1,4 @@
-"""A small world to look at: a main job, a judged trader, a run that goes on, a fleet, a damaged folder, a journal."""
+"""A small world to look at: a pipeline, a judged trader, a run that goes on, a fleet, a damaged folder, a journal."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _going_on(root: Path) -> None:
 
 
 def _programme(root: Path) -> None:
-    """A status in the main job's folder: as of a programme, which is a run like others."""
+    """A status in the pipeline's folder: as of a programme, which is a run like others."""
     folder = next(path for path in root.iterdir() if "-job-" in path.name)
     (folder / "reports").mkdir()
     (folder / "reports" / "prototype.md").write_text("# half of it")

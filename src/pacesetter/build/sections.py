@@ -1,4 +1,4 @@
-"""The sections of a configuration: features, training, tracking, main job, programme and evaluation."""
+"""The sections of a configuration: features, training, tracking, pipeline, programme and evaluation."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ class Train:
 
 @dataclass(frozen=True)
 class MainJob:
-    """How long the main job trains.
+    """How long the pipeline trains.
 
     lookback         run folder of a lookback agent that is trained already; None trains one
     lookback_steps   environment steps of the agent that chooses the window

@@ -52,7 +52,7 @@ def stored_risk(folder: str | Path, config: Config) -> RiskOptions:
 
 
 def stage_run(folder: str | Path, stage: str) -> Path:
-    """The run that a stage of the main job in `folder` left there, e.g. `agents`; the folder itself where none did."""
+    """The run that a stage of the pipeline in `folder` left there, e.g. `agents`; the folder itself where none did."""
     return next((path.parent for path in sorted(Path(folder).glob(f"{stage}/*/manifest.json"))), Path(folder))
 
 
@@ -105,7 +105,7 @@ def stored_end(folder: str | Path) -> pd.Timestamp:
     """The last moment that the agent of a run, or a stored classifier, has seen or was chosen by; refuses others."""
     facts = _classifier_facts(Path(folder)) or Run.open(folder).manifest
     if "fitted_until" not in facts:
-        inside = sorted(str(path.parent) for path in Path(folder).glob("*/*/manifest.json"))  # of a main job's stages
+        inside = sorted(str(path.parent) for path in Path(folder).glob("*/*/manifest.json"))  # of a pipeline's stages
         hint = f"give one of {', '.join(inside)}" if inside else "take a run of pacesetter train"
         raise RunError(f"{folder} does not record the last bar of its training; {hint}")
     return pd.Timestamp(facts["fitted_until"])

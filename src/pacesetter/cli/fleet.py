@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet, or a main job that has one.")],
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet, or a pipeline that has one.")],
     draws: Annotated[int | None, typer.Option(help="Bootstrap draws; default: enough for all agents.", min=1)] = None,
 ) -> None:
     """Show the agents on the validation set, out-of-sample, and together; fleet.html has all of it."""

@@ -1,4 +1,4 @@
-"""Commands that make runs: the main job, lead–lag, training, searches."""
+"""Commands that make runs: the pipeline, lead–lag, training, searches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
     overrides: Overrides = None,
     fast: Annotated[bool, typer.Option(help="Leave out stressed markets, other limits and explanations.")] = False,
 ) -> None:
-    """Run the main job: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
+    """Run the pipeline: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
     from pacesetter.jobs import compose, run_job
     from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 
@@ -117,7 +117,7 @@ def tag(
     words: Annotated[list[str] | None, typer.Argument(help="Words to add; none shows those it has.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="A word to take off; may be given again.")] = None,
 ) -> None:
-    """Give a run words of your own, by which the dashboard finds it, e.g. `tag runs/<run> final`."""
+    """Tag a run, so that the dashboard finds it, e.g. `tag runs/<run> final`."""
     from pacesetter.runs import write_tags
 
     typer.echo(f"{run.name}: {', '.join(write_tags(run, words or (), remove or ())) or 'no tags'}")

@@ -56,7 +56,7 @@ def reproduce(
 
 
 def selftest(overrides: Overrides = None) -> None:
-    """Plant a relation into copies of your bars, destroy all in others, and say what would be found: data=bars.csv.
+    """Plant a relation into copies of your bars, shuffle the rest, and say what would be found: data=bars.csv.
 
     selftest.copies=40 and selftest.agent_copies=10 are how many; selftest.strength=0.3 is what the agent is tried on.
     """

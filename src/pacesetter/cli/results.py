@@ -210,7 +210,7 @@ def _evaluate_folds(
 
 
 def _agents_of(folder: Path) -> Path:
-    """The run itself, or inside one of the main job that of the fleet or of its master, whichever was judged."""
+    """The run itself, or inside one of the pipeline that of the fleet or of its master, whichever was judged."""
     from pacesetter.build import stage_run
     from pacesetter.methods.master.page import better_run
 
@@ -385,7 +385,7 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="A validated trading run, a main job, or an evaluated lookback run.")],
+    run: Annotated[Path, typer.Argument(help="A validated trading run, a pipeline, or an evaluated lookback run.")],
     trades: Annotated[int, typer.Option(help="Trades or windows to print; a CSV file has all.", min=0)] = 20,
 ) -> None:
     """Replay a stored episode: its trades and a chart, or a lookback agent's windows and what they showed."""

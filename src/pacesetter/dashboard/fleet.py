@@ -26,7 +26,7 @@ INSET, CURVE = 0.08, 0.8  # margin of a small multiple's frame, and what of its 
 
 
 def fleet_folder(folder: Path) -> Path | None:
-    """Where `fleet.csv` is: in the run, or in the run inside a main job's stage; None where there is no fleet."""
+    """Where `fleet.csv` is: in the run, or in the run inside a pipeline's stage; None where there is no fleet."""
     stage = stage_run(folder, "agents")
     return stage if (stage / AGENTS).is_file() else None
 

@@ -249,7 +249,7 @@ def _anomaly_figure(times: pd.DatetimeIndex, scores: Array) -> go.Figure:
 
 
 def lookback_run(folder: Path) -> Path | None:
-    """The run of the lookback agent: the folder itself, or the one inside a main job; None where there is none."""
+    """The run of the lookback agent: the folder itself, or the one inside a pipeline; None where there is none."""
     inside = sorted(path.parent for path in (folder / "lookback").glob("*/manifest.json"))
     if inside:
         return inside[0]

@@ -1,4 +1,4 @@
-"""Jobs: overrides to a configuration, training runs, sweeps and clusters, and the stages of the main job.
+"""Jobs: overrides to a configuration, training runs, sweeps and clusters, and the stages of the pipeline.
 
 Names are imported on first use: reading a configuration needs nothing of what trains, evaluates or draws.
 """

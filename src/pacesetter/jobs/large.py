@@ -63,24 +63,24 @@ class LargeFiles:
 
     def check(self) -> Readiness:
         """What `data check` says of all symbols."""
-        with self._open_pool() as crew:
-            stream = self._stream(crew)
+        with self._open_pool() as pool:
+            stream = self._stream(pool)
             at_once = self._symbols_at_once(len(stream.index), CHECKED_BYTES, len(stream.symbols))
-            return check_stream(stream, at_once, self._run(crew, "check"))
+            return check_stream(stream, at_once, self._run(pool, "check"))
 
     def features(self, folder: Path) -> FeatureTable:
         """The features of all symbols, stored in `folder`."""
         names = self.config.features.names or None
-        with self._open_pool() as crew:
-            stream = self._stream(crew)
+        with self._open_pool() as pool:
+            stream = self._stream(pool)
             extra = leadlag_extra(self.config, stream.symbols)
             count = len(choose_features(stream.fields, names, extra)[0])
             size = bytes_of_bar(count, len(stream.fields))
             at_once = self._symbols_at_once(len(stream.index), size, len(stream.symbols))
-            run = self._run(crew, "features")
+            run = self._run(pool, "features")
             return store_features(stream, folder, at_once=at_once, features=names, extra=extra, run=run)
 
-    def _stream(self, crew: WorkerPool) -> SymbolStream:
+    def _stream(self, pool: WorkerPool) -> SymbolStream:
         source, loading = source_and_loading(self.config.data["source"], self.config.data_options)
         if not isinstance(source, Files):
             raise ConfigError(
@@ -88,7 +88,7 @@ class LargeFiles:
             )
         # Refused before anything is read; of a folder one file is read at a time, whatever is at once.
         at_once = self._symbols_at_once(source.bars_of_one(), bytes_of_bar(0, FIELDS), len(source.symbol_names()))
-        return open_stream(source, loading, at_once, self._run(crew, "moments"))
+        return open_stream(source, loading, at_once, self._run(pool, "moments"))
 
     def _symbols_at_once(self, bars: int, bytes_of_one: int, symbols: int) -> int:
         """Symbols of so many bars that a process may hold, of `symbols` in all; refuses a budget below one."""
@@ -112,13 +112,13 @@ class LargeFiles:
     @contextmanager
     def _open_pool(self) -> Iterator[WorkerPool]:
         reset_peak()
-        with self.launcher.session() as crew:
-            yield crew
+        with self.launcher.session() as pool:
+            yield pool
 
-    def _run(self, crew: WorkerPool, title: str) -> RunGroups:
+    def _run(self, pool: WorkerPool, title: str) -> RunGroups:
         def run(function: Callable[[Symbols], Result], groups: Sequence[Symbols]) -> list[Result]:
             with count_progress(title, sum(map(len, groups)), "symbol") as update:
-                jobs = crew.settle(partial(_measure_memory, function), groups, _Watch(update))
+                jobs = pool.settle(partial(_measure_memory, function), groups, _Watch(update))
             self._note_peak(jobs)
             answers = (job.result for job in jobs if job.result is not None)  # all: an error was raised before
             return [result for result, _ in answers]

@@ -1,4 +1,4 @@
-"""`pacesetter lab scan`: the lead–lag study of every method, lookback, universe and fold, by a crew of workers.
+"""`pacesetter lab scan`: the lead–lag study of every method, lookback, universe and fold, by a pool of workers.
 
 A cell is one study, with its null and its bootstrap, on a fold's bars and the window before them. It is kept by
 configuration and bars, so that a call that was stopped goes on, and one with more methods adds only theirs.

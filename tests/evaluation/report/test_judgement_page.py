@@ -99,7 +99,7 @@ def test_all_of_it_is_stored_and_the_ledger_reads_back(found, tmp_path):
 
 @pytest.fixture(scope="module")
 def page(found, tmp_path_factory) -> Path:
-    many = [Section(f"Part {place}", "More.") for place in range(18)]  # as many as the main job has
+    many = [Section(f"Part {place}", "More.") for place in range(18)]  # as many as the pipeline has
     path = tmp_path_factory.mktemp("page") / "report.html"
     return write_report(path, "try", [*judgement_sections(found), *many], ["survivors only"], {"seed": "0"})
 

@@ -1,4 +1,4 @@
-"""The stage of the main job that trains the fleet, and the report of its run on the command line."""
+"""The stage of the pipeline that trains the fleet, and the report of its run on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the main job says of the lookback agent: never of a standard error that is not there."""
+"""What the pipeline says of the lookback agent: never of a standard error that is not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job from bars to report, and what a failing stage leaves behind.
+"""The pipeline from bars to report, and what a failing stage leaves behind.
 
 Runs `jobs.pipeline.judge_stage`, `jobs.pipeline.show`.
 """

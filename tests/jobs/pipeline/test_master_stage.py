@@ -1,4 +1,4 @@
-"""The stage of the main job that trains the master, and which run goes to the judge."""
+"""The stage of the pipeline that trains the master, and which run goes to the judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the main job: the peak of a stage, refusals by estimate, and tables that are sized by the budget."""
+"""Memory of the pipeline: the peak of a stage, refusals by estimate, and tables that are sized by the budget."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_thin_symbols_are_flagged_with_a_reason_and_can_be_excluded() -> None:
     panel = Panel.from_fields(index, "ABCD", {"close": close, "volume": volume})
     flags = ThinTrading(least_turnover=1000.0).flags(panel, x)
     assert set(flags) == {"B", "C", "D"}
-    assert "stand still" in flags["B"]
+    assert "unchanged prices" in flags["B"]
     assert "bounce" in flags["C"]
     assert "turnover" in flags["D"]
     result = Study(lookback=400, thin="exclude", draws=50).run(panel)

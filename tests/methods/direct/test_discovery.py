@@ -1,4 +1,4 @@
-"""Groups of the dictionary: used where they pay on bars left out, and without a trace where they do not."""
+"""Groups of the dictionary: used where they pay on held-out bars, and without a trace where they do not."""
 
 from __future__ import annotations
 

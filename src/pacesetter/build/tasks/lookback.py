@@ -47,7 +47,7 @@ class LookbackTask(Task):
             "a cluster trains groups of symbols, and task={task} uses all of them together; its seeds and folds "
             "are for `pacesetter train --launch sweep`"
         ),
-        "job": "the main job trains traders; task={task} is for `pacesetter train`",
+        "job": "the pipeline trains traders; task={task} is for `pacesetter train`",
     }
 
     def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:

@@ -58,7 +58,7 @@ SAME_MONEY = 1e-9  # of equity: what the kernel keeps to
 
 
 def episode_folder(run: Path) -> Path:
-    """Where a run's episode lies: in itself, or of a main job in the stage that judged it."""
+    """Where a run's episode lies: in itself, or of a pipeline in the stage that judged it."""
     judged = run / "judge"
     has_own = (run / "ledger.parquet").is_file()
     return judged if not has_own and (judged / "ledger.parquet").is_file() else run

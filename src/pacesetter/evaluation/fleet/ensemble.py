@@ -169,7 +169,7 @@ def evidence(returns: pd.DataFrame, bars_per_year: float, draws: int | None = No
 
 
 def _evidence_row(returns: Array, bars_per_year: float, draws: int, seed: int) -> Difference:
-    """The Sharpe ratio less that of cash, which is 0."""
+    """The Sharpe ratio over cash, whose own is 0."""
     if np.ptp(returns) == 0:  # an agent that never trades is cash
         return Difference(0.0, 0.0, 0.0, 1.0)
     ratio = partial(sharpe, bars_per_year=bars_per_year)

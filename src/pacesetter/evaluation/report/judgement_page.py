@@ -179,7 +179,7 @@ def _gates_section(judgement: Judgement) -> Section:
 
 
 def _benchmark_section(judgement: Judgement) -> Section:
-    header = ("policy", "alpha", "beta", "correlation", "Sharpe ratio above it", "drawdown against it")
+    header = ("policy", "alpha", "beta", "correlation", "Sharpe ratio above it", "relative drawdown")
     rows = tuple(
         (str(name), *map(number, values, ("+.1%", ".2f", ".2f", "+.2f", ".1%")))
         for name, *values in judgement.benchmark.itertuples()

@@ -191,8 +191,9 @@ def leadlag_verdict(result: StudyResult) -> str:
     window = f"the {result.window_text} up to {result.panel.index[-1]:{day_form(result.panel.index)}}"
     flow = result.strategy
     earned = (
-        f"Following the leaders at every bar (fill to fill, {flow['bars']:.0f} bars) earned {flow['gross_bps']:+.1f} "
-        f"bps a bar gross (t = {flow['gross_t']:+.1f}) and {flow['net_bps']:+.1f} net of costs of "
+        f"Following the leaders at every bar (traded at the next bar, {flow['bars']:.0f} bars) earned "
+        f"{flow['gross_bps']:+.1f} bps a bar gross (t = {flow['gross_t']:+.1f}) "
+        f"and {flow['net_bps']:+.1f} net of costs of "
         f"{result.study.cost_bps:g} bps a side (t = {flow['net_t']:+.1f})."
     )
     if not np.isfinite(flow["net_t"]):

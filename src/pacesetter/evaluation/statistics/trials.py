@@ -26,8 +26,8 @@ Array = NDArray[Any]
 FILE = "trials.jsonl"
 RETURNS = "returns.parquet"  # of a judgement: (time, policy), the judged one first
 TRADING = ("trading", "portfolio", "fleet", "master")
-STAGE = re.compile(r"\..+|[a-z]+-[0-9a-f]{16}")  # a folder of the main job's cache, while its stage works and after
-CACHE = "cache"  # of the main job, below the folder of the runs; its stages work in hidden folders there
+STAGE = re.compile(r"\..+|[a-z]+-[0-9a-f]{16}")  # a folder of the pipeline's cache, while its stage works and after
+CACHE = "cache"  # of the pipeline, below the folder of the runs; its stages work in hidden folders there
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Trials:
     def for_runs(cls, runs: str | Path) -> Trials:
         """The ledger for run folders in `runs`; those inside another run, as a sweep's, are entered beside that one.
 
-        So are those that a stage of the main job keeps in the cache.
+        So are those that a stage of the pipeline keeps in the cache.
         """
         inner = Path(runs).resolve()
         if inner.parent.name == CACHE and STAGE.fullmatch(inner.name):

@@ -1,6 +1,6 @@
 """Many machines: one configuration over groups of symbols, folds and seeds, each a run of its own, gathered in tables.
 
-A run is a task of the launcher's crew, the longest first: on Ray an actor takes it on any machine, and that of a
+A run is a task of the launcher's pool, the longest first: on Ray an actor takes it on any machine, and that of a
 machine that dies goes to another actor, from its last checkpoint. The same plan goes on with what is not finished.
 """
 
@@ -137,8 +137,8 @@ def run_cluster(
         # the longest first, by the steps of all its symbols, so that none begins when the others end
         left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.steps_left(task), reverse=True)
         stopped = print_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
-        with stopped, launcher.session() as crew, progress.open_table():
-            settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
+        with stopped, launcher.session() as pool, progress.open_table():
+            settled |= {job.task: job for job in pool.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])
     return _store(ClusterResult(run, runs, by_fold(runs)))
 

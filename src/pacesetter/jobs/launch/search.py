@@ -144,13 +144,13 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     stopped = print_when_stopped(
         run, console, lambda: f"resume with: pacesetter train --launch tune --resume {run.folder}"
     )
-    with stopped, launcher.session() as crew:
-        while batch := _next_trials(study, distributions, search, crew.size):
+    with stopped, launcher.session() as pool:
+        while batch := _next_trials(study, distributions, search, pool.size):
             attempts = [
                 Attempt(storage, search.unpruned, study.study_name, trial._trial_id, _task(run, fixed, trial))
                 for trial in batch
             ]
-            for trial, outcome in zip(batch, crew.run(attempt, attempts), strict=True):
+            for trial, outcome in zip(batch, pool.run(attempt, attempts), strict=True):
                 _tell_study(study, trial, outcome)
                 console.print(_trial_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console, search, distributions)

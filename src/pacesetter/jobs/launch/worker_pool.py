@@ -1,4 +1,4 @@
-"""A crew of workers: a task goes to the first that is free, and that of a worker which dies goes to another.
+"""A pool of workers: a task goes to the first that is free, and that of a worker which dies goes to another.
 
 The kinds of worker are in `learning.workers`; none is given a task before it has said that it is there.
 """

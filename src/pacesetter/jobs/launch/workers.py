@@ -55,18 +55,18 @@ class Launcher:
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """`function` of every task, in the order of the tasks; an error that it raises is raised here."""
-        with self.session() as crew:
-            return crew.run(function, tasks)
+        with self.session() as pool:
+            return pool.run(function, tasks)
 
     @contextmanager
     def session(self) -> Iterator[WorkerPool]:
-        """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
+        """A pool that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
         with self._ray() if self.name == "ray" else nullcontext() as ray, on_sigterm(exit_on_sigterm):
-            crew = self._make_pool(ray)
+            pool = self._make_pool(ray)
             try:
-                yield crew
+                yield pool
             finally:
-                crew.dismiss()
+                pool.dismiss()
 
     def _ray(self) -> AbstractContextManager[Any]:
         # As many cores as the workers hold, where Ray is started here: the rest is left to the user.

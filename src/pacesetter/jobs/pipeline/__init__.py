@@ -1,1 +1,1 @@
-"""The main job (`pacesetter run`): its stages and what they print."""
+"""The pipeline (`pacesetter run`): its stages and what they print."""

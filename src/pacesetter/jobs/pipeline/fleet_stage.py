@@ -1,4 +1,4 @@
-"""The stage of the main job that trains the traders: by default a direct policy of all symbols in one account.
+"""The stage of the pipeline that trains the traders: by default a direct policy of all symbols in one account.
 
 `agent=ppo` or another method of `task=fleet` trains a fleet instead, which sees lead–lag features.
 """
@@ -68,7 +68,7 @@ def traded_config(config: Config) -> Config:
 
 
 def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
-    """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
+    """The run of the fleet inside the pipeline, on the same bars and under the same rules of the market."""
     config = traded_config(config)
     direct = config.agent["algorithm"] == DIRECT
     steps = config.job.direct_steps if direct else config.job.fleet_steps

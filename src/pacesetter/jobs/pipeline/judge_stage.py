@@ -1,4 +1,4 @@
-"""The stage of the main job that judges what was trained: on the test years, beside baselines, with explanations."""
+"""The stage of the pipeline that judges what was trained: on the test years, beside baselines, with explanations."""
 
 from __future__ import annotations
 

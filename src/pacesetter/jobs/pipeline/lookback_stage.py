@@ -1,4 +1,4 @@
-"""The stage of the main job that learns how far back to look: an agent, and beside it fixed windows and heuristics."""
+"""The stage of the pipeline that learns how far back to look: an agent, and beside it fixed windows and heuristics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ENVS = 32
 
 
 def lookback_config(config: Config, folder: Path) -> Config:
-    """The run of the lookback agent inside the main job, on the first half of the bars that traders learn from.
+    """The run of the lookback agent inside the pipeline, on the first half of the bars that traders learn from.
 
     What it chooses on bars that it learned from is not shown to anybody: traders see its windows from there on.
     """

@@ -1,4 +1,4 @@
-"""The main job: its stages, and what is printed at the end."""
+"""The pipeline: its stages, and what is printed at the end."""
 
 from __future__ import annotations
 

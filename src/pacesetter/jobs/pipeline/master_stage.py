@@ -1,4 +1,4 @@
-"""The stage of the main job that trains a master over the fleet, and which of the two goes to the judge."""
+"""The stage of the pipeline that trains a master over the fleet, and which of the two goes to the judge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIDDEN = ("growth", "positions", "from", "to")
 
 
 def master_config(config: Config, folder: Path, fleet: Path) -> Config:
-    """The run of the master inside the main job, over the agents of the `fleet`'s run."""
+    """The run of the master inside the pipeline, over the agents of the `fleet`'s run."""
     steps, there = config.job.master_steps, stored_config(fleet)
     from pacesetter.methods.master.build import with_fleet
     from pacesetter.methods.master.options import MasterTrading

@@ -1,4 +1,4 @@
-"""Memory of the main job: the peak of each stage, and a budget by which tables are sized."""
+"""Memory of the pipeline: the peak of each stage, and a budget by which tables are sized."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def train_quietly(config: Config) -> Path:
 def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:
     """The stage `wanted` and all that it needs, in order; refuses an unknown name."""
     if wanted not in stages:
-        raise ConfigError(f"stage={wanted} is not a stage of the main job{did_you_mean(wanted, stages)}")
+        raise ConfigError(f"stage={wanted} is not a stage of the pipeline{did_you_mean(wanted, stages)}")
     # Stages are declared in order, so that one pass from the last to the first finds all that is needed.
     needed = {wanted}
     for stage in reversed(list(stages.values())):

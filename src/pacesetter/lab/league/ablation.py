@@ -271,7 +271,7 @@ def _picture(market: str, table: pd.DataFrame, title: str) -> Any:
     figure = go.Figure()
     figure.add_scatter(x=variants["gap"], y=variants["variant"], error_x=bars, mode="markers", marker={"size": 10})
     style_figure(
-        figure, f"{title} less that of the full method, {market}, with 95 % intervals", 140 + 40 * len(variants)
+        figure, f"{title}: difference to the full method, {market}, with 95 % intervals", 140 + 40 * len(variants)
     )
     figure.add_vline(x=0, line={"color": "#808080", "dash": "dot"})
     return figure.update_yaxes(automargin=True)

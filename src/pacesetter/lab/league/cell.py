@@ -65,7 +65,7 @@ class Score(Behaviour):
 
     steps    of training          steps_to, seconds_to   those after which it had 80 % of its last validation score
     seconds  of training and playing
-    above_hold, above_hold_low, above_hold_high   Sharpe ratio less that of hold over the same bars, with its 95 %
+    above_hold, above_hold_low, above_hold_high   Sharpe difference to hold over the same bars, with its 95 %
                interval by paired blocks of bars; on real markets, of which no second seed can be drawn
     """
 
@@ -136,7 +136,7 @@ def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
 
 
 def _above_hold(cell: Cell, config: Config, panel: Panel, result: Backtest) -> Difference:
-    """The Sharpe ratio less that of hold, both redrawn by the same blocks of bars."""
+    """The Sharpe difference to hold, both redrawn by the same blocks of bars."""
     hold = _yardstick(replace(cell, entrant=HOLD), config, panel)
     ratio = partial(sharpe, bars_per_year=result.bars_per_year)
     return paired_difference(result.returns, hold.returns, ratio, draws=DRAWS)

@@ -64,7 +64,7 @@ class ProgrammeResult:
 
 
 def phase_stages(bundle: Bundle) -> dict[str, Stage]:
-    """The phases as stages of the main job's pipeline; `bundle` makes the last, which needs what serves."""
+    """The phases as stages of the pipeline; `bundle` makes the last, which needs what serves."""
     return {
         stage.name: stage
         for stage in (

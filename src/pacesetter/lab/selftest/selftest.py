@@ -1,7 +1,7 @@
 """`pacesetter lab selftest data=…`: what the engine and an agent find on bars like the user's, and what they make up.
 
-A relation is planted into copies of the bars, and another set of copies holds none. The smallest strength that is found
-in four of five copies is sought by bisection; then the agent is tried at a stated strength and on noise.
+A relation is planted into copies of the bars, and another set of copies holds none. The smallest strength that is
+found with 80 % power is sought by bisection; then the agent is tried at a stated strength and on noise.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SelftestResult:
 
     bars             in which the engine looked
     false_links      noise copies in which the engine named a link
-    detectable       smallest strength found in four of five copies, NaN where even the strongest was not
+    detectable       smallest strength found with 80 % power, NaN where even the strongest was not
     detected         planted links found at that strength       worth_bps   what such a relation moves a bar
     agent_found      planted copies on which the agent's returns were above zero at 5 %, one-sided
     agent_claims     noise copies on which they were
@@ -244,7 +244,7 @@ def _store(run: Run, result: SelftestResult, panel: Panel) -> None:
     run.write_json("selftest.json", asdict(result) | {"sentences": result.sentences})
     rows = (
         ("noise copies in which the engine named a link", str(result.false_links)),
-        ("smallest correlation found in four of five copies", f"{result.detectable:.3f}"),
+        ("smallest correlation with 80 % power", f"{result.detectable:.3f}"),
         ("what such a relation moves, bps a bar", f"{result.worth_bps:.1f}"),
         ("planted links found at that strength", str(result.detected)),
         ("copies with a relation on which the agent was above chance", str(result.agent_found or "not tried")),

@@ -68,7 +68,7 @@ class Links:
     p_values     (symbol, symbol) adjusted for all ordered pairs: row leads column; 1 where it does not lead, NaN absent
     leader_p     (symbol,) of the leader score's size, adjusted for all symbols
     orders       (symbol,) order of the autoregression that was taken off before testing; 0 for none
-    detectable   correlation of a single relation that the first test finds in four of five pairs of this window; NaN
+    detectable   correlation of a single relation that the first test finds in this window with 80 % power; NaN
                  where the method tests another thing
     """
 
@@ -191,7 +191,7 @@ def _count_related(null: _Null, passed: int, level: float) -> int:
 
 
 def _detectable_correlation(null: _Null, bars: int, level: float) -> float:
-    """The ρ that is found in four of five pairs, were it the only relation between two symbols.
+    """The ρ that is found with 80 % power, were it the only relation between two symbols.
 
     Its statistic has the mean √bars·ρ/s and deviation 1, where s is the spread of the pair's products: fat tails and
     volatility that comes in clusters make it larger than 1, and differently so for each pair.

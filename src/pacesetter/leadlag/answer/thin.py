@@ -63,7 +63,7 @@ class ThinTrading:
         if volume is not None and self.least_turnover > 0:  # a median of each window takes long
             turnover = _median(volume * panel.close[bars])
         return {
-            "{:.0%} of its bars stand still": (stale, stale > self.most_stale),
+            "{:.0%} unchanged prices": (stale, stale > self.most_stale),
             "{:.0%} of its variance is bid–ask bounce": (bounce, bounce > self.most_bounce),
             "its median turnover is {:,.0f} a bar": (turnover, turnover < self.least_turnover),
         }

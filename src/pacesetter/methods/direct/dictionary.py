@@ -18,7 +18,7 @@ and some that are not inputs of their own:
 
 Above 50 symbols `large`, `state`, `slow` and `features` are left out: a fit of their inputs would take minutes.
 
-`lags` is always used. Every other group must pay on blocks of bars left out, see `discovery`.
+`lags` is always used. Every other group must pay on held-out blocks of bars, see `discovery`.
 """
 
 from __future__ import annotations

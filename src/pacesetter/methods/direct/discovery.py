@@ -1,4 +1,4 @@
-"""Which groups of the dictionary are used: one after another, each only where it pays on blocks of bars left out.
+"""Which groups of the dictionary are used: one after another, each only where it pays on held-out blocks of bars.
 
 The sparse weights over the lags come first. Then every other group is tried beside those in use, all weights fitted
 again, and the one that raises the utility on the blocks left out most surely is kept, until none raises it by

@@ -1,7 +1,7 @@
 """Direct reinforcement (Moody & Saffell 2001): gradients of the account's own result, through a differentiable ledger.
 
 1. weights   every symbol's sparse weights over the last moves of all symbols, see `sparse`, and over the groups of the
-             `dictionary` that pay on bars left out, see `discovery`; no random number is drawn
+             `dictionary` that pay on held-out bars, see `discovery`; no random number is drawn
 2. shape     gain, price of market risk and no-trade zone, by gradient ascent on the net result of the whole account
              over segments of bars drawn at random, all costs and caps included. Signals are those of weights that did
              not see the bar (cross-fitting): a shape learned on fitted signals would trust them too much

@@ -34,9 +34,9 @@ class Direct:
     segments          of a round
     learning_rate     of the shape
     softness          of |turnover|, as a share of equity: see `ledger`
-    dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on bars left out
+    dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on held-out bars
     network           linear_cross: sparse weights over the inputs of all symbols and one shape; shared: a network of
-                      all symbols that moves the shape by state, kept where bars left out confirm it; team: an agent of
+                      all symbols that moves the shape by state, kept where held-out bars confirm it; team: an agent of
                       each symbol on one encoder, with a master, see `team`; team_cross: agents that read their leaders
     hidden            units of each of its two layers, or of a team's encoder
     team_rounds       of every stage in which a team is trained

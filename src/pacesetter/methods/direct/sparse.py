@@ -6,7 +6,7 @@ For positions q = w · x in units of risk, long or short, without caps and costs
 
 Its maximum is a lasso, which coordinate descent finds exactly, where a policy that is cut to long positions learns only
 from the bars that it holds. Weights that are not 0 are then moved a part of the way to their own optimum without the
-penalty (relaxed lasso, Meinshausen 2007). Penalty and part are those with the largest U on blocks of bars left out. It
+penalty (relaxed lasso, Meinshausen 2007). Penalty and part are those with the largest U on held-out blocks of bars. It
 is one penalty for all symbols: most have too little signal to choose their own. Where even that U is not two standard
 errors above 0, nothing was found, and all weights are 0.
 """

@@ -34,13 +34,13 @@ TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "fo
 def with_fleet(config: Config) -> Config:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
-    A main job's fleet is found inside its folder. Refuses a run that is not a fleet, or has none yet.
+    A pipeline's fleet is found inside its folder. Refuses a run that is not a fleet, or has none yet.
     """
     own = config.task_as(MasterTrading)
     named, shares = own.fleet, own.shares
     if not named:
         raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
-    # A main job keeps its fleet inside; its own folder is not a fleet's run.
+    # A pipeline keeps its fleet inside; its own folder is not a fleet's run.
     folder = stage_run(named, "agents")
     there = stored_config(folder)
     problem = there.task.problem

@@ -37,7 +37,7 @@ class MasterTask(Task):
     allocates = True
     refusals = NO_WINDOWS | {
         "folds": "a master is retrained only with its fleet; give --folds the fleet's run",
-        "job": "the main job trains traders; task=master is for `pacesetter train`",
+        "job": "the pipeline trains traders; task=master is for `pacesetter train`",
     }
     inherited = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"
 
