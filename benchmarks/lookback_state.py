@@ -5,11 +5,11 @@
 Twelve symbols, 8,000 bars; the agent learns from the first 2,400, and all later bars count. `state`: each regime has
 leaders of its own (`data.regime_relations=true`); calm lasts 40 bars and wild 30, with four times the volatility. The
 leaders of the wild regime fill long windows, those of the calm one only short windows. `changing`: relations change
-every 30 bars in wild regimes of 500 bars. `noise`: nothing leads. The world and
-its record were chosen among about 25 settings on seeds 1 to 3. Seeds 421 to 430; `changing` ran twice, since the rule for
-beginning at a constant was mended after its seed 421, so that its figures are not of unseen seeds. Beside it are the best of three records (cross-validation over 20, 60 and 250 bars, best in hindsight for
-each seed), the best constant in hindsight, and the oracle that is told the regime and has the best window of each on
-the training bars. Rewards a bar.
+every 30 bars in wild regimes of 500 bars. `noise`: nothing leads. The world and its record were chosen among about 25
+settings on seeds 1 to 3. Seeds 421 to 430; `changing` ran twice, since the rule for beginning at a constant was
+mended after its seed 421, so that its figures are not of unseen seeds. Beside it are the best of three records
+(cross-validation over 20, 60 and 250 bars, best in hindsight for each seed), the best constant in hindsight, and the
+oracle that is told the regime and has the best window of each on the training bars. Rewards a bar.
 """
 
 from __future__ import annotations
