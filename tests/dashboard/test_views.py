@@ -185,7 +185,7 @@ def test_a_broken_episode_is_told_and_the_page_stands(looking, tmp_path):
     assert "damaged" in app.warning[0].value
 
 
-@pytest.mark.parametrize(("page", "part"), [("leadlag", "views.leadlag.open_lens"), ("agent", "behaviour.replayed")])
+@pytest.mark.parametrize(("page", "part"), [("leadlag", "views.leadlag.open_lens"), ("agent", "behaviour.cut_episode")])
 def test_what_fails_in_a_part_that_redraws_itself_is_told_in_a_sentence(page, part, looking, monkeypatch):
     def fail(*given: object) -> None:
         raise DataError("the panel has 1 symbol")

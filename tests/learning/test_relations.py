@@ -13,7 +13,7 @@ from rich.console import Console
 
 import pacesetter as ps
 from pacesetter.build import build_learner, build_panel, build_parts, build_table
-from pacesetter.build.trading import Portfolio
+from pacesetter.build.trading import FleetTrading, Portfolio, Trading
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.run.train import train
@@ -98,7 +98,8 @@ def test_what_cannot_attend_is_refused_in_a_sentence(config: Any) -> None:
 )
 def test_other_methods_and_single_agents_attend_too(problem: str, algorithm: str, action: str, config: Any) -> None:
     sizes = {"network": "cross_small", "network_options": {"leaders": 2, "width": 8, "layers": 1}, "heads": [8]}
-    task = {"problem": problem, "action": action, "window_bars": 2, "episode_bars": 20}
+    kind: Any = FleetTrading if problem == "fleet" else Trading
+    task = kind(action=action, window_bars=2, episode_bars=20)
     small = {"n_steps": 2, "batch_size": 8} if algorithm == "ppo" else {}
     other = replace(config, agent={"algorithm": algorithm} | sizes | small, task=task)
     learner: Any = build_learner(other, build_parts(other, build_panel(other)))

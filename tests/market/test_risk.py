@@ -248,7 +248,7 @@ for runs in ("cpu", "gpu"):
     outputs = np.zeros((count, width)), np.zeros((count, width)), np.zeros((count, 5))
     views = np.random.default_rng(2).normal(size=(count, width))
     known = tables.base, tables.volatilities, tables.correlations, tables.days, np.zeros(count, dtype=np.int64)
-    arrays = (views, *known, *(own := state()), options.packed(0.3), MarketParameters().packed()[None], *outputs)
+    arrays = (views, *known, *(own := state()), options.to_vector(0.3), MarketParameters().to_vector()[None], *outputs)
     if runs == "cpu":
         size_rows(*arrays)
     else:

@@ -245,7 +245,7 @@ def test_an_order_whose_sending_was_cut_short_is_sent_once(rig: Rig) -> None:
     assert len(rig.exchange.orders) == 1
     trader.journal.close()
     again = rig.trader(plain(0.1, 0.1, 0.0, 0.0))
-    again._resume(again._stored())
+    again._resume(again._read_state())
     statuses = [row["status"] for row in again.journal.rows(tables.orders)]
     if again.desk.broker.has_unique_ids:
         assert statuses == ["sent", "sent"]
