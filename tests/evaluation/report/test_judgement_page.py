@@ -134,7 +134,7 @@ def test_the_page_reads_in_light_dark_and_print(browser, page, tmp_path, scheme,
     assert problems == []
     assert wide <= inner
     assert (ink > paper) == (scheme == "dark" and media == "screen")  # paper is white, whatever the screen
-    assert top[".verdict"] < top[".note"] < top["h2"]
+    assert top[".verdict"] < top["h2"] < top[".note"]  # what happened first, then what to mind
     assert is_nav_shown == (media == "screen")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, typeof
@@ -29,7 +29,6 @@ from pacesetter.envs.batch.loops import (
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, check_stored, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
-from pacesetter.envs.batch.sizing import BatchSizer
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.bars import Bar
@@ -37,10 +36,13 @@ from pacesetter.market.holdings import book_holdings
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.market.risk import RiskOptions
 from pacesetter.market.state import Account, Position
 from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
 from pacesetter.threads import FasterOf
+
+if TYPE_CHECKING:
+    from pacesetter.envs.batch.sizing import BatchSizer
+    from pacesetter.market.risk import RiskOptions
 
 __all__ = ["ACTIONS", "Batch", "Step"]
 
@@ -159,6 +161,8 @@ class Batch:
         if risk is not None and risk.is_on:
             if action != "target":
                 raise ConfigError(f"risk sizes targets, not {action} orders; give action='target', or leave risk out")
+            from pacesetter.envs.batch.sizing import BatchSizer  # it knows pandas, which a bare machine lacks
+
             self.sizer = BatchSizer(bank, risk, env_count, market.bars_per_year)
         self._make_views()
         self.seed(np.random.SeedSequence().generate_state(env_count))

@@ -132,5 +132,6 @@ def cap_shares(shares: Array, cap: float) -> Array:
         # Those at the cap are full; a 0 stays 0, or the allocation's choice would be undone.
         free = (result > 0) & (result < cap)
         if free.any():
-            result[free] *= (wanted - result[~free].sum()) / result[free].sum()
+            # Divided first: the share of a tiny sum would overflow.
+            result[free] = result[free] / result[free].sum() * (wanted - result[~free].sum())
     return result

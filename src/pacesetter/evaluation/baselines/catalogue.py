@@ -55,7 +55,7 @@ def possible_baselines(bank: Bank) -> list[str]:
 def left_out_sentence(bank: Bank) -> str:
     """Which registered baselines are not possible, and what they need; empty where all are."""
     by_need: dict[str, list[str]] = {}
-    for name in BASELINES:
+    for name in sorted(BASELINES):  # by name: some are registered when they are first needed
         by_need.setdefault(BASELINES[name].lacks(bank), []).append(name)
     by_need.pop("", None)
     parts = [f"{', '.join(names)} without {need}" for need, names in by_need.items()]
