@@ -1,4 +1,4 @@
-"""A team trained through one account, and whether bars left out confirm it.
+"""A team trained through one account, and whether held-out bars confirm it.
 
 Every agent's gradient is that of the whole account's utility, through budget, caps, risk step and costs: its exact
 marginal contribution, without sampling. Trained and measured are, each beside the direct policy that it begins at,
