@@ -175,9 +175,9 @@ def test_a_team_that_is_kept_is_stored_and_resumes(
 def test_without_a_signal_there_is_nothing_to_begin_at(make_learner: Make) -> None:
     learner = make_learner(market_panel(0.0, seed=1, bars=700), bars=600, **TEAM)
     learner.learn(learner.round_steps)
-    if not learner.signals.any():
-        assert learner.fit_figures["team_kept"] == 0.0
-        assert learner.steps == learner.round_steps
+    assert not learner.signals.any()
+    assert learner.fit_figures["team_kept"] == 0.0
+    assert learner.steps == learner.round_steps
 
 
 def test_symbols_that_join_and_leave_are_held_only_while_they_trade() -> None:
