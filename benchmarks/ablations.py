@@ -14,7 +14,7 @@ import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import Config, read_config
+from pacesetter.build import Plan, read_plan
 from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.lab.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
 from pacesetter.lab.league.cell import Cell
@@ -74,7 +74,7 @@ def _validated(cell: Cell) -> dict[int, float]:
     wanted = _told(cell.config)
     # The newest first: one that was stopped may lie before it.
     for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl"), reverse=True):
-        if _told(read_config(Run.open(place.parent))) == wanted:
+        if _told(read_plan(Run.open(place.parent))) == wanted:
             lines = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
             return {
                 line["step"]: line["validation"]["score"] for line in lines if "score" in line.get("validation", {})
@@ -82,7 +82,7 @@ def _validated(cell: Cell) -> dict[int, float]:
     raise FileNotFoundError(f"no run of {cell.entrant} with seed {cell.seed} in {cell.folder}")
 
 
-def _told(config: Config) -> str:
+def _told(config: Plan) -> str:
     """What tells the runs of an ablation apart; the rest may be completed while a run is made."""
     return json.dumps([config.seed, config.agent, config.task, config.train.steps], default=str, sort_keys=True)
 

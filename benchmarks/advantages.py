@@ -11,7 +11,7 @@ import torch
 from record import publish, table
 
 from pacesetter.build import build_learner, build_panel, build_parts
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.learning.fleet.ppo import PPO
 
 SEED, ROUNDS = 1, 40
@@ -58,7 +58,7 @@ def measured(trainer: Any) -> tuple[float, float]:
 
 
 def main() -> None:
-    config = compose([*MARKET, "agent.advantages=expected"])
+    config = resolve([*MARKET, "agent.advantages=expected"])
     trainer: Any = build_learner(config, build_parts(config, build_panel(config)))
     rows: list[list[Any]] = []
     for name, steps in (("untrained", 0), ("trained", 4096)):

@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.ladder import MARKETS
 from pacesetter.lab.league.league import league
@@ -51,7 +51,7 @@ def trained(folder: str, network: str, market: str, seed: int, *more: str) -> Pa
     if done:
         return done[0]
     overrides = [*MARKETS[market], *FLEET, f"agent.network={network}", f"seed={seed}", f"runs={place}", *QUIET, *more]
-    return Path(train(compose(overrides), console=Console(quiet=True)).run.folder)
+    return Path(train(resolve(overrides), console=Console(quiet=True)).run.folder)
 
 
 def earned(folder: str, seeds: list[int]) -> str:

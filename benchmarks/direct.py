@@ -15,13 +15,13 @@ import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_parts
+from pacesetter.build import Plan, build_panel, build_parts
 from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, REAL
 from pacesetter.lab.league.league import league
@@ -90,7 +90,7 @@ def noise(count: int) -> str:
 def _noise_verdicts(count: int) -> Iterator[Verdict | None]:
     """One for each market; None where no weight is used: that account never leaves cash, so it is not trained on."""
     with tempfile.TemporaryDirectory() as runs:
-        common: Config = compose([*NOISE, *ENTRANTS["direct"], f"runs={runs}"])
+        common: Plan = resolve([*NOISE, *ENTRANTS["direct"], f"runs={runs}"])
         for seed in range(FIRST_NOISE_SEED, FIRST_NOISE_SEED + count):
             config = replace(common, seed=seed, data=common.data | {"seed": seed})
             verdict = _verdict(config) if _finds_something(config) else None
@@ -98,13 +98,13 @@ def _noise_verdicts(count: int) -> Iterator[Verdict | None]:
             yield verdict
 
 
-def _finds_something(config: Config) -> bool:
+def _finds_something(config: Plan) -> bool:
     learner: Any = build_learner(config, build_parts(config, build_panel(config)))
     learner.fit_weights()
     return bool(learner.policy.weights.any())
 
 
-def _verdict(config: Config) -> Verdict:
+def _verdict(config: Plan) -> Verdict:
     run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
     options: dict[str, Any] = {"market": run.task.market, "bank": run.bank(run.panel)}
     simple, _ = drop_equal(evaluate_baselines(run.panel, run.first, window_bars=run.task.window_bars, **options))

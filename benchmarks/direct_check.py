@@ -20,7 +20,7 @@ from sklearn.linear_model import LassoCV
 
 from pacesetter.build import build_panel
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
 
@@ -81,7 +81,7 @@ def played(strength: float, seed: int) -> tuple[float, float, float]:
     """Sharpe ratios of oracle, direct and lasso."""
     with tempfile.TemporaryDirectory() as runs:
         market = MARKETS[f"planted {strength}"]
-        config = compose([*market, *ENTRANTS["direct"], f"seed={seed}", f"runs={runs}", *QUIET])
+        config = resolve([*market, *ENTRANTS["direct"], f"seed={seed}", f"runs={runs}", *QUIET])
         returns = StoredRun(train(config, console=Console(quiet=True)).run.folder).play().returns
     panel = build_panel(config)
     truth: Any = panel.truth

@@ -25,12 +25,12 @@ from offline import COMMON
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import read_config
+from pacesetter.build import read_plan
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.intervals import paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import QUIET
 from pacesetter.lab.league.ladder import MARKETS
@@ -56,7 +56,7 @@ def finished(folder: Path, seed: int, name: str) -> Path | None:
     """The newest finished run of this name and seed."""
     for place in sorted((path.parent for path in folder.glob("*/manifest.json")), reverse=True):
         run = Run.open(place)
-        if run.manifest.get("weights_hash") and (read_config(run).name, read_config(run).seed) == (name, seed):
+        if run.manifest.get("weights_hash") and (read_plan(run).name, read_plan(run).seed) == (name, seed):
             return place
     return None
 
@@ -69,7 +69,7 @@ def teacher_of(folder: str, seed: int, device: str) -> Path:
     dataset = offline.dataset_of("log", offline.ppo_cell(MARKET, seed, folder))
     own = (*MARKETS[MARKET], *COMMON, *TEACHER, f"agent.dataset={dataset}", f"seed={seed}", f"name={FULL}", *QUIET)
     own = (*own, f"train.device={device}")
-    return train(replace(compose(list(own)), runs=str(runs)), console=Console(quiet=True)).run.folder
+    return train(replace(resolve(list(own)), runs=str(runs)), console=Console(quiet=True)).run.folder
 
 
 def student_of(teacher: Path, seed: int) -> Path:
@@ -81,7 +81,7 @@ def direct_of(folder: str, seed: int) -> Path:
     """The run of the student's network that cloned the same episodes."""
     offline.play("bc_log", MARKET, seed, folder)
     for place in sorted((path.parent for path in Path(folder, "runs").glob("*/config.yaml")), reverse=True):
-        config = read_config(Run.open(place))
+        config = read_plan(Run.open(place))
         if (config.agent["algorithm"], config.seed) == ("bc", seed) and "runs" in str(config.agent["dataset"]):
             return place
     raise FileNotFoundError(f"no run of bc with seed {seed} in {folder}")

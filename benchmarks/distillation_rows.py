@@ -37,7 +37,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.intervals import paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import QUIET, Cell, play_cell
@@ -142,7 +142,7 @@ def trained(folder: Path, seed: int, name: str, *own: str) -> Path:
     if known is not None:
         return known
     every = (*MARKETS[MARKET], *ENTRANTS["ppo_fleet"], *own, *QUIET, f"seed={seed}", f"name={name}", "train.threads=1")
-    return train(replace(compose(list(every)), runs=str(folder / "runs")), console=Console(quiet=True)).run.folder
+    return train(replace(resolve(list(every)), runs=str(folder / "runs")), console=Console(quiet=True)).run.folder
 
 
 def steps_for(count: int) -> int:

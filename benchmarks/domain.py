@@ -42,7 +42,7 @@ from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import QUIET
@@ -98,7 +98,7 @@ def measured(folder: Path, pair: Pair, variant: str, seed: int, steps: int) -> F
         # Judged at its end alone: the best of several validations is an early one, before the encoder has adapted.
         own += [f"runs={folder / 'runs'}", f"train.steps={steps}", f"train.validate_every={steps}"]
         own += [REVERSAL.format(names=",".join(target), strength=strength)] if strength else []
-        run = StoredRun(train(compose(own), console=Console(quiet=True)).run.folder)
+        run = StoredRun(train(resolve(own), console=Console(quiet=True)).run.folder)
         figures = sharpes(run.play(), target) | probes(run, target)
         if variant == WITHOUT:
             _yardsticks(folder, pair, run, target, seed)

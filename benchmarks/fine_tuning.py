@@ -18,11 +18,11 @@ from offline import COMMON
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import read_config
+from pacesetter.build import read_plan
 from pacesetter.evaluation.statistics.intervals import interval
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import QUIET, Cell, play_cell
 from pacesetter.methods.offline.fine_tuning import fine_tune
@@ -54,7 +54,7 @@ def made(runs: Path, name: str, make: Callable[[], Path]) -> Path:
     """The finished run of this name, or a new one."""
     for place in sorted((path.parent for path in runs.glob("*/manifest.json")), reverse=True):
         run = Run.open(place)
-        if run.manifest.get("weights_hash") and read_config(run).name == name:
+        if run.manifest.get("weights_hash") and read_plan(run).name == name:
             return place
     return make()
 
@@ -68,7 +68,7 @@ def main() -> None:
     common = (*COMMON, *DECILES, *LEARNER, *QUIET, f"seed={options.seed}")
 
     def trained(name: str, *more: str) -> Callable[[], Path]:
-        config = compose([*common, *more, f"name={name}"])
+        config = resolve([*common, *more, f"name={name}"])
         return lambda: train(replace(config, runs=str(runs)), console=Console(quiet=True)).run.folder
 
     early = made(runs, "early", trained("early", *EARLY))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from record import publish, table
 
-from pacesetter.build import read_config
+from pacesetter.build import read_plan
 from pacesetter.lab.league.cell import Cell, Score, play_cell
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
 from pacesetter.runs import Run
@@ -67,7 +67,7 @@ def course_of(cell: Cell) -> Course:
     """What the latest run of a cell logged."""
     wanted = (str(cell.config.agent["algorithm"]), cell.seed)
     for folder in sorted((path.parent for path in Path(cell.folder, "runs").glob("*/config.yaml")), reverse=True):
-        config = read_config(Run.open(folder))
+        config = read_plan(Run.open(folder))
         if (str(config.agent["algorithm"]), config.seed) == wanted:
             return _read(folder)
     raise FileNotFoundError(f"no run of {wanted} in {cell.folder}; remove its cells and run again")

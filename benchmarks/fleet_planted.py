@@ -18,7 +18,7 @@ from pacesetter.evaluation.fleet.agents_page import fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.agents_picture import fleet_picture
 from pacesetter.evaluation.fleet.ensemble import evidence, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 GOOD_SHARPE, LEVEL = 0.2, 0.05
@@ -28,7 +28,7 @@ QUIET = ("track.mlflow=off", "track.tensorboard=off")
 def trained(runs: str, *more: str) -> tuple[StoredRun, float]:
     """The run, and the seconds that it took."""
     start = time.perf_counter()
-    run = train(compose(["+preset=planted_fleet", *QUIET, f"runs={runs}", *more])).run
+    run = train(resolve(["+preset=planted_fleet", *QUIET, f"runs={runs}", *more])).run
     return StoredRun(run.folder), time.perf_counter() - start
 
 

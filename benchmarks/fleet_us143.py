@@ -26,7 +26,7 @@ from pacesetter.evaluation.fleet.ensemble_page import ensemble_section, evidence
 from pacesetter.evaluation.statistics.intervals import interval
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data/us143_daily_2005_2016.parquet"
@@ -51,7 +51,7 @@ def shares() -> tuple[float, float]:
 def train_run(steps: int, runs: str) -> StoredRun:
     first, second = shares()
     options = [f"data.path={DATA}", f"runs={runs}", f"train.steps={steps}", f"train.validate_every={steps // 4}"]
-    config = compose([*FLEET, *options, f"train.shares=[{first},{second}]"])
+    config = resolve([*FLEET, *options, f"train.shares=[{first},{second}]"])
     return StoredRun(train(config).run.folder)
 
 

@@ -16,7 +16,7 @@ from record import publish, seconds, table
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.build.environments import feature_split
 from pacesetter.build.fleet import build_market
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.learning.learner import Between
 from pacesetter.methods.goals.goals import HindsightConfig
 from pacesetter.methods.goals.hindsight import HindsightReplay
@@ -117,7 +117,7 @@ def added_rows() -> list[list[Any]]:
     found: dict[int, list[Any]] = {0: [], 4: []}
     cash = []
     for seed in SEEDS:
-        configs = {k: compose([*MARKET, f"seed={seed}", f"agent.hindsight={{k:{k}}}"]) for k in found}
+        configs = {k: resolve([*MARKET, f"seed={seed}", f"agent.hindsight={{k:{k}}}"]) for k in found}
         panel = build_panel(configs[0])
         fresh = FreshBars(configs[0], panel)
         cash.append(fresh.judge(None))

@@ -43,7 +43,7 @@ from pacesetter.agents.fleet import Fleet, fleet_card
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag import LeadLag
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet

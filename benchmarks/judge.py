@@ -30,7 +30,7 @@ from pacesetter.envs.lookback.market import LookbackMarket, View
 from pacesetter.evaluation.backtest.backtest import PlayedMarket, backtest, backtest_many
 from pacesetter.evaluation.backtest.sensitivity import sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag import LeadLag
 from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.leadlag.structure.encoding import SignatureSummary

@@ -17,7 +17,7 @@ from record import publish, table
 
 import pacesetter as ps
 from pacesetter.build import build_panel
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.leadlag.answer import StrengthMeasure, find_links
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
@@ -45,7 +45,7 @@ def markets() -> Iterator[tuple[str, Panel, Any, Any]]:
         yield "36 perpetuals, BTC", ps.load(coins), {"BTC": bitcoin(ps.load(coins)), "rest": "*"}, "180D"
     sectors = DATA / "us_japan_sectors_daily_2019_2025.parquet"
     if sectors.is_file():
-        both = build_panel(compose(["+preset=us_japan", f"data.path={sectors}"]))
+        both = build_panel(resolve(["+preset=us_japan", f"data.path={sectors}"]))
         japan = [symbol for symbol in both.symbols if symbol.endswith(".T")]
         yield "US → Japan, sectors", both, {"Japan": japan, "US": "*"}, None
 

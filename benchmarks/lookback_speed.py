@@ -27,7 +27,7 @@ from rich.console import Console
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.environment import LookbackEnv
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 ENVS, STEPS = 8, 400
@@ -68,7 +68,7 @@ def rate(env: Any) -> float:
 def judged() -> tuple[float, float]:
     """Seconds of `pacesetter evaluate` on 20 symbols × 8,000 bars, and those of processor time."""
     with tempfile.TemporaryDirectory() as folder:
-        run = train(compose([*JUDGED, f"runs={folder}"]), console=Console(quiet=True)).run.folder
+        run = train(resolve([*JUDGED, f"runs={folder}"]), console=Console(quiet=True)).run.folder
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "pacesetter", "evaluate", str(run)], check=True, stdout=subprocess.DEVNULL

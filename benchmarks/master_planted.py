@@ -20,7 +20,7 @@ from record import publish, table
 
 from pacesetter.evaluation.fleet.account_measures import measures
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.master.agent import Master
 from pacesetter.methods.master.page import allocation_sentence
@@ -38,13 +38,13 @@ COLUMNS = ("sharpe", "growth", "cash", "positions", "turnover", "difference", "l
 
 def planted_fleet(runs: str | Path, seed: int) -> Path:
     """The run of the fleet on the planted market of this seed."""
-    return train(compose(["+preset=planted_fleet", *QUIET, f"runs={runs}", f"seed={seed}"])).run.folder
+    return train(resolve(["+preset=planted_fleet", *QUIET, f"runs={runs}", f"seed={seed}"])).run.folder
 
 
 def planted_master(runs: str | Path, fleet: Path, seed: int, *more: str) -> StoredRun:
     """The run of a master over the fleet's agents."""
     overrides = [*MASTER, f"task.fleet={fleet}", *QUIET, f"runs={runs}", f"seed={seed}", *more]
-    return StoredRun(train(compose(overrides)).run.folder)
+    return StoredRun(train(resolve(overrides)).run.folder)
 
 
 def on_test(run: StoredRun, is_untrained: bool = False) -> AllocationComparison:

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from pacesetter.build.fleet import best_fleet
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import QUIET, Cell, play_cell
@@ -92,7 +92,7 @@ def played_unseen(family: str, seed: int) -> dict[str, Any]:
 
 def _trained(name: str, own: tuple[str, ...], seed: int) -> Path:
     texts = [*MARKETS["planted 0.4"], *own, f"seed={seed}", f"runs={FOLDER / 'unseen'}", *QUIET]
-    folder = train(compose(texts), console=Console(quiet=True)).run.folder
+    folder = train(resolve(texts), console=Console(quiet=True)).run.folder
     print(name, seed, folder.name, flush=True)
     return folder
 

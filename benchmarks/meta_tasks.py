@@ -25,7 +25,7 @@ from rich.console import Console
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import RunError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import QUIET
@@ -93,7 +93,7 @@ def learned(cell: Played, extra: tuple[str, ...] = ()) -> Path:
         f"runs={FOLDER / 'runs'}",
         *QUIET,
     ]
-    return train(compose(texts), console=Console(quiet=True)).run.folder
+    return train(resolve(texts), console=Console(quiet=True)).run.folder
 
 
 def play(cell: Played, extra: tuple[str, ...] = ()) -> dict[str, Any]:

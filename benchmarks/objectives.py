@@ -25,7 +25,7 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league.cell import Cell, play_cell
 from pacesetter.lab.league.ladder import MARKETS
 from pacesetter.methods.objectives.deep_sea import STATED, WORST, chebyshev_front, weighted_front
@@ -71,7 +71,7 @@ def _step_ms(cases: list[list[str]]) -> list[float]:
     """Median of each; they take turns, so that what else the machine does slows all alike."""
     learners = []
     for overrides in cases:
-        config = compose([*overrides, "seed=1"])
+        config = resolve([*overrides, "seed=1"])
         learners.append(build_learner(config, build_parts(config, build_panel(config))))
         learners[-1].steps = 10_000  # the policy acts
     times: list[list[float]] = [[] for _ in learners]

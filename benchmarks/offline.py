@@ -18,7 +18,7 @@ import numpy as np
 from fleet_methods import YARDSTICKS
 from record import publish, table
 
-from pacesetter.build import read_config
+from pacesetter.build import read_plan
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.lab.league.cell import Cell, Score, play_cell
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS
@@ -57,7 +57,7 @@ def ppo_run(cell: Cell) -> Path:
     """The run in which PPO of this market and seed left its episodes."""
     data = cell.config.data
     for folder in sorted((path.parent for path in Path(cell.folder, "runs").glob("*/config.yaml")), reverse=True):
-        config = read_config(Run.open(folder))
+        config = read_plan(Run.open(folder))
         if (config.agent["algorithm"], config.seed, config.data) == ("ppo", cell.seed, data) and any(
             (folder / "episodes").glob("*.h5")
         ):

@@ -23,7 +23,7 @@ from record import publish, table
 from rich.console import Console
 
 from pacesetter.build import build_panel, build_table, stored_end
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.jobs.online.updater import OnlineConfig, OnlineUpdater
 from pacesetter.jobs.run.train import train
@@ -75,7 +75,7 @@ def play(folder: Path, market: str, seed: int, options: dict[str, Any]) -> None:
     start, overrides = time.process_time(), ONLINE_MARKETS[market]
     quiet = Console(quiet=True)
     texts = [*overrides, *PPO, *QUIET, f"seed={seed}", f"runs={folder / 'runs'}"]
-    run = train(compose(texts), console=quiet).run.folder
+    run = train(resolve(texts), console=quiet).run.folder
     updater = OnlineUpdater(run, OnlineConfig(**options, seed=seed))
     panel = bars_of(market, build_panel(updater.run_config))
     updater.begin(panel, int(panel.index.searchsorted(stored_end(run), side="right")))

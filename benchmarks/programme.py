@@ -16,7 +16,7 @@ from record import publish, table
 from typer.testing import CliRunner
 
 from pacesetter.build import build_fold, build_table
-from pacesetter.build.configuration import read_config
+from pacesetter.build.plan import read_plan
 from pacesetter.cli import app
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.forecasting import Oracle
@@ -43,7 +43,7 @@ def finished(folder: Path, overrides: list[str]) -> Path:
 
 def sizes(place: Path) -> str:
     """What the programme was run with."""
-    config = read_config(Run.open(place))
+    config = read_plan(Run.open(place))
     job, own = config.job, config.programme
     data = config.data
     return (

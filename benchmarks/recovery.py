@@ -30,7 +30,7 @@ from pacesetter.build import build_fold, build_panel, build_parts, build_table
 from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import Cell, play_cell
 from pacesetter.lab.league.ladder import MARKETS
@@ -107,7 +107,7 @@ def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
         cloning = {ACCURACY: json.loads((clone / "offline.json").read_text())["held_out"]["accuracy"]}
     if name == SUPERVISED:
         more = [f"train.init_from={classifier(name, seed, steps, runs)}"]
-    result = train(compose([*overrides(name, seed, steps, runs), *more]), console=Console(quiet=True))
+    result = train(resolve([*overrides(name, seed, steps, runs), *more]), console=Console(quiet=True))
     seconds = time.perf_counter() - start
     tested = StoredRun(result.run.folder).play()
     agents = list(json.loads((result.run.folder / "gates.json").read_text())["agents"].values())
@@ -135,13 +135,13 @@ def cloned(name: str, seed: int, steps: int, runs: str) -> Path:
     # Held-out episodes choose the best clone: they have a loss, and no Sharpe ratio.
     learned = [f"agent.dataset={dataset}", "train.best_by=score", f"train.steps={steps}"]
     learned += [f"train.validate_every={steps // 2}"]
-    result = train(compose([*own, "agent=bc", *network, *learned, f"runs={runs}"]), console=Console(quiet=True))
+    result = train(resolve([*own, "agent=bc", *network, *learned, f"runs={runs}"]), console=Console(quiet=True))
     return result.run.folder
 
 
 def classifier(name: str, seed: int, steps: int, runs: str) -> Path:
     """The folder of a direction classifier of the training bars with the agent's encoder."""
-    config = compose(overrides(name, seed, steps, runs))
+    config = resolve(overrides(name, seed, steps, runs))
     panel, task = build_panel(config), config.trading
     model = Direction(ENCODER, NETWORKS[ENCODER].width, task.window_bars, seed=seed)  # type: ignore[arg-type]
     known = int(build_fold(config, panel).train[-1]) + 1
@@ -194,7 +194,7 @@ def cost(name: str, steps: int) -> dict[str, float]:
 
 def measure_cost(name: str, steps: int) -> None:
     """Print processor seconds per step of all agents, and the peak of memory."""
-    config = compose(overrides(name, 1, steps, "runs"))
+    config = resolve(overrides(name, 1, steps, "runs"))
     learner = build_learner(config, build_parts(config, build_panel(config)))
     # Compiled code is warm, and a replay is learned from.
     learner.learn(2 * learner.round_steps + int(getattr(learner.config, "learning_starts", 0)))

@@ -35,12 +35,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.symbol_agent import SymbolAgent
-from pacesetter.build import Config, build_panel, build_table
+from pacesetter.build import Plan, build_panel, build_table
 from pacesetter.build.tasks.task import Stored
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import ServedAgent, serve_agent
@@ -138,7 +138,7 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
     )
     parity = {"max_difference": 0.0, "count": 0}  # not compared here: the weights are of no use
     manifest = {"run": name, "fitted_until": str(panel.index[0]), "parity": parity, "training": {}}
-    config = Config(name=name, data={"source": "synthetic"}, agent={"network": plain(name)})
+    config = Plan(name=name, data={"source": "synthetic"}, agent={"network": plain(name)})
     limits = GuardLimits(stale_bars=5)  # a weekend is longer than a mean bar
     graph = export_onnx(module, spec)
     graph = quantise(graph) if name.startswith(INT8) else graph
@@ -290,7 +290,7 @@ def agreement(name: str, seed: int) -> list[Any]:
         words = (f"agent.network={name}", f"task.window_bars={window_bars(name)}", f"train.steps={STEPS}")
         quiet = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"runs={runs}")
         rest = ("task.action=discrete", "train.validate_every=10240", "train.envs=64", f"seed={seed}")
-        config = compose(["+preset=planted", *rest, *words, *quiet])
+        config = resolve(["+preset=planted", *rest, *words, *quiet])
         folder = train(config, console=Console(quiet=True)).run.folder
         panel = build_panel(config)
         made = config.problem.export(Stored(folder, config, panel, build_table(config, panel)), DECISIONS)

@@ -18,7 +18,7 @@ from typing import Any
 from pacesetter.build import build_fold, build_panel
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.statistics.metrics import sharpe
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, WORLDS
 from pacesetter.methods.direct.learner import DirectLearner
 from pacesetter.methods.direct.objective import ended_growth
@@ -40,7 +40,7 @@ OWN = {"impact 50": (*WORLDS["impact"], *FIFTY), "cushion 50": (*WORLDS["thresho
 def play(market: str, seed: int, network: str, rounds: int, stages: bool) -> dict[str, Any]:
     """Train on the market's training bars and play its test bars by the kernel."""
     start = time.process_time()
-    config = compose([*(MARKETS | OWN)[market], *ENTRANTS["direct"], f"seed={seed}", "track.mlflow=off"])
+    config = resolve([*(MARKETS | OWN)[market], *ENTRANTS["direct"], f"seed={seed}", "track.mlflow=off"])
     panel, task = build_panel(config), config.problem
     assert isinstance(task, DirectTask)
     known, goal = task.parts(config, panel).train, "cushion" if market.startswith("cushion") else "sharpe"

@@ -19,8 +19,8 @@ from peers import WINDOW
 from record import publish, seconds, table
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts, build_table
-from pacesetter.jobs import compose
+from pacesetter.build import Plan, build_learner, build_panel, build_parts, build_table
+from pacesetter.jobs import resolve
 from pacesetter.learning.sb3.algorithms import learn, make_algorithm
 
 ROLLOUT, BATCH, EPOCHS, ROUNDS = 8_192, 2_048, 4, 5  # a rollout's steps are those of all environments together
@@ -79,8 +79,8 @@ def theirs(count: int) -> Any:
     return make_algorithm(agent.pop("algorithm"), env, **agent)
 
 
-def configuration(count: int) -> Config:
-    return compose([*MARKET, *SETTINGS, f"train.envs={count}", f"agent.n_steps={ROLLOUT // count}"])
+def configuration(count: int) -> Plan:
+    return resolve([*MARKET, *SETTINGS, f"train.envs={count}", f"agent.n_steps={ROLLOUT // count}"])
 
 
 def rollout(algorithm: Any) -> tuple[float, float]:

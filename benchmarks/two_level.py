@@ -21,11 +21,11 @@ import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel
+from pacesetter.build import Plan, build_panel
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.envs.lookback.oracle import lookback_oracle
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.leadlag.lookback.policy import ConstantLookback
@@ -71,12 +71,12 @@ LEVELS = {
 }
 
 
-def configured(market: str, level: str, seed: int, steps: int, runs: str) -> Config:
+def configured(market: str, level: str, seed: int, steps: int, runs: str) -> Plan:
     length = [f"train.steps={steps}", f"train.validate_every={steps // 2}"]
-    return compose([*LEVELS[level], *COMMON, *MARKETS[market], *length, f"seed={seed}", f"runs={runs}"])
+    return resolve([*LEVELS[level], *COMMON, *MARKETS[market], *length, f"seed={seed}", f"runs={runs}"])
 
 
-def test_market(config: Config, seed: int) -> Any:
+def test_market(config: Plan, seed: int) -> Any:
     """Bars of the same kind, drawn with another seed."""
     return build_panel(replace(config, data=dict(config.data) | {"seed": 1_000 + seed}))
 

@@ -3,13 +3,13 @@
 import os
 import signal
 
-from pacesetter.jobs import compose, train
+from pacesetter.jobs import resolve, train
 from pacesetter.jobs.run.verify import verify
 
 # 1. A config: Hydra overrides, checked before anything runs.
 small = ["data=sandbox", "agent.network=mlp", "agent.network_options={width:32,layers:1}", "track.mlflow=off"]
 steps = ["train.steps=4096", "train.validate_every=2048", "train.checkpoint_every=2048", "train.log_every=1024"]
-config = compose(["task=trading", "agent=ppo", *small, *steps, "agent.n_steps=64", "name=first"])
+config = resolve(["task=trading", "agent=ppo", *small, *steps, "agent.n_steps=64", "name=first"])
 
 # 2. A run: metrics and checkpoints in its folder, the gates of the collapse monitor printed at the end.
 whole = train(config)

@@ -5,12 +5,12 @@ from pacesetter.build import build_panel, load_fleet_agent
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.fleet.ensemble import Ensemble, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs import compose, train
+from pacesetter.jobs import resolve, train
 from pacesetter.methods.master.page import read_allocations
 
 # 1. A market where leaders predict followers, and a fleet of ten agents on it; steps are those of each agent.
 few = ["data.symbols=10", "data.groups=2", "data.bars=2000", "train.steps=4096", "train.validate_every=2048"]
-config = compose(["+preset=planted_fleet", *few, "track.mlflow=off"])
+config = resolve(["+preset=planted_fleet", *few, "track.mlflow=off"])
 run = train(config).run
 
 # 2. A row for each agent on the validation set; those not above the bar have learned a second time.
@@ -31,5 +31,5 @@ print(together.suggestion.to_string())
 
 # 5. A master shares one account among the symbols, advised by the agents, and fixed allocations do it beside it.
 options = ["train.steps=4096", "train.validate_every=2048", "task.episode_bars=50", "track.mlflow=off"]
-master = train(compose(["task=master", f"task.fleet={run.folder}", *options])).run
+master = train(resolve(["task=master", f"task.fleet={run.folder}", *options])).run
 print(read_allocations(master.folder).round(2).to_string())

@@ -25,7 +25,7 @@ from rich.console import Console
 from pacesetter.evaluation.explain.findings import anomaly_section, explanation_sections, reward_section
 from pacesetter.evaluation.report.judgement_page import equity_picture
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.run.train import train
 
 runs = tempfile.mkdtemp()
@@ -36,7 +36,7 @@ runs = tempfile.mkdtemp()
 # Any key of `pacesetter config` may be given. These make it small: one layer, a few features, seconds of training.
 
 # %%
-config = compose(
+config = resolve(
     [
         *("+preset=sandbox", f"runs={runs}", "features.names=[return_1,rsi_14,volatility_20]"),
         *("task.action=continuous", "task.window_bars=12", "task.episode_bars=100"),

@@ -19,7 +19,7 @@ from rich.console import Console
 from pacesetter.evaluation.lookback.stored import LookbackRun
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.runs import Run
 
@@ -55,7 +55,7 @@ def archived(target: Path, overrides: list[str]) -> None:
     """Train a run and keep its best weights, without what is of this machine."""
     shutil.rmtree(target, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
-        config = compose([*overrides, f"runs={folder}"])
+        config = resolve([*overrides, f"runs={folder}"])
         made = train(config, console=Console(quiet=True)).run
         shutil.copytree(made.folder / "checkpoints" / "best", target / "checkpoints" / "best")
         archive = Run(target)

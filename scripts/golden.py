@@ -32,7 +32,7 @@ from safetensors.numpy import load_file
 
 from pacesetter.api import backtest, evaluate
 from pacesetter.data.loading import load
-from pacesetter.jobs import compose, run_job
+from pacesetter.jobs import resolve, run_job
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.methods.offline.export import export_episodes
@@ -203,7 +203,7 @@ class Golden:
         """The run of a method on a task."""
         key = "-".join(case)
         if key not in self.made:
-            config = compose([*self.overrides(case), f"runs={self.folder / key}"])
+            config = resolve([*self.overrides(case), f"runs={self.folder / key}"])
             self.made[key] = train(config, console=quiet).run.folder
         return self.made[key]
 
@@ -248,7 +248,7 @@ class Golden:
     def leadlag(self) -> dict[str, str]:
         """A study of synthetic bars."""
         own = ("data=synthetic", "data.symbols=4", "data.bars=400", *QUIET, f"runs={self.folder / 'leadlag'}")
-        run_job(compose(["name=leadlag", *own]), stages=("load", "leadlag"), console=quiet)
+        run_job(resolve(["name=leadlag", *own]), stages=("load", "leadlag"), console=quiet)
         return hash_numbers(self.folder / "leadlag")
 
     def bundle(self) -> dict[str, str]:

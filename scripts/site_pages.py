@@ -32,10 +32,10 @@ MOST_LETTERS = 6000  # of an output in the gallery
 REFERENCE = {  # page -> what it documents
     "Python": ("pacesetter.api", "pacesetter.data.load", "pacesetter.panel.Panel", "pacesetter.runs.Run"),
     "Lead–lag": (
-        "pacesetter.leadlag.engine.LeadLag",
+        "pacesetter.leadlag.LeadLag",
         "pacesetter.leadlag.study",
         "pacesetter.leadlag.structure.ranking",
-        "pacesetter.leadlag.structure.intervals",
+        "pacesetter.leadlag.answer.intervals",
     ),
     "Data and features": (
         "pacesetter.data.synthetic",

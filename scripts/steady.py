@@ -25,6 +25,10 @@ TESTS = (
     "tests/serving/api/test_server.py",
     "tests/serving/journal/test_journal.py",
     "tests/serving/trader/test_paper.py",
+    "tests/serving/trader/test_venue.py",
+    "tests/serving/trader/test_ccxt_broker.py",
+    "tests/serving/trader/test_alpaca.py",
+    "tests/contracts/test_brokers.py",
 )
 
 

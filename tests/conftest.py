@@ -149,9 +149,9 @@ class Small:
         self.overrides = [*AGENTS["ppo"], *self.common]
 
     def __call__(self, agent: str = "ppo", *more: str) -> Any:
-        from pacesetter.jobs.hydra.compose import compose
+        from pacesetter.jobs.hydra.resolve import resolve
 
-        return compose([*AGENTS[agent], *self.common, *more])
+        return resolve([*AGENTS[agent], *self.common, *more])
 
 
 @pytest.fixture
@@ -196,11 +196,11 @@ def option_words() -> list[str]:
 @pytest.fixture(scope="session")
 def option_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of written options by one agent of all symbols, trained once."""
-    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.hydra.resolve import resolve
     from pacesetter.jobs.run.train import train
 
     runs = tmp_path_factory.mktemp("options")
-    config = compose([*SMALL, *OPTIONS, "agent.rules.min_confidence=0", f"runs={runs}"])
+    config = resolve([*SMALL, *OPTIONS, "agent.rules.min_confidence=0", f"runs={runs}"])
     return Path(train(config, console=Console(quiet=True)).run.folder)
 
 
@@ -222,8 +222,8 @@ def meta_words() -> list[str]:
 @pytest.fixture(scope="session")
 def meta_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of such a run, trained once; whoever writes into it takes a copy."""
-    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.hydra.resolve import resolve
     from pacesetter.jobs.run.train import train
 
-    config = compose([*META, f"runs={tmp_path_factory.mktemp('meta')}"])
+    config = resolve([*META, f"runs={tmp_path_factory.mktemp('meta')}"])
     return Path(train(config, console=Console(quiet=True)).run.folder)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pacesetter.agents.encoders import network
 from pacesetter.build import (
-    Config,
+    Plan,
     build_environment,
     build_fold,
     build_learner,
@@ -22,17 +22,17 @@ from pacesetter.build import (
     fitted_until,
     load_agent,
     load_lookback,
-    read_config,
+    read_plan,
     stage_run,
-    stored_config,
     stored_end,
+    stored_plan,
     with_lookback,
 )
-from pacesetter.build.configuration import PLAIN_NETWORKS, parse_config
+from pacesetter.build.plan import PLAIN_NETWORKS, parse_plan
 from pacesetter.build.sections import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import expected_returns, leadlag_features
@@ -51,7 +51,7 @@ def lookback_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     common = ["data=synthetic", "data.symbols=3", "data.bars=400", "train.envs=4", "train.steps=64", f"runs={folder}"]
     agent = ["agent.network=mlp", "agent.network_options={width:16}", "agent.n_steps=16", "agent.batch_size=16"]
     quiet = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
-    config = compose(["task=lookback", *WINDOWS.split(), *common, *agent, *quiet])
+    config = resolve(["task=lookback", *WINDOWS.split(), *common, *agent, *quiet])
     return train(config, console=Console(quiet=True)).run.folder
 
 
@@ -73,8 +73,8 @@ def test_agents_learn_from_them(small):
     result = train(
         small("ppo", "task.action=discrete", "features.leadlag.lookback=30", *brief), console=Console(quiet=True)
     )
-    panel = build_panel(stored_config(result.run.folder))
-    env = build_environment(stored_config(result.run.folder), panel, 2)
+    panel = build_panel(stored_plan(result.run.folder))
+    env = build_environment(stored_plan(result.run.folder), panel, 2)
     seen, _ = env.reset(seed=0)
     assert seen["leadlag"].shape == (2, len(LEADLAG))
     agent = load_agent(result.run.folder, env)
@@ -169,18 +169,18 @@ def test_the_network_sees_the_account_entries_that_are_named(small):
 def test_a_damaged_configuration_is_refused_in_one_sentence_with_its_file(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(RunError, match=r"^\S+/config\.yaml (cannot be read .*|is not a mapping); the run is damaged$"):
-        read_config(Run(tmp_path))
+        read_plan(Run(tmp_path))
 
 
 # ---- the configuration ----------------------------------------------------------------------------------------------
 
 
 def test_the_files_hold_the_defaults_of_the_dataclasses():
-    assert compose().features == Features() == Features(leadlag=LeadLagFeatures())
+    assert resolve().features == Features() == Features(leadlag=LeadLagFeatures())
 
 
 def test_the_hash_is_that_of_the_settings(small):
-    def digest(config: Config) -> str:
+    def digest(config: Plan) -> str:
         return config_hash(config.to_dict())
 
     assert digest(small("ppo", "features.leadlag.lookback=30")) == digest(small("ppo", "features.leadlag.lookback=30"))
@@ -189,14 +189,14 @@ def test_the_hash_is_that_of_the_settings(small):
 
 def test_the_planted_preset_states_its_costs_and_suits_both_algorithms():
     for more in ([], ["agent=sac_small", "task.action=continuous"]):
-        config = compose(["+preset=planted", *more])
+        config = resolve(["+preset=planted", *more])
         costs = config.market.costs
         assert (costs.commission_bps, costs.spread_bps, costs.slippage_bps) == (1.0, 1.0, 1.0)
 
 
 def test_in_the_planted_market_nothing_is_expected_to_rise():
     """E[exp(r)] = exp(drift + σ²/2) = 1 in every regime, before responses."""
-    data = compose(["+preset=planted"]).data
+    data = resolve(["+preset=planted"]).data
     for drift, multiple in data["regimes"].values():
         assert drift + (data["volatility"] * multiple) ** 2 / 2 == pytest.approx(0, abs=5e-4)
 
@@ -252,9 +252,9 @@ def test_actions_have_the_names_of_orders_windows_or_ranges():
 def test_validation_of_several_resolutions_is_on_the_first_and_says_so():
     episodes = {"resolutions": ["", "1W"], "bars": 20}
     windows = {"longest": 24, "seen": [6, 12, 30], "grid": [10, 16, 24]}
-    plain = compose(["task=lookback", "data=synthetic", "data.symbols=3", "data.bars=420"]).to_dict()
+    plain = resolve(["task=lookback", "data=synthetic", "data.symbols=3", "data.bars=420"]).to_dict()
     task = plain["task"] | {"episodes": plain["task"]["episodes"] | episodes, "windows": windows}
-    config = parse_config(plain | {"task": task})
+    config = parse_plan(plain | {"task": task})
     parts = build_parts(config, build_panel(config))
     trained, validated = parts.train.single_observation_space, parts.validation.single_observation_space
     assert trained == validated
@@ -283,7 +283,7 @@ def test_networks_that_are_not_looked_up_are_there_and_read_no_leaders():
     ],
 )
 def test_training_decides_whether_there_are_leadlag_features(overrides, lookback):
-    config = compose(["data=synthetic", "data.symbols=3", "data.bars=1700", *overrides])
+    config = resolve(["data=synthetic", "data.symbols=3", "data.bars=1700", *overrides])
     assert with_lookback(config, build_panel(config)).features.leadlag.lookback == lookback
     if config.features.leadlag.lookback == "auto":
         assert not config.features.leadlag.is_on

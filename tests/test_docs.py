@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from pacesetter.cli import app
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.hydra.overrides import choices, split_varied
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,4 +147,4 @@ def test_typed_lines_parse_and_their_overrides_compose(page):
 @cache
 def check_overrides(words: tuple[str, ...]) -> None:
     """Compose them once: pages, and a page in three languages, give the same lines."""
-    compose(list(words))
+    resolve(list(words))

@@ -17,7 +17,7 @@
 import logging
 
 from pacesetter.evaluation.fleet.agents_page import read_agents
-from pacesetter.jobs import compose, train
+from pacesetter.jobs import resolve, train
 from pacesetter.methods.master.page import read_allocations
 
 logging.disable(logging.WARNING)
@@ -27,7 +27,7 @@ quiet = ["track.mlflow=off", "track.progress=false", "train.steps=4096", "train.
 # Ten agents learn on a market where leaders predict followers. Steps are those of each agent.
 
 # %%
-fleet = train(compose(["+preset=planted_fleet", "data.symbols=10", "data.groups=2", "data.bars=2000", *quiet])).run
+fleet = train(resolve(["+preset=planted_fleet", "data.symbols=10", "data.groups=2", "data.bars=2000", *quiet])).run
 agents = read_agents(fleet.folder)
 agents[["symbol", "sharpe", "drawdown", "trades", "state", "reason"]].round(2)
 
@@ -39,5 +39,5 @@ axes.figure.tight_layout()
 # The master is advised by the agents. Fixed allocations over the same agents stand beside it.
 
 # %%
-master = train(compose(["task=master", f"task.fleet={fleet.folder}", "task.episode_bars=50", *quiet])).run
+master = train(resolve(["task=master", f"task.fleet={fleet.folder}", "task.episode_bars=50", *quiet])).run
 read_allocations(master.folder).round(2)

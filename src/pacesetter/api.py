@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError, LimitWarning, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "backtest", "check_causal", "evaluate", "train"]
 
-Array = NDArray[Any]
 SHORT = 60  # letters of a value in a sentence
 # fingerprint of the bars -> every distinct backtest of them in this process -> its Sharpe ratio per bar
 BACKTESTS: dict[str, dict[str, float]] = {}
@@ -293,7 +292,7 @@ def train(*overrides: str, data: Any = None, **settings: Any) -> Path:
     odd = next((text for text in overrides if not isinstance(text, str)), None)
     if odd is not None:
         raise ConfigError(f"train takes overrides as texts, e.g. 'task=fleet', not {type(odd).__name__}")
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
     from pacesetter.jobs.hydra.overrides import write_overrides
     from pacesetter.jobs.run.train import train as train_agent
 
@@ -305,9 +304,9 @@ def train(*overrides: str, data: Any = None, **settings: Any) -> Path:
         asked += write_overrides({f"data.{key}": value for key, value in data.items() if key != "source"})
     elif data is not None:
         panel = data if isinstance(data, Panel) else load(data)
-        kept = Path(compose(asked).runs) / "bars" / f"{panel.fingerprint}.parquet"
+        kept = Path(resolve(asked).runs) / "bars" / f"{panel.fingerprint}.parquet"
         asked += write_overrides({"data": kept if kept.is_file() else panel.save(kept)})
-    return train_agent(compose(asked)).run.folder
+    return train_agent(resolve(asked)).run.folder
 
 
 def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.stamps import DAY, utc_index
 
 __all__ = ["aggregate", "coarse_closes"]
 
-Array = NDArray[Any]
 SUMMED = ("volume", "funding_rate", "dividend")  # over the fine bars; of other fields the last is known
 
 

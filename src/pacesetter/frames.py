@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.stamps import StampReader, moment_of
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bars", "Close", "Finding", "read_frame", "recognise"]
 
-Array = NDArray[Any]
 Close = Literal["auto", "close", "adj_close", "unadjusted"]
 
 OPEN_STAMPS = ("open_time", "opentime", "time_open", "start_time", "bar_start")
@@ -103,7 +102,7 @@ class Bars:
         origin, row = self.origins[symbol], int(self.rows[time, symbol])
         return f"{origin} row {row}".strip() if row >= 0 else origin
 
-    def between(self, start: Any = None, end: Any = None) -> Bars:
+    def between(self, start: object = None, end: object = None) -> Bars:
         """Bars known from `start` to `end`, both included, with the problems of that time; see `Panel.between`."""
         low = 0 if start is None else int(self.index.searchsorted(moment_of(start), side="left"))
         high = len(self.index) if end is None else int(self.index.searchsorted(moment_of(end, last=True), side="right"))
@@ -295,7 +294,7 @@ def _with_unadjusted(bars: Bars, raw: Array) -> Bars:
     return replace(bars, fields=(*bars.fields, "close_unadjusted"), blocks=np.concatenate([bars.blocks, raw[None]]))
 
 
-def recognises_open(name: Any) -> bool:
+def recognises_open(name: object) -> bool:
     """Whether a column's name says that it holds the opens of bars; as exchanges' files have it."""
     return str(name).strip().lower().replace(" ", "_") in OPEN_STAMPS
 
@@ -388,11 +387,11 @@ def _is_counter(name: Any, values: pd.Series[Any]) -> bool:
     return values.astype("str").tolist() == [str(row) for row in range(len(values))]
 
 
-def _is_nameless(name: Any) -> bool:
+def _is_nameless(name: object) -> bool:
     return not str(name).strip() or str(name).startswith("Unnamed: ")
 
 
-def _is_stamp(name: Any) -> bool:
+def _is_stamp(name: object) -> bool:
     if isinstance(name, tuple):  # ("Date", ""), as pandas names a column that was the index
         return not any(name[1:]) and _is_stamp(name[0])
     return recognise(name) == "timestamp"

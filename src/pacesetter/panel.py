@@ -15,8 +15,9 @@ from typing import Any, overload
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.coarse import aggregate, coarse_closes
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.stamps import end_of_day, moment_of, utc_index
@@ -27,7 +28,6 @@ PRICE_FIELDS = ("open", "high", "low", "close")
 SECONDS_PER_YEAR = 365.25 * 86_400
 STORED_AS, SEAL = b"pacesetter.panel", b"pacesetter.panel.seal"
 
-Array = NDArray[Any]
 
 UNCUT = ("symbols", "fields", "causal", "calendar", "notes")  # what any rows of a panel have as it does
 
@@ -115,7 +115,7 @@ class Panel:
             raise DataError(bars.problems[0].sentence())
         return bars.panel(**attributes)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # a copy, also in another process, is created again and so is read-only too
         return Panel, tuple(getattr(self, part.name) for part in dataclasses.fields(self))
 
@@ -251,7 +251,7 @@ class Panel:
         vars(panel).update(cut | {name: getattr(self, name) for name in UNCUT})
         return panel
 
-    def between(self, start: Any = None, end: Any = None) -> Panel:
+    def between(self, start: object = None, end: object = None) -> Panel:
         """Bars known from `start` to `end`, both included; a day, month or year as `end` includes all of it. Views."""
         low = 0 if start is None else self.index.searchsorted(moment_of(start), side="left")
         high = len(self) if end is None else self.index.searchsorted(moment_of(end, last=True), side="right")

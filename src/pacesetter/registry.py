@@ -161,7 +161,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     return _coerce_scalar(value, hint, where)
 
 
-def _coerce_union(value: Any, hints: tuple[Any, ...], where: str) -> Any:
+def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> Any:
     if value is None and type(None) in hints:
         return None
     problem: ConfigError | None = None

@@ -51,7 +51,7 @@ KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gy
 WIDEST_FIRST = ("avx512f", "avx2", "avx")
 
 
-def check_schema(stored: Mapping[str, Any], what: str) -> None:
+def check_schema(stored: Mapping[str, object], what: str) -> None:
     """Refuse something stored by a version that wrote it in another way; `what` names it."""
     if (schema := stored.get("schema", SCHEMA)) != SCHEMA:
         raise RunError(f"{what} has schema {schema}, this version reads {SCHEMA}; use the version that wrote it")
@@ -71,7 +71,7 @@ class Run:
     folder: Path
 
     @classmethod
-    def create(cls, root: str | Path, name: str, config: Mapping[str, Any], label: str = "") -> Run:
+    def create(cls, root: str | Path, name: str, config: Mapping[str, object], label: str = "") -> Run:
         """A new folder `<time>-<name>-<hash>` under `root`, with its config and a first manifest.
 
         label   what it is called where people read it; the name where empty
@@ -141,12 +141,12 @@ class Run:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write_json(self, name: str, content: Any) -> Path:
+    def write_json(self, name: str, content: object) -> Path:
         """Write JSON atomically."""
         text = json.dumps(content, indent=2, sort_keys=True, default=str, allow_nan=True)
         return write_atomic(self.path(name), text + "\n")
 
-    def write_yaml(self, name: str, content: Mapping[str, Any]) -> Path:
+    def write_yaml(self, name: str, content: Mapping[str, object]) -> Path:
         """Write YAML atomically, keys in their own order: a source may read it, e.g. that of regimes."""
         import yaml
 
@@ -160,7 +160,7 @@ class Run:
         with self.path("metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(metrics, default=str) + "\n")
 
-    def finish(self, **facts: Any) -> dict[str, Any]:
+    def finish(self, **facts: Any) -> dict[str, object]:
         """Complete the manifest with `facts` and the SHA-256 of every artefact in the folder."""
         artefacts = {
             path.relative_to(self.folder).as_posix(): sha256(path)
@@ -173,13 +173,13 @@ class Run:
         return manifest
 
 
-def data_name(data: Mapping[str, Any]) -> str:
+def data_name(data: Mapping[str, object]) -> str:
     """The name of the file or folder of bars without its ending, or else of the source."""
     path = str(data.get("path") or "")
     return Path(path).name.partition(".")[0] or str(data.get("source", ""))
 
 
-def config_hash(config: Mapping[str, Any]) -> str:
+def config_hash(config: Mapping[str, object]) -> str:
     """SHA-256 of the configuration as JSON, keys in their own order: a source may read it, e.g. that of regimes."""
     return hashlib.sha256(json.dumps(config, default=str).encode()).hexdigest()
 

@@ -11,13 +11,12 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 
 __all__ = ["StampReader", "bars_per_day", "day_of", "end_of_day", "moment_of", "utc_index"]
 
-Array = NDArray[Any]
 Stamps = pd.Series  # raw ones, as a column holds them
 
 DAY = pd.Timedelta(days=1)

@@ -14,7 +14,7 @@ PANDAS = "pandas"
 Frame = TypeVar("Frame", bound="pd.DataFrame | pd.Series[float]")
 
 
-def is_table(value: Any) -> bool:
+def is_table(value: object) -> bool:
     """Whether a value is a table of any library that narwhals knows."""
     if isinstance(value, pd.DataFrame):
         return True
@@ -60,7 +60,7 @@ def as_kind(frame: Frame, kind: str) -> Frame:
     return cast("Frame", nw.from_arrow(rows, backend=cast("Any", kind)).to_native())
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     """A column's name as one text; the index of moments, which has none, is the time."""
     if isinstance(name, tuple):
         return "_".join(str(part) for part in name if str(part))

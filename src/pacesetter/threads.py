@@ -84,7 +84,7 @@ class FasterOf:
         self._times: tuple[list[float], list[float]] = ([], [])
         self._chosen, self._left = (self.functions[0] if is_taken else None), self.again_after
 
-    def _try_turn(self, given: tuple[Any, ...]) -> Any:
+    def _try_turn(self, given: tuple[object, ...]) -> Any:
         """A call of the one whose turn it is."""
         first, second = self._times
         is_first = len(first) <= len(second)
@@ -104,7 +104,7 @@ class FasterOf:
         self.compares += 1
         self._mean_of_one, self._seconds = sum(first) / len(first), []
 
-    def _watch_second(self, given: tuple[Any, ...]) -> Any:
+    def _watch_second(self, given: tuple[object, ...]) -> Any:
         """A call of the second one, which is dropped where the latest ones took longer than the first one did."""
         result = self._time_call(self.functions[1], given, self._seconds)
         if len(self._seconds) == WATCHED:

@@ -64,7 +64,7 @@ def _relabel(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
     return changed
 
 
-def _quote_formula(value: Any) -> Any:
+def _quote_formula(value: object) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

@@ -15,7 +15,7 @@ from pacesetter.agents.initialise import verify_initialisation
 from pacesetter.agents.stream.encoder import STREAM, Stream, StreamEncoder
 from pacesetter.agents.stream.following import Following
 from pacesetter.errors import ConfigError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 
 
 def make_encoder(layers: int = 4, span: int = 24, seed: int = 0) -> StreamEncoder:
@@ -42,7 +42,7 @@ def test_the_full_size_is_that_of_the_window_transformer_and_remembers_93_bars()
 
 def test_windows_are_as_long_as_the_memory_whatever_is_asked_for() -> None:
     def bars(*overrides: str) -> int:
-        return int(compose(["task=fleet", "agent=ppo", *overrides]).trading.window_bars)
+        return int(resolve(["task=fleet", "agent=ppo", *overrides]).trading.window_bars)
 
     assert bars("agent.network=stream") == 93
     assert bars("agent.network=stream_small", "task.window_bars=10") == 47
@@ -61,7 +61,7 @@ def test_windows_are_as_long_as_the_memory_whatever_is_asked_for() -> None:
 )
 def test_bad_sizes_are_refused_before_anything_is_loaded(options: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
-        compose(["task=fleet", "agent=ppo", "agent.network=stream_small", f"agent.network_options={options}"])
+        resolve(["task=fleet", "agent=ppo", "agent.network=stream_small", f"agent.network_options={options}"])
 
 
 @torch.no_grad()

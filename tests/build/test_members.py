@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacesetter.build import stored_config
+from pacesetter.build import stored_plan
 from pacesetter.build.members import member_folders
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.policies.ensemble import EnsemblePolicy, MeanAdvice
 from pacesetter.policies.fleet import FleetTargets
@@ -47,7 +47,7 @@ LATER = {"trading": (), "fleet": ("task.retrain_share=0",)}
 
 
 def made(folder: Path, *overrides: str) -> Path:
-    return train(compose([*SMALL, *overrides, f"runs={folder}"]), console=QUIET).run.folder
+    return train(resolve([*SMALL, *overrides, f"runs={folder}"]), console=QUIET).run.folder
 
 
 @pytest.fixture(scope="module", params=["trading", "fleet"])
@@ -56,8 +56,8 @@ def ensemble(request: Any, tmp_path_factory: Any) -> Path:
 
 
 def test_members_are_runs_of_other_seeds_on_the_same_data(ensemble: Path) -> None:
-    config = stored_config(ensemble)
-    first, second = (stored_config(each) for each in member_folders(ensemble, config))
+    config = stored_plan(ensemble)
+    first, second = (stored_plan(each) for each in member_folders(ensemble, config))
     assert (second.seed - first.seed, first.data, first.agent["members"], second.agent["members"]) == (
         1,
         second.data,
@@ -94,12 +94,12 @@ def test_it_is_bundled_and_served_as_one(ensemble: Path, tmp_path: Path) -> None
 
 def test_a_member_that_is_missing_is_refused_and_trained_by_resuming(tmp_path: Path) -> None:
     folder = made(tmp_path, "task=fleet", *LATER["fleet"])
-    _, member = member_folders(folder, stored_config(folder))
+    _, member = member_folders(folder, stored_plan(folder))
     member.rename(tmp_path / "away")
     with pytest.raises(RunError, match="lacks 1 of its 2 members; finish them with pacesetter train --resume"):
         StoredRun(folder).policy  # noqa: B018
     train(resume=folder, console=QUIET)
-    assert len(member_folders(folder, stored_config(folder))) == 2
+    assert len(member_folders(folder, stored_plan(folder))) == 2
     assert StoredRun(folder).policy is not None
 
 
@@ -112,4 +112,4 @@ def test_a_member_that_is_missing_is_refused_and_trained_by_resuming(tmp_path: P
 )
 def test_refusals(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        compose([*SMALL, *overrides])
+        resolve([*SMALL, *overrides])

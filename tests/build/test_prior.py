@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacesetter.build import build_learner, build_panel, build_parts, stored_config, with_lookback
+from pacesetter.build import build_learner, build_panel, build_parts, stored_plan, with_lookback
 from pacesetter.build.environments import feature_split
 from pacesetter.build.prior import fit_prior, with_prior
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.prior.prior import ends_on_bank
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
@@ -41,13 +41,13 @@ TASKS = {
 
 
 def configured(task: str, prior: str, *more: str) -> Any:
-    config = compose([*MARKET, *TASKS[task], f"agent.prior={prior}", *more])
+    config = resolve([*MARKET, *TASKS[task], f"agent.prior={prior}", *more])
     return with_prior(with_lookback(config, build_panel(config)))
 
 
 def trained(folder: Path, task: str, prior: str, *more: str) -> Path:
     overrides = [*MARKET, *TASKS[task], f"agent.prior={prior}", *more, f"runs={folder}"]
-    return train(compose(overrides), console=QUIET).run.folder
+    return train(resolve(overrides), console=QUIET).run.folder
 
 
 # ---- what it wants --------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_no_bar_of_it_depends_on_later_bars(kind: str) -> None:
 @pytest.mark.parametrize("agent", ["ppo", "sac", "td3"])
 def test_an_untrained_agent_of_one_symbol_trades_as_the_prior_does(agent: str) -> None:
     own = () if agent == "ppo" else (f"agent={agent}", "agent.network=mlp_tiny", "agent.heads=[8]")
-    config = compose([*MARKET, "task=trading", *(own or PPO), "agent.prior=direct"])
+    config = resolve([*MARKET, "task=trading", *(own or PPO), "agent.prior=direct"])
     config = with_prior(with_lookback(config, build_panel(config)))
     parts = build_parts(config, build_panel(config))
     learner: Any = build_learner(config, parts)
@@ -102,7 +102,7 @@ def test_an_untrained_agent_of_one_symbol_trades_as_the_prior_does(agent: str) -
 def test_an_untrained_fleet_is_the_prior(agent: str) -> None:
     sizes = {"ppo": PPO, "sac": ("agent=sac",), "es": ("agent=es", "agent.population=4"), "impala": ("agent=impala",)}
     more = () if agent == "ppo" else ("agent.network=mlp_tiny", "agent.heads=[8]")
-    config = compose([*MARKET, "task=fleet", *sizes[agent], *more, "task.retrain_share=0", "agent.prior=expected"])
+    config = resolve([*MARKET, "task=fleet", *sizes[agent], *more, "task.retrain_share=0", "agent.prior=expected"])
     config = with_prior(with_lookback(config, build_panel(config)))
     parts = build_parts(config, build_panel(config))
     learner: Any = build_learner(config, parts)
@@ -119,7 +119,7 @@ def direct(tmp_path_factory: Any) -> Path:
     folder = tmp_path_factory.mktemp("direct")
     own = ("task=fleet", "agent=direct", "train.steps=6144", "features.leadlag.lookback=null", f"runs={folder}")
     kept = [text for text in MARKET if not text.startswith(("train.steps", "features.leadlag.lookback"))]
-    return train(compose([*kept, *own]), console=QUIET).run.folder
+    return train(resolve([*kept, *own]), console=QUIET).run.folder
 
 
 @pytest.mark.parametrize(("task", "prior"), [("trading", "direct"), ("fleet", "expected"), ("fleet", "RUN")])
@@ -137,7 +137,7 @@ def test_it_is_bundled_and_served_as_it_is_backtested(task: str, prior: str, dir
     assert (folder / "prior").is_dir()
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert next(json.loads(line)["step"] for line in lines if "score" in line) == 0  # the prior is validated first
-    assert stored_config(folder).agent["prior_bars"] == window_bars
+    assert stored_plan(folder).agent["prior_bars"] == window_bars
 
 
 def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
     sizes = ("agent.network_options={width:8,heads:2,layers:1,hidden:8}", "agent.n_steps=8", "agent.batch_size=32")
     quiet = ("track.progress=false", "track.tensorboard=off", "track.mlflow=off", "task.cross_fit=false")
     steps = ("train.envs=8", "train.steps=256", "task.episode_bars=20", f"runs={tmp_path}")
-    config = compose(["task=master", f"task.fleet={fleet}", *sizes, *quiet, *steps])
+    config = resolve(["task=master", f"task.fleet={fleet}", *sizes, *quiet, *steps])
     folder = train(config, console=QUIET).run.folder
     _, bundle = bundle_run(folder, tmp_path / "store", observations=60)
     run = StoredRun(folder)
@@ -171,7 +171,7 @@ def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused_before_data_is_loaded(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        compose([*MARKET, *overrides])
+        resolve([*MARKET, *overrides])
 
 
 def test_a_prior_fitted_on_test_bars_is_refused(direct: Path) -> None:

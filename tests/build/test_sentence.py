@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 from pacesetter.build.sentence import describe_plan
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.cli import app
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 
 
 def test_a_plan_says_what_is_trained_on_what_at_which_risk_and_cost() -> None:
     stated = ["risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04"]
     words = ["task=fleet", "agent=direct", "data=synthetic", *stated, "market.position_cap=0.5", "costs=2"]
-    assert describe_plan(compose(words)) == (
+    assert describe_plan(resolve(words)) == (
         "Plan: agent=direct learns one policy for all symbols in one account on synthetic, judged on the last 20% of "
         "its bars beside hold and the other baselines. Risk: 10% volatility a year around inverse volatility, views "
         "within a tracking error of 4%; at most 50% of equity in a symbol, leverage 1, long only, costs 2 bps a side "
@@ -33,7 +33,7 @@ def test_a_plan_says_what_is_trained_on_what_at_which_risk_and_cost() -> None:
     ],
 )
 def test_a_method_says_what_it_makes_of_the_task(words: str, said: str) -> None:
-    plan = describe_plan(compose(words.split()))
+    plan = describe_plan(resolve(words.split()))
     assert said in plan
     assert ("Risk: none is stated" in plan) == ("lookback" not in words)
 

@@ -8,13 +8,13 @@ import pytest
 
 from pacesetter.build import build_panel, with_utility
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 
 MARKET = ("+preset=planted", "data.bars=400", "data.symbols=4")
 
 
 def resolved(*overrides: str) -> dict[str, object]:
-    config = compose([*MARKET, *overrides])
+    config = resolve([*MARKET, *overrides])
     components = with_utility(config, build_panel(config)).trading.reward.components
     return {name: (term.weight, term.options) for name, term in components.items()}
 
@@ -36,7 +36,7 @@ def test_differential_sharpe_has_the_weight_of_the_starting_set() -> None:
 def test_other_components_stay_and_a_resolved_task_is_left_alone() -> None:
     both = "+task.reward.components.cost=10.0"
     assert list(resolved(both, "task.aversion=20")) == ["mean_variance", "cost"]
-    config = compose([*MARKET, "task.aversion=20"])
+    config = resolve([*MARKET, "task.aversion=20"])
     panel = build_panel(config)
     once = with_utility(config, panel)
     assert with_utility(once, panel) == once

@@ -158,7 +158,6 @@ def test_a_halt_does_not_wait_for_the_broker(case: Case) -> None:
         assert case.broker.submit(case.order("run-1", 5.0)) is OrderStatus.SENT  # at once, and no one is asked
         return
     exchange, seen = case.rig.exchange, list[int]()
-    exchange.patience = 60.0
     exchange.chance = lambda method, path: "slow"
 
     def look() -> None:

@@ -26,11 +26,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts
+from pacesetter.build import Plan, build_learner, build_panel, build_parts
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.errors import RunError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.learner import Between, Learner, StepRecord
 from pacesetter.learning.methods import METHODS, default_options, find_support
@@ -141,7 +141,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of a small fleet that has learned something, for masters to find out whom to follow."""
     steps = (f"train.steps={TOY_STEPS['fleet']}", "train.validate_every=0", "task.action=target")
     own = (*NETWORK["fleet"], *OPTIONS["ppo", "fleet"], *steps)
-    config = compose(["task=fleet", *MARKET, *TRADES, *own, f"runs={tmp_path_factory.mktemp('fleet')}"])
+    config = resolve(["task=fleet", *MARKET, *TRADES, *own, f"runs={tmp_path_factory.mktemp('fleet')}"])
     return train(config, console=Console(file=io.StringIO())).run.folder
 
 
@@ -157,11 +157,11 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def configure(request: pytest.FixtureRequest) -> Callable[[Case], Config]:
+def configure(request: pytest.FixtureRequest) -> Callable[[Case], Plan]:
     """The configuration of a case, composed once; what some cases learn from is made for the first of them."""
 
     @cache
-    def composed(case: Case) -> Config:
+    def composed(case: Case) -> Plan:
         name, task = case
         support = find_support(name, task)
         known = default_options(name, task)
@@ -169,21 +169,21 @@ def configure(request: pytest.FixtureRequest) -> Callable[[Case], Config]:
         own = (f"task={task}", f"agent={name}", *sizes, *OPTIONS.get(case, ()))
         if task == "master":  # bars, features and market are its fleet's
             fleet = request.getfixturevalue("fleet")
-            return compose(
+            return resolve(
                 [*own, *QUIET, f"task.fleet={fleet}", "task.cross_fit=false", "task.episode_bars=20", *REWARD]
             )
         if name in STORED:
             own = (*own, f"agent.dataset={request.getfixturevalue('stored')[task]}", "agent.regimes=[]")
         if task == "lookback":
-            return compose([*own, *WINDOW_MARKET])
+            return resolve([*own, *WINDOW_MARKET])
         action = "target" if "target" in support.actions else support.actions[0]
-        return compose([*own, *MARKET, *TRADES, f"task.action={action}"])
+        return resolve([*own, *MARKET, *TRADES, f"task.action={action}"])
 
     return composed
 
 
 @pytest.fixture(scope="module")
-def make(configure: Callable[[Case], Config]) -> Make:
+def make(configure: Callable[[Case], Plan]) -> Make:
     """A learner of a case, untrained."""
 
     def made(case: Case, seed: int = 0) -> Learner:
@@ -205,7 +205,7 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def learn_and_stop(config: Config, stop_at: int, folder: Path, stop: Callable[[], None]) -> None:
+def learn_and_stop(config: Plan, stop_at: int, folder: Path, stop: Callable[[], None]) -> None:
     """Learn, store at `stop_at`, and be stopped in the round that follows."""
     learner = build_learner(config, build_parts(config, build_panel(config)))
 
@@ -228,7 +228,7 @@ def processes() -> Any:
 
 @briefly(CASES, BRIEFLY)
 def test_it_repeats_by_seed_and_resumes_bit_exactly_after_a_kill(
-    case: Case, make: Make, configure: Callable[[Case], Config], processes: Any, tmp_path: Path
+    case: Case, make: Make, configure: Callable[[Case], Plan], processes: Any, tmp_path: Path
 ) -> None:
     resumed = make(case)
     rounds = max(3, -(-600 // resumed.round_steps))
@@ -255,7 +255,7 @@ def test_it_repeats_by_seed_and_resumes_bit_exactly_after_a_kill(
     assert hashes[1] != hashes[0] or case[0] in LEDGERS  # these read returns only, which predict nothing here
 
 
-def live(config: Config, folder: Path) -> None:
+def live(config: Plan, folder: Path) -> None:
     """Begin or resume, store after every round, and write the hash of the weights at the end."""
     learner = build_learner(config, build_parts(config, build_panel(config)))
     if (folder / "state.json").exists():
@@ -269,7 +269,7 @@ def live(config: Config, folder: Path) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_thirty_kills_at_any_moment_end_in_the_same_weights(
-    case: Case, configure: Callable[[Case], Config], tmp_path: Path, sized: Callable[[int], int]
+    case: Case, configure: Callable[[Case], Plan], tmp_path: Path, sized: Callable[[int], int]
 ) -> None:
     died, runs, end = outlive_apart(partial(live, configure(case)), tmp_path, sized(30), "-".join(case))
     steps = json.loads(end)["steps"]
@@ -290,7 +290,7 @@ def test_it_leaves_absent_symbols_untouched(case: Case, make: Make) -> None:
 
 @briefly(STEPPING, ONE_OF_A_KIND)
 def test_a_reward_that_is_not_a_number_stops_the_run(
-    case: Case, configure: Callable[[Case], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, configure: Callable[[Case], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(configure(case), runs=str(tmp_path))  # first: a master's fleet may be trained for it
     traded, chose = Batch.step, LookbackBatch.step
@@ -313,7 +313,7 @@ def test_a_reward_that_is_not_a_number_stops_the_run(
 
 @briefly(CASES, ONE_OF_A_KIND)
 def test_a_loss_that_is_not_a_number_stops_the_run(
-    case: Case, make: Make, configure: Callable[[Case], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, make: Make, configure: Callable[[Case], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(make(case)), "losses", lambda self: {"value_loss": math.nan} if self.step else {})
     with pytest.raises(RunError, match="value_loss is nan; see"):

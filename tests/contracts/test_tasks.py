@@ -17,14 +17,14 @@ import pytest
 from rich.console import Console
 
 from pacesetter.build import (
-    Config,
+    Plan,
     build_panel,
     build_parts,
     build_table,
     environments,
-    stored_config,
+    stored_plan,
 )
-from pacesetter.build.configuration import parse_config
+from pacesetter.build.plan import parse_plan
 from pacesetter.build.tasks.task import TASKS, Stored
 from pacesetter.build.tasks.trading import TradingTask
 from pacesetter.build.trading import Trading
@@ -35,8 +35,8 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.hydra.groups import task_defaults
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.observers import OBSERVERS
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import roll
@@ -66,9 +66,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run of each task by its name, trained for a moment when it is asked for."""
     where, folders = tmp_path_factory.mktemp("tasks"), dict[str, Path]()
 
-    def config(name: str) -> Config:
+    def config(name: str) -> Plan:
         fleet = [f"task.fleet={run('fleet')}"] if name == "master" else []
-        return compose([f"task={name}", *OVERRIDES[name], *QUIET, *fleet, f"runs={where}", f"name={name}"])
+        return resolve([f"task={name}", *OVERRIDES[name], *QUIET, *fleet, f"runs={where}", f"name={name}"])
 
     def run(name: str) -> Path:
         if name not in folders:
@@ -79,7 +79,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def stored(folder: Path) -> Stored:
-    config = stored_config(folder)
+    config = stored_plan(folder)
     return Stored(folder, config, build_panel(config))
 
 
@@ -91,7 +91,7 @@ def test_a_task_declares_itself(name: str) -> None:
     assert task.observers in OBSERVERS
     assert set(task.refusals) <= ABILITIES
     # Its defaults are a configuration, and its options name it.
-    assert isinstance(parse_config({"task": task_defaults(name)}).task, task.config)
+    assert isinstance(parse_plan({"task": task_defaults(name)}).task, task.config)
     assert issubclass(task.config, TaskOptions)
     assert task.config.problem == name
     for ability in ABILITIES - set(task.refusals):
@@ -201,7 +201,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_new_task_is_trained_evaluated_and_exported_like_the_others(tmp_path: Path) -> None:
     words = ["task=patient", *TINY, MARKET[0], MARKET[2], *PPO, *QUIET, f"runs={tmp_path}"]
-    config = compose(words)
+    config = resolve(words)
     assert config.trading.window_bars == 6
     folder = train(config, console=Console(file=io.StringIO())).run.folder
     assert len(StoredRun(folder).play()) > 1
@@ -215,15 +215,15 @@ def test_options_that_name_another_task_are_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(TASKS._members, "patient", PatientTask())
     monkeypatch.setattr(Patient, "problem", "trading")
     with pytest.raises(ConfigError, match="write problem = 'patient' in Patient"):
-        parse_config({"task": {"problem": "patient"}})
+        parse_plan({"task": {"problem": "patient"}})
 
 
 def test_an_unknown_task_is_refused_with_a_guess() -> None:
     with pytest.raises(ConfigError, match="'tradin' is unknown; did you mean 'trading'"):
-        parse_config({"task": {"problem": "tradin"}})
+        parse_plan({"task": {"problem": "tradin"}})
 
 
 @pytest.mark.parametrize("name", ["fleet", "master"])
 def test_a_task_with_markets_of_its_own_has_no_vector_environment(name: str) -> None:
     with pytest.raises(ConfigError, match=f"task={name} has no vector environment"):
-        TASKS[name].environment(compose(), None)
+        TASKS[name].environment(resolve(), None)

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.sections import Train
 from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.fleet.agents_page import AGENTS, STRUGGLER
-from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.programme.status import PhaseStatus, ProgrammeStatus, write_status
 from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.report.page import Section, write_report
@@ -41,7 +41,7 @@ def panel() -> Panel:
 def judgement(panel: Panel) -> Any:
     """Equal weights judged as an agent is, beside two baselines."""
     policy = make_baseline("equal_weight", market_bank(panel), MarketParameters())
-    return judge_policy(policy, panel, FIRST, baselines=("cash", "hold"), draws=50)
+    return judge_policy(policy, JudgedAccount(panel, FIRST), baselines=("cash", "hold"), draws=50)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, panel: Panel, judgement: Any)
 
 
 def _main_job(root: Path, panel: Panel) -> None:
-    job = _run(root, "job", Config(name="job", data={"source": "synthetic"}))
+    job = _run(root, "job", Plan(name="job", data={"source": "synthetic"}))
     panel.save(job.path("load/panel.parquet"))
     pd.DataFrame({"policy": ["agent", "constant 20"], "reward": [0.1, 0.2], "reward_se": [0.1, 0.1]}).to_csv(
         job.path("lookback/table.csv"), index=False
@@ -70,7 +70,7 @@ def _main_job(root: Path, panel: Panel) -> None:
 
 
 def _judged(root: Path, judgement: Any) -> None:
-    run = _run(root, "trader", Config(name="trader", data={"source": "sample"}), command=["pacesetter", "+preset=us"])
+    run = _run(root, "trader", Plan(name="trader", data={"source": "sample"}), command=["pacesetter", "+preset=us"])
     (run.folder / "evaluation").mkdir()
     store_judgement(judgement, run.folder / "evaluation")
     judgement.result.save(run.folder)
@@ -85,7 +85,7 @@ def _judged(root: Path, judgement: Any) -> None:
 
 def _going_on(root: Path) -> None:
     """Three lines of metrics, a validation, a line of the curriculum, and a line that is being written."""
-    run = _run(root, "live", Config(name="live", data={"source": "sample"}, train=Train(steps=1000)))
+    run = _run(root, "live", Plan(name="live", data={"source": "sample"}, train=Train(steps=1000)))
     for step in (100, 200, 300):
         live = {"reward": step / 100, "entropy": 1.9, "sharpe": 0.1, "trade_rate": 0.5, "steps_per_second": 50.0}
         live |= {"action_mix": [0.4, *[0.1] * 6], "seconds": {"update": 2.0}, "resources": {"memory_mb": 700}}
@@ -122,14 +122,14 @@ def _fleet(root: Path) -> None:
     is_weak = table["sharpe"] < -1.5
     table = table.assign(state=is_weak.map({True: STRUGGLER, False: "ok"}), reason="", retrained="")
     table.loc[is_weak, "reason"] = "no signal"
-    run = _run(root, "fleet", Config(name="fleet", data={"source": "sample"}))
+    run = _run(root, "fleet", Plan(name="fleet", data={"source": "sample"}))
     table.to_csv(run.path(AGENTS), index=False)
     for step in (100, 200):
         run.log(step=step, agents_validation=dict(zip(table["symbol"], table["sharpe"], strict=True)))
     run.finish()
 
 
-def _run(root: Path, name: str, config: Config, **facts: Any) -> Run:
+def _run(root: Path, name: str, config: Plan, **facts: Any) -> Run:
     run = Run.create(root, name, config.to_dict())
     run.write_json("manifest.json", run.manifest | facts)
     return run

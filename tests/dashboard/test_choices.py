@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.dashboard import settings
 from pacesetter.dashboard.choices import has_choices, read_choices
 from pacesetter.dashboard.live import read_live
@@ -25,7 +25,7 @@ DAYS = pd.date_range("2020-01-01", periods=60, tz="UTC")
 @pytest.fixture
 def judged(tmp_path: Path) -> Path:
     """What `pacesetter evaluate` leaves of a lookback run."""
-    config = Config(name="windows", data={"source": "synthetic"}, task=LookbackConfig())
+    config = Plan(name="windows", data={"source": "synthetic"}, task=LookbackConfig())
     run = Run.create(tmp_path, "windows", config.to_dict())
     rng, folder = np.random.default_rng(0), run.folder / "evaluation"
     folder.mkdir()

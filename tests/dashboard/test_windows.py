@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.dashboard import texts, windows
 from pacesetter.dashboard.windows import (
     Lens,
@@ -119,7 +119,7 @@ def test_an_anomaly_is_marked_where_the_structure_breaks():
 
 def test_stored_bars_are_opened_and_others_are_loaded(runs, panel, tmp_path):
     assert open_panel(next(runs.glob("*-job-*"))).fingerprint == panel.fingerprint
-    run = Run.create(tmp_path, "x", Config(data={"source": "synthetic", "symbols": 2, "bars": 50}).to_dict())
+    run = Run.create(tmp_path, "x", Plan(data={"source": "synthetic", "symbols": 2, "bars": 50}).to_dict())
     assert len(open_panel(run.folder)) == 50
 
 
@@ -131,7 +131,7 @@ def test_lookback_policies_best_first(runs):
 
 
 def test_the_run_of_the_agent_is_found_inside_a_main_job(tmp_path):
-    run = Run.create(tmp_path / "lookback", "lookback", Config(task=LookbackConfig()).to_dict())
+    run = Run.create(tmp_path / "lookback", "lookback", Plan(task=LookbackConfig()).to_dict())
     assert lookback_run(tmp_path) == run.folder
 
 
@@ -140,7 +140,7 @@ def test_the_agent_is_asked_at_each_test_bar_and_told_its_last_answer(tmp_path, 
         def choose(self, panel, t, previous):
             return previous + 1
 
-    run = Run.create(tmp_path, "lookback", Config(task=LookbackConfig()).to_dict())
+    run = Run.create(tmp_path, "lookback", Plan(task=LookbackConfig()).to_dict())
     monkeypatch.setattr(windows, "load_lookback", lambda folder, panel: Growing())
     chosen = chosen_windows(run.folder, panel)
     assert chosen.tolist() == list(range(1, 65))  # a fifth of 320 bars is left for the test

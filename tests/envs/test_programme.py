@@ -16,7 +16,7 @@ from pacesetter.envs.difficulty import alter_returns
 from pacesetter.envs.programme import AdaptiveCourse, Difficulty, copies_of, make_course, programme_stages
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import Slot
 
@@ -98,7 +98,7 @@ def test_noise_reaches_the_bars_from_the_command_line_and_validation_has_none(ta
     levels = "task.noise=[0,0,0,0,2]"
     common = ["data=synthetic", "data.symbols=2", "data.bars=500", "features.names=[return_1,regime_trend_efficiency]"]
     more = ["task.curriculum=programme", "task.window_bars=4", "task.episode_bars=20", "train.envs=2", levels]
-    config = compose([*task, *common, *more])
+    config = resolve([*task, *common, *more])
     panel = build_panel(config)
     parts = build_parts(config, panel)
     bars = parts.train.batch.bank.bars[:, :300, 0, 3]  # closes
@@ -144,4 +144,4 @@ def test_a_fleet_follows_its_course_and_keeps_it(bank):
 )
 def test_bad_noise_is_refused(overrides, text):
     with pytest.raises(ConfigError, match=text):
-        compose(["data=synthetic", *overrides])
+        resolve(["data=synthetic", *overrides])

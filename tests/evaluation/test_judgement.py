@@ -12,7 +12,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation import judgement
 from pacesetter.evaluation.backtest.backtest import backtest, backtest_many
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.judgement import Judgement, judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, Judgement, judge_policy
 from pacesetter.features import feature_table
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions
@@ -34,9 +34,8 @@ def panel():
 @pytest.fixture(scope="module")
 def found(panel) -> Judgement:
     policy, other = (make_baseline(name, bank_of(panel)) for name in ("momentum", "random"))
-    return judge_policy(
-        policy, panel, FIRST, bank_of=bank_of, others=[other], baselines=[*BESIDE, "risk_parity"], draws=100
-    )
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    return judge_policy(policy, account, others=[other], baselines=[*BESIDE, "risk_parity"], draws=100)
 
 
 def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel):
@@ -76,8 +75,36 @@ def test_each_set_of_rules_is_played_once(panel, monkeypatch):
 
     monkeypatch.setattr(judgement, "backtest", counted)
     monkeypatch.setattr(judgement, "backtest_many", counted_many)
-    judge_policy(make_baseline("hold", bank_of(panel)), panel, FIRST, bank_of=bank_of, baselines=("cash",), draws=50)
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    judge_policy(make_baseline("hold", account.bank), account, baselines=("cash",), draws=50)
     assert len(played) == len(set(played)) == 11
+
+
+def test_no_policy_is_overwritten_by_one_of_its_name(panel):
+    class Idle:
+        name, action = "hold", "target"
+
+        def decide(self, snapshot):
+            return np.zeros(len(snapshot.panel.symbols))
+
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    judged = judge_policy(Idle(), account, others=[Idle()], baselines=("cash", "hold"), draws=20, is_fast=True)
+    assert list(judged.results) == ["hold (policy)", "hold (policy 2)", "cash", "hold"]
+    assert not judged.result.returns.any()
+    assert judged.results["hold"].returns.any()
+    assert judged.verdict.name == judged.to_json()["policy"] == "hold (policy)"
+
+
+def test_a_regression_without_views_is_called_its_base():
+    panel = load("synthetic", symbols=4, bars=600, seed=3, strength=0.0)
+    risk = RiskOptions(target_volatility=0.1, base="inverse_volatility", tracking_error=0.04)
+    account = JudgedAccount(panel, 400, bank_of=bank_of, risk=risk)
+    names = ["cash", "lasso_sized", "ridge_sized"]
+    judged = judge_policy(make_baseline("cash", account.bank), account, baselines=names, draws=20, is_fast=True)
+    assert (
+        "are inverse_volatility at 10% volatility: no fit earned its costs on bars that it had not seen."
+        in judged.sentence
+    )
 
 
 def test_it_is_plain_json_with_every_figure(found):
@@ -91,15 +118,16 @@ def test_it_is_plain_json_with_every_figure(found):
 
 def test_a_period_without_bars_is_refused(panel):
     with pytest.raises(DataError, match="is empty or outside"):
-        judge_policy(make_baseline("cash", bank_of(panel)), panel, len(panel) - 1, bank_of=bank_of)
+        judge_policy(make_baseline("cash", bank_of(panel)), JudgedAccount(panel, len(panel) - 1, bank_of=bank_of))
 
 
 def test_a_fast_judgement_has_the_same_verdict_and_gates(found, panel):
     lines: list[str] = []
     policy, other = (make_baseline(name, bank_of(panel)) for name in ("momentum", "random"))
     names = [*BESIDE, "risk_parity"]
-    options = {"bank_of": bank_of, "others": [other], "baselines": names, "draws": 100}
-    fast = judge_policy(policy, panel, FIRST, **options, is_fast=True, tell=lines.append)
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    options = {"others": [other], "baselines": names, "draws": 100}
+    fast = judge_policy(policy, account, **options, is_fast=True, tell=lines.append)
     assert fast.verdict == found.verdict
     assert fast.gates == found.gates
     assert (fast.is_fast, list(fast.stress.index)) == (True, ["as it was"])
@@ -112,7 +140,8 @@ def test_a_fast_judgement_has_the_same_verdict_and_gates(found, panel):
 def test_each_stressed_market_is_told_as_it_begins(panel):
     lines: list[str] = []
     policy = make_baseline("hold", bank_of(panel))
-    judge_policy(policy, panel, FIRST, bank_of=bank_of, baselines=["cash"], draws=10, tell=lines.append)
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    judge_policy(policy, account, baselines=["cash"], draws=10, tell=lines.append)
     told = [line for line in lines if line.startswith("stress ")]
     assert told[0] == "stress 1 of 6: crash"
     assert len(told) == 6
@@ -124,8 +153,11 @@ def test_around_a_base_regressions_count_through_the_same_step():
     risk = RiskOptions(target_volatility=0.1, base="inverse_volatility", tracking_error=0.04)
     policy = make_baseline("lasso_sized", bank_of(panel), rules)
     names = ["cash", "hold", "lasso", "lasso_sized"]
-    options = {"bank_of": bank_of, "baselines": names, "risk": risk, "draws": 50, "is_fast": True}
-    judged = judge_policy(policy, panel, 500, market=rules, **options)
+    account = JudgedAccount(panel, 500, rules, bank_of, risk=risk)
+    judged = judge_policy(policy, account, baselines=names, draws=50, is_fast=True)
+    assert judged.result.name == "lasso_sized (policy)"  # a baseline has the name, and keeps it
+    assert judged.result.risk is not None
+    assert judged.results["lasso_sized"].risk is None
     at = "at 10% volatility"
     assert {f"hold {at}", f"lasso_sized {at}", f"inverse_volatility {at}", "lasso"} <= set(judged.results)
     assert judged.verdict.without == f"inverse_volatility {at}"

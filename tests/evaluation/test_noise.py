@@ -11,11 +11,11 @@ from rich.console import Console
 
 from pacesetter.data import load
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.statistics.verdict import Verdict
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.market.risk import RiskOptions
 from pacesetter.policies.market_rows import market_bank
@@ -38,9 +38,8 @@ def judged(seed: int, policy: str, risk: RiskOptions | None) -> Verdict:
         return market_bank(any_panel, feature_table(any_panel, ["return_1"]))
 
     rule = make_baseline(policy, bank_of(panel))
-    return judge_policy(
-        rule, panel, 300, bank_of=bank_of, baselines=BESIDE, risk=risk, draws=200, seed=seed, is_fast=True
-    ).verdict
+    account = JudgedAccount(panel, 300, bank_of=bank_of, risk=risk)
+    return judge_policy(rule, account, baselines=BESIDE, draws=200, seed=seed, is_fast=True).verdict
 
 
 @pytest.mark.parametrize("risk", [None, BASE], ids=["cash", "base"])
@@ -68,7 +67,7 @@ def test_a_learned_policy_on_noise_is_claimed_in_at_most_three_of_sixty(
 ) -> None:
     headlines = []
     for seed in range(sized(MARKETS)):
-        config = compose([*DIRECT, f"data.seed={seed}", f"seed={seed}", f"runs={tmp_path}"])
+        config = resolve([*DIRECT, f"data.seed={seed}", f"seed={seed}", f"runs={tmp_path}"])
         run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
         headlines.append(run.judge(200, is_fast=True).verdict.headline)
     claimed = sum(headline != "No edge found" for headline in headlines)

@@ -19,7 +19,7 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.evaluation.stored_run import MARKETS, StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.supervised.direction import Direction
 from pacesetter.methods.supervised.forecasts import fit_supervised
@@ -117,7 +117,7 @@ def test_another_market_is_asked_for_by_its_name(run):
 
 def test_an_agent_of_all_symbols_at_once_refuses_a_market_of_others(small, console, tmp_path):
     plain = [text for text in small.overrides if "network_options" not in text]
-    config = compose(["task=portfolio", *plain, "agent.network_options={width:8}", "train.steps=64"])
+    config = resolve(["task=portfolio", *plain, "agent.network_options={width:8}", "train.steps=64"])
     run = StoredRun(train(config, console=console).run.folder)
     with pytest.raises(ConfigError, match="trades 3 symbols together and 'universe 1 of 2' has 2"):
         run.on("universes")
@@ -130,7 +130,7 @@ def test_a_run_without_a_checkpoint_is_one_sentence(trained_run, tmp_path):
 
 
 def test_a_lookback_run_trades_nothing(tmp_path):
-    config = compose(["data=synthetic", "task=lookback", f"runs={tmp_path}"])
+    config = resolve(["data=synthetic", "task=lookback", f"runs={tmp_path}"])
     run = StoredRun(Run.create(tmp_path, "windows", config.to_dict()).folder)
     with pytest.raises(ConfigError, match="chooses windows and does not trade"):
         run.judge()
@@ -159,7 +159,7 @@ def test_an_explanation_a_reward_audit_and_anomalies_stand_beside_it(run, judged
 def test_of_a_fleet_the_agent_that_moved_most_money_is_explained_and_the_reward_audited(small, console, tmp_path):
     own = [text for text in small.common if not text.startswith("agent.heads")]
     terms = "+task.reward={components:{pnl:1.0,cost:0.5}}"
-    config = compose(["task=fleet", *own, terms, "train.steps=64", "features.names=[return_1]"])
+    config = resolve(["task=fleet", *own, terms, "train.steps=64", "features.names=[return_1]"])
     run = StoredRun(train(config, console=console).run.folder)
     found = run.judge(draws=20)
     titles = [section.title for section in explanation_sections(run, found)]
@@ -173,7 +173,7 @@ def test_of_a_fleet_the_agent_that_moved_most_money_is_explained_and_the_reward_
 
 
 def test_the_risk_of_a_run_has_the_scale_that_training_stored(tmp_path):
-    config = compose(["risk.target_volatility=0.1"])
+    config = resolve(["risk.target_volatility=0.1"])
     folder = Run.create(tmp_path, "risky", config.to_dict()).folder
     assert StoredRun(folder).risk == config.risk
     (folder / "risk.json").write_text('{"scale": 2.5}')

@@ -16,7 +16,7 @@ from pathlib import Path
 from failing import FAULTS, arm, changes_of, chosen_changes, in_child, sentence
 from rich.console import Console
 
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 SMALL = [
@@ -26,7 +26,7 @@ SMALL = [
     *("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "agent.n_steps=16", "agent.batch_size=16"),
 ]
 
-CONFIG = compose(SMALL)
+CONFIG = resolve(SMALL)
 
 
 def learn(folder: Path) -> None:

@@ -22,17 +22,17 @@ METHOD = """
 import sys
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 small = ["data=synthetic", "data.symbols=2", "data.bars=200", "features.names=[return_1]", "task.window_bars=4"]
 small += ["task.episode_bars=20", "task.retrain_share=0", "train.envs=4", "train.steps=128", "train.validate_every=64"]
 small += ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"runs={sys.argv[1]}"]
-config = compose(["task=fleet", "agent=reinforce", "agent.n_steps=8", *small])
+config = resolve(["task=fleet", "agent=reinforce", "agent.n_steps=8", *small])
 result = train(config)
 again = train(config)
 print(result.weights_hash == again.weights_hash, StoredRun(result.run.folder).policy.name)
 try:
-    compose(["task=trading", "agent=reinforce"])
+    resolve(["task=trading", "agent=reinforce"])
 except ConfigError as refused:
     print(refused)
 """

@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "pacesetter"
 VAGUE = ("told", "seen", "found")
 CONFIGURED = ("envs/lookback/actions.py",)  # `windows.seen` is a key of the configuration
-ONCE = ("play", "load_fleet", "stored_config", "show")
+ONCE = ("play", "load_fleet", "stored_plan", "show")
 
 
 @cache

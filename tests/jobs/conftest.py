@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.jobs.launch import assignment as task
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.jobs.run.train import TrainingResult
@@ -19,19 +19,19 @@ from pacesetter.runs import Run
 BEST_RATE, VALIDATIONS = 1e-3, 4
 
 
-def known_score(config: Config) -> float:
+def known_score(config: Plan) -> float:
     """Best at a learning rate of 1e-3; 0.5 less without entropy; a little of the seed."""
     miss = math.log10(config.agent["learning_rate"] / BEST_RATE)
     return -(miss**2) - 0.5 * (config.agent["ent_coef"] == 0) + 0.01 * config.seed
 
 
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Replaces training by `known_score`; gives the configurations that were trained, in order."""
-    seen: list[Config] = []
+    seen: list[Plan] = []
 
     def train(
-        config: Config | None = None, *, report: Any = None, console: Any = None, resume: Path | None = None
+        config: Plan | None = None, *, report: Any = None, console: Any = None, resume: Path | None = None
     ) -> TrainingResult:
         if config is None:
             assert resume is not None

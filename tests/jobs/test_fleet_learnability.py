@@ -12,7 +12,7 @@ from rich.console import Console
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.fleet.ensemble import evidence, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 SMALL = [
@@ -24,7 +24,7 @@ GOOD_SHARPE, LEVEL = 0.2, 0.05
 
 
 def trained(runs: Path, *more: str) -> StoredRun:
-    config = compose(["+preset=planted_fleet", *QUIET, f"runs={runs}", *more])
+    config = resolve(["+preset=planted_fleet", *QUIET, f"runs={runs}", *more])
     return StoredRun(train(config, console=Console(quiet=True)).run.folder)
 
 

@@ -11,7 +11,7 @@ from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
 from pacesetter.features.store import read_features
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.large import LargeFiles, megabytes
 from pacesetter.jobs.launch.workers import Launcher
 
@@ -51,7 +51,7 @@ def test_the_command_checks_in_parts_as_it_does_at_once(folder, command, tmp_pat
 
 
 def test_the_budget_decides_how_many_symbols_are_at_once(folder):
-    config = compose([f"data={folder}"])
+    config = resolve([f"data={folder}"])
     small, large = (
         LargeFiles(config, Launcher(), memory)._symbols_at_once(500_000, 290, 500) for memory in ("2GB", "8GB")
     )

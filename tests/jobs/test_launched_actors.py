@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts
+from pacesetter.build import Plan, build_learner, build_panel, build_parts
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.learning.learner import Between
 
 pytestmark = pytest.mark.proof  # Ray starts for a quarter of a minute
@@ -22,14 +22,14 @@ SMALL = (
 )
 
 
-def made(config: Config) -> Any:
+def made(config: Plan) -> Any:
     return build_learner(config, build_parts(config, build_panel(config)))
 
 
 @pytest.mark.proof
 @pytest.mark.usefixtures("ray_here")
 def test_ray_actors_give_the_numbers_of_one_process_also_when_one_is_killed() -> None:
-    config = compose(SMALL)
+    config = resolve(SMALL)
     here = made(config)
     here.learn(config.train.steps)
     learner = made(replace(config, agent=dict(config.agent) | {"crew": "ray"}))
@@ -47,6 +47,6 @@ def test_ray_actors_give_the_numbers_of_one_process_also_when_one_is_killed() ->
 
 @pytest.mark.usefixtures("ray_here")
 def test_more_actors_than_cores_are_refused() -> None:
-    learner = made(compose([*SMALL, "agent.crew=ray", "agent.actors=3"]))
+    learner = made(resolve([*SMALL, "agent.crew=ray", "agent.actors=3"]))
     with pytest.raises(ConfigError, match=r"agent\.actors=3 need a core each, and the Ray cluster has 2; give"):
         learner.learn(1)

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from pacesetter.build import (
-    Config,
+    Plan,
     build_environment,
     build_fold,
     build_panel,
@@ -26,7 +26,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.policies.agent import AgentPolicy
 
@@ -46,7 +46,7 @@ def one_thread() -> None:
 
 def outcome(folder: Path, *overrides: str) -> tuple[Backtest, list[Backtest]]:
     """An agent trained by the preset and then every baseline, over the bars that training never saw."""
-    config = compose([*PLANTED, *overrides, f"runs={folder}"])
+    config = resolve([*PLANTED, *overrides, f"runs={folder}"])
     run = train(config, console=Console(quiet=True)).run
     panel = build_panel(config)
     first, market = int(build_fold(config, panel).test[0]) - 1, config.trading.market
@@ -55,7 +55,7 @@ def outcome(folder: Path, *overrides: str) -> tuple[Backtest, list[Backtest]]:
     return _played(config, run.folder, **options), list(others.values())
 
 
-def _played(config: Config, folder: Path, **options: object) -> Backtest:
+def _played(config: Plan, folder: Path, **options: object) -> Backtest:
     """The run's best agent asked for every symbol of one account."""
     panel, task = build_panel(config), config.trading
     agent = load_agent(folder, build_environment(config, panel))

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from pacesetter.agents.encoders import NETWORKS
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.networks import show_networks
 
 SMALL = [
@@ -22,7 +22,7 @@ SMALL = [
 
 def test_every_network_has_a_row_with_its_parameters():
     console = Console(file=io.StringIO(), width=160)
-    show_networks(compose([*SMALL, "agent.network=mlp_small"]), console)
+    show_networks(resolve([*SMALL, "agent.network=mlp_small"]), console)
     text = console.file.getvalue()
     assert "Networks on trading observations (mlp_small is configured)" in text
     assert set(NETWORKS) == {line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│")}

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pacesetter.build.sections import Gates
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.run.train import TrainingResult, train
 from pacesetter.learning.state import read_state
 
@@ -27,7 +27,7 @@ QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
 def trained(sentiment_strength: float, folder: Path) -> tuple[TrainingResult, dict[str, Any]]:
     """A short run, and what its last validation found."""
     words = [*MARKET, *TASK, *REWARD, *AGENT, *QUIET, "train.steps=4000", f"runs={folder}"]
-    config = compose([*words, f"data.sentiment_strength={sentiment_strength}"])
+    config = resolve([*words, f"data.sentiment_strength={sentiment_strength}"])
     result = train(config, console=Console(quiet=True))
     lines = [json.loads(line) for line in (result.run.folder / "metrics.jsonl").read_text().splitlines()]
     return result, [line["validation"] for line in lines if "validation" in line][-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.launch.migrate import migrate_run
 from pacesetter.jobs.run.train import train
 
@@ -32,7 +32,7 @@ def test_three_stages_of_the_curriculum_are_completed_and_the_policy_has_not_col
         *("features.names=[return_1,regime_trend_efficiency]", "train.gates.oracle=false", "train.gates.episodes=1"),
         *("train.steps=131072", "train.validate_every=65536", "train.log_every=16384"),
     ]
-    folder = train(compose([*own, *MARKET, f"runs={tmp_path}"]), console=QUIET).run.folder
+    folder = train(resolve([*own, *MARKET, f"runs={tmp_path}"]), console=QUIET).run.folder
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     stages = [
         (line["step"], line["curriculum"]["level"], line["curriculum"]["stage"])
@@ -54,7 +54,7 @@ def test_three_stages_of_the_curriculum_are_completed_and_the_policy_has_not_col
 @pytest.mark.parametrize("seed", [1, 2])
 def test_continuous_orders_are_at_most_a_tenth_worse_after_a_short_fine_tuning(seed: int, tmp_path: Path) -> None:
     own = ["+preset=planted", "train.steps=65536", "train.validate_every=32768", f"seed={seed}"]
-    run = train(compose([*own, *MARKET, f"runs={tmp_path}"]), console=QUIET).run.folder
+    run = train(resolve([*own, *MARKET, f"runs={tmp_path}"]), console=QUIET).run.folder
     migration = migrate_run(run, ["train.steps=16384"], QUIET)
     print(f"seed {seed}: validation Sharpe ratio {migration.before:.2f}, continuous {migration.after:.2f}")
     assert migration.passed

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from pacesetter.errors import RunError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.state import read_header, read_state, write_state
@@ -137,7 +137,7 @@ def test_another_machine_is_refused_with_the_reason(stopped, console, key, value
 def test_another_config_is_refused_by_its_key(stopped, stopped_once, small, console):
     there = f"runs={stopped_once.parent}"
     with pytest.raises(RunError, match=r"was made with seed=0, not 3; leave"):  # of many, the one that was told
-        train(compose(["seed=3"]), resume=stopped.folder, console=console)
+        train(resolve(["seed=3"]), resume=stopped.folder, console=console)
     with pytest.raises(RunError, match=r"was made with train\.steps=256, not 512"):
         train(small("ppo", "train.steps=512", there), resume=stopped.folder, console=console)
     assert train(small("ppo", there), resume=stopped.folder, console=console).stopped == "steps"

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pacesetter.build import build_panel
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.lab import scan as scan_module
 from pacesetter.lab.scan import ScanPlan, scan
@@ -40,7 +40,7 @@ def test_every_cell_is_studied_on_the_bars_of_its_fold(table: tuple[pd.DataFrame
 
 
 def test_a_cell_sees_nothing_behind_its_fold() -> None:
-    panel = build_panel(compose(MARKET))
+    panel = build_panel(resolve(MARKET))
     cells = PLAN.cells(Path("x"), MARKET, panel)
     first, second = cells[0].panel(panel), cells[1].panel(panel)
     assert first.index[0] == panel.index[140]

@@ -1,6 +1,6 @@
 """A study finds what was planted, says so when nothing was, and sees no bar after its end.
 
-Runs `leadlag.replayed_windows`.
+Runs `leadlag.answer.rolling`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pacesetter.build import build_learner, build_panel
 from pacesetter.build.environments import build_parts
 from pacesetter.errors import ConfigError
 from pacesetter.features import NORMALISERS
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 
 SMALL = (
     *("data=synthetic", "data.symbols=2", "data.bars=200", "task=fleet", "features.names=[return_1,volatility_10]"),
@@ -20,7 +20,7 @@ SMALL = (
 
 @pytest.mark.parametrize("kind", ["zscore", "minmax", "robust"])
 def test_a_fleet_normalises_by_the_training_set(kind: str) -> None:
-    config = compose([*SMALL, f"features.normaliser={kind}"])
+    config = resolve([*SMALL, f"features.normaliser={kind}"])
     panel = build_panel(config)
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
@@ -36,7 +36,7 @@ def test_a_fleet_normalises_by_the_training_set(kind: str) -> None:
 
 
 def test_an_agent_without_windows_of_features_is_refused() -> None:
-    config = compose(
+    config = resolve(
         ["data=synthetic", "data.symbols=3", "data.bars=400", "task=lookback", "features.normaliser=zscore"]
     )
     with pytest.raises(ConfigError, match="is for agents with a network that trade"):

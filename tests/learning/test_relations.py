@@ -15,7 +15,7 @@ import pacesetter as ps
 from pacesetter.build import build_learner, build_panel, build_parts, build_table
 from pacesetter.build.trading import FleetTrading, Portfolio, Trading
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.learning.relations import attention_relations
@@ -33,7 +33,7 @@ CROSS = [
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return compose([*CROSS, f"runs={tmp_path_factory.mktemp('cross')}"])
+    return resolve([*CROSS, f"runs={tmp_path_factory.mktemp('cross')}"])
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.sensitivity import scaled_costs
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.features import feature_table
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.market import Accounts, Column, Costs, Fill, Limits, MarketBars, MarketParameters, OrderKind
 from pacesetter.market.bars import Bar
 from pacesetter.market.fill import impact
@@ -137,7 +137,7 @@ def test_every_episode_of_training_begins_with_the_holdings_of_its_symbols() -> 
 
 def test_training_refuses_a_holding_that_is_not_traded() -> None:
     small = ("data=synthetic", "data.symbols=2", "data.bars=300", "features.names=[return_1]")
-    config = compose([*small, "task.market.holdings=[{symbol: SPY, quantity: 10}]"])
+    config = resolve([*small, "task.market.holdings=[{symbol: SPY, quantity: 10}]"])
     with pytest.raises(ConfigError, match="SPY, which is not traded"):
         build_parts(config, build_panel(config))
 

@@ -32,7 +32,7 @@ class Refuse:
 def live_without(family):
     sys.meta_path.insert(0, Refuse(family))
     from pacesetter.cli import main
-    from pacesetter.jobs import compose, train
+    from pacesetter.jobs import resolve, train
     sys.argv = ["pacesetter", "--help", "--all"]
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
         main()
@@ -41,11 +41,25 @@ def live_without(family):
     market = ["data=synthetic", "data.symbols=2", "data.bars=300", "features.names=[return_1]", "task.window_bars=2"]
     small = ["agent.network=mlp_tiny", "agent.heads=[8]", "train.envs=4", "task.episode_bars=10"]
     small += ["agent.n_steps=8", "agent.batch_size=32"]
-    config = compose(["task=fleet", "agent=ppo", *market, *small, "train.steps=64", "train.validate_every=64", *quiet])
+    config = resolve(["task=fleet", "agent=ppo", *market, *small, "train.steps=64", "train.validate_every=64", *quiet])
     result = train(config, console=rich.console.Console(file=io.StringIO()))
     assert result.steps >= 64, result
+    if is_whole:
+        serve(result.run.folder)
 
-for family in sys.argv[1:]:
+def serve(folder):
+    from pacesetter.evaluation.backtest.backtest import backtest
+    from pacesetter.evaluation.stored_run import StoredRun
+    from pacesetter.serving.api.runtime import BundlePolicy
+    from pacesetter.serving.bundle.packaging import bundle_run
+    run = StoredRun(folder)
+    bundle = bundle_run(folder, tempfile.mkdtemp(), observations=16)[1]
+    options = {"bank": run.bank(run.panel), "window_bars": run.task.window_bars, "market": run.task.market}
+    served = backtest(BundlePolicy(bundle), run.panel, first=run.first, last=run.first + 5, **options)
+    assert abs(served.orders - run.play().orders[:5]).max() < 1e-5
+
+is_whole = sys.argv[1] == "whole"
+for family in sys.argv[2:]:
     child = os.fork()
     if child == 0:
         code = 1
@@ -63,18 +77,33 @@ for family in sys.argv[1:]:
 """
 
 
-@pytest.fixture(scope="module")
-def lives() -> tuple[dict[str, str], str]:
+def live_without(way: str, families: list[str]) -> tuple[dict[str, str], str]:
     """Family -> what became of everything else without it; and what was written to stderr."""
-    line = [sys.executable, "-c", CODE, *FAMILIES]
+    line = [sys.executable, "-c", CODE, way, *families]
     shown = subprocess.run(line, capture_output=True, text=True, env=os.environ | {"TERM": "dumb"}, check=False)
     return dict(line.split() for line in shown.stdout.splitlines()), shown.stderr
+
+
+@pytest.fixture(scope="module")
+def lives() -> tuple[dict[str, str], str]:
+    return live_without("trained", FAMILIES)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_rest_lives_without(family: str, lives: tuple[dict[str, str], str]) -> None:
     assert lives[0].get(family) == "works", lives[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize(
+    "families",
+    [["direct"], pytest.param([name for name in FAMILIES if name != "direct"], marks=pytest.mark.proof)],
+    ids=["direct", "others"],
+)
+def test_a_run_is_bundled_and_decides_without(families: list[str]) -> None:
+    became, problems = live_without("whole", families)
+    assert became == dict.fromkeys(families, "works"), problems
 
 
 def test_no_other_package_needs_a_family_to_be_imported() -> None:

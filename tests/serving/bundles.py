@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, stored_config
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.build import Plan, build_panel, stored_plan
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -47,7 +47,7 @@ class Made(NamedTuple):
     """A trained run, its bundle in a store, and the bars it was trained on."""
 
     run: Run
-    config: Config
+    config: Plan
     panel: Panel
     folder: Path
     bundle: Bundle
@@ -55,7 +55,7 @@ class Made(NamedTuple):
 
 def trained(overrides: list[str], where: Path) -> Run:
     """A run with these overrides, told to nobody."""
-    return train(compose([*overrides, f"runs={where / 'runs'}"]), console=Console(file=io.StringIO())).run
+    return train(resolve([*overrides, f"runs={where / 'runs'}"]), console=Console(file=io.StringIO())).run
 
 
 def make(where: Path, overrides: list[str] = TRAINING) -> Made:
@@ -70,7 +70,7 @@ def make(where: Path, overrides: list[str] = TRAINING) -> Made:
     }
     run.write_json("evaluation/evaluation.json", told)
     folder, bundle = bundle_run(run.folder, where / "bundles", observations=400)
-    config = stored_config(run.folder)
+    config = stored_plan(run.folder)
     return Made(run, config, build_panel(config), folder, bundle)
 
 

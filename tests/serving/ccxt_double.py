@@ -148,7 +148,7 @@ class binance:  # noqa: N801  # as ccxt names it
             "spot": not self.is_linear,
             "swap": self.is_linear,
             "linear": self.is_linear or None,
-            "contractSize": 1.0 if self.is_linear else None,
+            "contractSize": row.get("contractSize", 1.0) if self.is_linear else None,
             "active": row["status"] == "TRADING",
             "precision": {"amount": filters["LOT_SIZE"]["stepSize"], "price": filters["PRICE_FILTER"]["tickSize"]},
             "limits": {"amount": least, "cost": {"min": float(cost.get("notional", cost.get("minNotional")))}},

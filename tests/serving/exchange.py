@@ -26,11 +26,20 @@ __all__ = ["FAULTS", "AlpacaExchange", "BinanceExchange", "Exchange", "Fault", "
 
 STEP = Decimal("1e-9")  # nine digits are taken of a quantity, as Alpaca does
 COIN = Decimal("1e-8")
+HELD_SECONDS = 60.0  # that a slow answer is held at most
 RECEIVE_MS = 5_000  # age at which Binance refuses a request
 MOMENT = "2026-01-02T21:00:00Z"
 FAULTS = (
     *("504", "504_after", "504_late", "500", "500_after", "429", "429_after", "cut", "cut_after"),
-    *("garbled", "garbled_after", "repeated", "slow", "slow_after"),  # the last two cost a time-out
+    *(
+        "garbled",
+        "garbled_after",
+        "wrong",
+        "wrong_after",
+        "repeated",
+        "slow",
+        "slow_after",
+    ),  # the last two cost a time-out
 )
 OPEN = ("accepted", "new", "partially_filled", "pending_cancel")
 
@@ -38,8 +47,9 @@ OPEN = ("accepted", "new", "partially_filled", "pending_cancel")
 class Fault(NamedTuple):
     """What goes wrong with the next request of a method whose path has these letters.
 
-    `_after` acts first, `_late` with the next bar. `garbled` answers no JSON; `repeated` gives an earlier answer of
-    that path again, and lets an order arrive twice; `kill` calls `exchange.on_kill` and then answers nothing.
+    `_after` acts first, `_late` with the next bar. `garbled` answers no JSON, `wrong` JSON of another shape; `repeated`
+    gives an earlier answer of that path again, which may be about another order, and lets an order arrive twice; `kill`
+    calls `exchange.on_kill` and then answers nothing.
     """
 
     kind: str
@@ -96,12 +106,11 @@ class Exchange:
         self.refuses: Callable[[str], bool] = lambda symbol: False  # whether an order of a symbol is rejected
         self.slow_cancels = 0  # so many looks at an order show it as pending_cancel before it is cancelled
         self.requests: list[tuple[str, str]] = []
-        self.released = threading.Event()  # what a slow answer waits for, or its client's patience
-        self.patience = 1.0
+        self.released = threading.Event()  # what a slow answer waits for
         self.held_answers = 0  # slow requests that wait now
         self._numbers = 0  # of trades
         self._late: list[Any] = []  # orders that arrive with the next bar
-        self._lock, self._cancelling = threading.RLock(), dict[str, int]()
+        self.lock, self._cancelling = threading.RLock(), dict[str, int]()
         self._answers: dict[tuple[str, str], tuple[int, Any]] = {}  # the last good one of each path
 
     # ---- what the market does -------------------------------------------------------------------------------------
@@ -111,7 +120,7 @@ class Exchange:
 
         A bar is traded once, however often a trader that restarts comes by it.
         """
-        with self._lock:
+        with self.lock:
             if at <= self.traded_until:
                 return
             self.traded_until = at
@@ -149,19 +158,19 @@ class Exchange:
 
     def move(self, symbol: str, quantity: Decimal, price: Decimal) -> None:
         """Change a position, as a fill or somebody by hand does."""
-        with self._lock:
+        with self.lock:
             self.held[symbol] += quantity
             self.cash -= quantity * price
 
     def confirm(self) -> None:
         """End the cancellations that are under way."""
-        with self._lock:
+        with self.lock:
             for order in self.orders.values():
                 order.status = "canceled" if order.status == "pending_cancel" else order.status
 
     def split(self, symbol: str, factor: int) -> None:
         """So many shares for each one held."""
-        with self._lock:
+        with self.lock:
             self.held[symbol] *= factor
             self.prices[symbol] /= factor
 
@@ -176,7 +185,7 @@ class Exchange:
     # ---- what it answers ------------------------------------------------------------------------------------------
 
     def fault(self, method: str, path: str) -> str:
-        with self._lock:
+        with self.lock:
             self.requests.append((method, path))
             for place, fault in enumerate(self.script):
                 if fault.is_of(method, path):
@@ -185,7 +194,7 @@ class Exchange:
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """Act on a request, and answer it."""
-        with self._lock:
+        with self.lock:
             code, content = self.respond(method, path, query, body)
             if code == 200:
                 self._answers[method, path] = code, content
@@ -193,7 +202,7 @@ class Exchange:
 
     def repeat(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """Act twice on an order; to a question give the answer before again, or the right one where there is none."""
-        with self._lock:
+        with self.lock:
             if method == "GET":
                 return self._answers.get((method, path)) or self.answer(method, path, query, body)
             self.respond(method, path, query, body)
@@ -352,7 +361,7 @@ class BinanceExchange(Exchange):
 
     def pay_funding(self, symbol: str, rate: float, at_ms: int) -> None:
         """Take that share of a position's value."""
-        with self._lock:
+        with self.lock:
             paid = (self.held[symbol] * self.prices[symbol] * Decimal(str(rate))).quantize(COIN)
             self.cash -= paid
             self.funding.append({"symbol": _plain(symbol), "income": str(-paid), "asset": "USDT", "time": at_ms})
@@ -580,9 +589,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._cut()
             case "garbled":
                 self._reply(200, None, b"<html>please wait</html>")
+            case "wrong":
+                self._reply(200, {})
             case "slow":
                 exchange.held_answers += 1
-                exchange.released.wait(exchange.patience)
+                exchange.released.wait(HELD_SECONDS)
                 exchange.held_answers -= 1
                 self.close_connection = True
             case code:

@@ -96,7 +96,7 @@ def play_round(kind: str, folder: Path, panel: Panel, chance: random.Random, kil
 def main(folder: Path, kind: str, kills: int, seed: int) -> None:
     """Kill so often, over as many rounds as that takes."""
     chance, patch = random.Random(seed), pytest.MonkeyPatch()
-    hurry(patch, 2.0)
+    hurry(patch)
     panel = small_panel().rows(0, FIRST + BARS)
     done = rounds = orders = 0
     while done < kills:

@@ -39,6 +39,7 @@ from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.venue import Venue
 
 __all__ = [
+    "BARS",
     "CALM",
     "KINDS",
     "MARKET",
@@ -48,9 +49,9 @@ __all__ = [
     "Rig",
     "Targets",
     "check_end",
-    "check_faults",
     "check_orders",
     "hurry",
+    "meet_faults",
     "open_rig",
     "post_bars",
     "started",
@@ -61,6 +62,8 @@ __all__ = [
 KINDS = ("alpaca", "spot", "linear")
 CALM = GuardLimits(reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9, stop_count=999)
 MARKET = MarketParameters()
+BARS = 36  # of a run beside faults
+FAULT_SECONDS = 0.5  # that a request may take where some are held back
 Plan = Callable[[int], Any]  # bar since the first -> weights (symbol,)
 
 
@@ -105,8 +108,8 @@ def make_exchange(kind: str, symbols: tuple[str, ...]) -> Exchange:
     return BinanceExchange(symbols, is_linear=kind == "linear")
 
 
-def hurry(patch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
-    """Short limits, so that an answer that never comes costs no time; long enough for a busy machine."""
+def hurry(patch: pytest.MonkeyPatch, seconds: float = 60.0) -> None:
+    """No pauses. A time limit that a busy machine never meets, or a short one where answers are held back."""
     patch.setattr(alpaca, "TIMEOUT_SECONDS", seconds)
     patch.setattr(ccxt_broker, "TIMEOUT_SECONDS", seconds)
     patch.setattr(venue, "CANCEL_PAUSES", (0.0, 0.001))
@@ -197,8 +200,14 @@ def post_bars(url: str) -> Callable[[int, dict[str, float], dict[str, float]], N
 def check_orders(rig: Rig, journal: Journal, venue_id: Callable[[str], str], in_flight: set[str]) -> None:
     """Hold the journal against the exchange's own orders: none doubled, none lost, none unknown.
 
-    What is in flight may have filled since it was looked at; all else is booked to the last digit.
+    What is in flight may have filled since it was looked at; all else is booked to the last digit. The exchange stands
+    still meanwhile: a request whose client waits no longer may yet arrive.
     """
+    with rig.exchange.lock:
+        _check_orders(rig, journal, venue_id, in_flight)
+
+
+def _check_orders(rig: Rig, journal: Journal, venue_id: Callable[[str], str], in_flight: set[str]) -> None:
     exchange = rig.exchange
     rows = {venue_id(row["client_id"]): row for row in journal.rows(tables.orders)}
     assert set(exchange.orders) <= set(rows), "an order that is not journalled"
@@ -236,12 +245,13 @@ class Model:
         exchange, guard, broker = self.rig.exchange, self.trader.desk.guard, self.trader.desk.broker
         assert isinstance(broker, Venue)
         in_flight = {broker.venue_id(client_id) for client_id in guard.in_flight}
-        check_orders(self.rig, self.trader.journal, broker.venue_id, in_flight)
-        for symbol, quantity in exchange.held.items():
-            working = [each.left for each in exchange.orders.values() if each.symbol == symbol and each.is_open]
-            assert quantity + sum((left for left in working if left < 0), Decimal(0)) >= 0, "it may become short"
-            most = quantity + sum((left for left in working if left > 0), Decimal(0))
-            assert most * exchange.prices[symbol] <= Decimal("0.15") * exchange.equity, "it may become too large"
+        with exchange.lock:
+            check_orders(self.rig, self.trader.journal, broker.venue_id, in_flight)
+            for symbol, quantity in exchange.held.items():
+                working = [each.left for each in exchange.orders.values() if each.symbol == symbol and each.is_open]
+                assert quantity + sum((left for left in working if left < 0), Decimal(0)) >= 0, "it may become short"
+                most = quantity + sum((left for left in working if left > 0), Decimal(0))
+                assert most * exchange.prices[symbol] <= Decimal("0.15") * exchange.equity, "it may become too large"
         assert "the broker h" not in guard.reason, "a false alarm"
 
 
@@ -274,12 +284,16 @@ def draw_faults(chance: random.Random, faults: list[str]) -> Callable[[str, str]
 def check_faults(
     kind: str, folder: Path, panel: Panel, seed: int, bars: int, patch: pytest.MonkeyPatch, is_real: bool = False
 ) -> int:
-    """Trade beside random faults, resting and partial fills, rejections, halts and restarts; gives how many faults."""
+    """Trade beside random faults, resting and partial fills, rejections, halts and restarts; gives how many faults.
+
+    A time limit that is met because the machine is busy is one fault more; in the end there is none.
+    """
+    hurry(patch, FAULT_SECONDS)
     chance, faults = random.Random(seed), list[str]()
     weights = np.random.default_rng(seed).choice([0.0, 0.0, 0.04, 0.08, 0.12], (bars + 10, len(panel.symbols)))
     with open_rig(kind, panel, folder, patch, is_real) as rig:
         exchange = rig.exchange
-        exchange.chance, exchange.patience = draw_faults(chance, faults), 0.2
+        draw = exchange.chance = draw_faults(chance, faults)
         exchange.refuses = lambda symbol: chance.random() < 0.05
         exchange.share = lambda order: chance.choice((0.0, 0.0, 0.3, 0.5, 1.0, 1.0))
         options = OrderOptions(flatten_on_halt=chance.random() < 0.7)
@@ -299,13 +313,34 @@ def check_faults(
                 trader = started(make)
             if chance.random() < 0.25:
                 switch.release("Ada") if switch.is_engaged() else switch.engage("drill")
+            if chance.random() < 0.05:  # for some bars nobody is there
+                exchange.chance = lambda *words: "cut"
+                faults.append("outage")
             trader.display = Model(rig, trader)
             done += trader.run(chance.randint(1, 4)).new_bars
+            exchange.chance = draw
         calm_down(rig, weights)
         switch.release("Ada")
+        trader.journal.close()
+        hurry(patch)
+        trader = make()
         trader.run(4)
         check_end(rig, trader)
     return len(faults)
+
+
+def meet_faults(
+    kind: str, folder: Path, panel: Panel, seed: int, least: int, patch: pytest.MonkeyPatch, is_real: bool = False
+) -> tuple[int, int]:
+    """Runs of `check_faults`, the first with this seed, until so many faults were met; gives runs and faults.
+
+    How many a run meets is not known before: what is sent depends on what was answered in time.
+    """
+    runs = faults = 0
+    while faults < least:
+        faults += check_faults(kind, folder / str(seed + runs), panel, seed + runs, BARS, patch, is_real)
+        runs += 1
+    return runs, faults
 
 
 def calm_down(rig: Rig, weights: Any) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 
 __all__ = ["ACTION_MASK", "METHOD_NETWORKS", "Agent", "Demonstrations", "Observation", "demonstrate"]
 
-Array = NDArray[Any]
 Observation = Mapping[str, Array]  # named arrays of one environment, or of a batch of them
 METHOD_NETWORKS = ("linear_cross", "shared", "team", "team_cross")  # of agent=direct, which has no encoder
 ACTION_MASK = "action_mask"  # the entry (action,) that is true where a discrete action is allowed

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
@@ -23,6 +22,7 @@ from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.agents.stream.encoder import STREAM, follower_of
 from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 
 WINDOW, PRIOR = "window", "prior"  # an agent that sees a prior begins at it: its actions are residuals
@@ -86,7 +86,7 @@ class Fleet(nn.Module):
         """What is kept after `policy`, an answer of this fleet, has acted."""
         return dict.fromkeys(self.memory, policy.played.memory) if self.memory else {}
 
-    def notes(self, policy: Any) -> dict[str, list[str]]:
+    def notes(self, policy: object) -> dict[str, list[str]]:
         """What is worth noting beside the orders of `policy`, after it has acted: name -> a text for each row."""
         return {}
 
@@ -198,7 +198,7 @@ class FleetAgent:
         return self.fleet.take(symbol)
 
     @torch.no_grad()
-    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Orders (symbol,), int64 or float32; an entry without an axis of symbols, as `portfolio`, is shown to all."""
         wanted = {name: shape for name, shape in self.fleet.shapes.items() if name in observation}
         inputs = {name: self._for_each(observation[name], shape) for name, shape in wanted.items()}
@@ -212,7 +212,7 @@ class FleetAgent:
         self.notes = self.fleet.notes(policy)
         return np.asarray(actions.reshape(len(self.rows)))
 
-    def _for_each(self, entry: Any, shape: tuple[int, ...]) -> torch.Tensor:
+    def _for_each(self, entry: object, shape: tuple[int, ...]) -> torch.Tensor:
         tensor = torch.as_tensor(entry, device=self.rows.device)
         return tensor.expand(len(self.rows), *shape)
 

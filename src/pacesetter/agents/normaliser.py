@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Layout, Tensors
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["CLIP", "ObservationNormaliser"]
 
-Array = NDArray[Any]
 CLIP = 10.0  # deviations; one wild bar must not drown the rest
 _SMALLEST_VARIANCE = 1e-16  # float32 features; below it a feature never varied
 

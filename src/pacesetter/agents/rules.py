@@ -9,18 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.registry import Registry
 
 __all__ = ["RULES", "MeanReversion", "RuleAgent", "Trend", "Votes"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.heads import Critic, DiscreteActor, Distribution, MaskedCategorical, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.arrays import Array
 
 __all__ = ["SymbolAgent"]
 
@@ -50,7 +48,7 @@ class SymbolAgent(nn.Module):
         return self.actor(features, observation.get(ACTION_MASK)), self.critic(features)
 
     @torch.no_grad()
-    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Actions of one observation or a batch: int64 (…,), or float32 (…, 1)."""
         first = next(iter(self.shapes))
         # One observation has no batch axis; the declared shape tells which it is.

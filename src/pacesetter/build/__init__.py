@@ -1,10 +1,9 @@
 """The frozen configuration of a job, and what it builds: panel, table, environments, agent. Hydra is not imported here.
 
-The parts of a configuration are in `build.configuration`. torch and Stable-Baselines3 are imported when an agent is
+The parts of a configuration are in `build.plan`. torch and Stable-Baselines3 are imported when an agent is
 built or loaded, and not before.
 """
 
-from pacesetter.build.configuration import Config, build_study, parse_config, read_config
 from pacesetter.build.environments import (
     Parts,
     build_environment,
@@ -19,12 +18,13 @@ from pacesetter.build.environments import (
 )
 from pacesetter.build.fleet import best_fleet, load_fleet_agent
 from pacesetter.build.learner import build_learner, check_device
-from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
+from pacesetter.build.plan import Plan, build_study, parse_plan, read_plan
+from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_end, stored_plan
 from pacesetter.build.utility import with_utility
 
 __all__ = [
-    "Config",
     "Parts",
+    "Plan",
     "best_fleet",
     "build_environment",
     "build_fold",
@@ -41,11 +41,11 @@ __all__ = [
     "load_agent",
     "load_fleet_agent",
     "load_lookback",
-    "parse_config",
-    "read_config",
+    "parse_plan",
+    "read_plan",
     "stage_run",
-    "stored_config",
     "stored_end",
+    "stored_plan",
     "with_lookback",
     "with_utility",
 ]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from numpy.typing import NDArray
 
-from pacesetter.build.configuration import LEADER_LOOKBACK, Config
+from pacesetter.arrays import Array
+from pacesetter.build.plan import LEADER_LOOKBACK, Plan
 from pacesetter.build.sections import AUTO, LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
@@ -48,17 +48,17 @@ __all__ = [
 LEAST_WINDOWS = 4  # of lead–lag features in a training set: with fewer, most of it goes into the first window
 
 
-def build_panel(config: Config) -> Panel:
+def build_panel(config: Plan) -> Panel:
     """The checked panel the configuration asks for."""
     return load(config.data["source"], **config.data_options)
 
 
-def build_readiness(config: Config) -> Readiness:
+def build_readiness(config: Plan) -> Readiness:
     """What is right and wrong with the configured data, without refusing it."""
     return check(config.data["source"], **config.data_options)
 
 
-def build_fold(config: Config, panel: Panel) -> Fold:
+def build_fold(config: Plan, panel: Panel) -> Fold:
     """The bars of the training, validation and test set; a run sees those of the first two."""
     # Expanding: each fold begins at the first bar and ends a stretch later.
     known = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
@@ -68,7 +68,7 @@ def build_fold(config: Config, panel: Panel) -> Fold:
     return fold
 
 
-def fitted_until(config: Config, panel: Panel) -> pd.Timestamp:
+def fitted_until(config: Plan, panel: Panel) -> pd.Timestamp:
     """The last moment that an agent trained with this configuration on the panel has seen or was chosen by."""
     return panel.index[_last_seen(build_fold(config, panel))]
 
@@ -81,12 +81,12 @@ def _last_seen(fold: Fold) -> int:
 # ---- features -------------------------------------------------------------------------------------------------------
 
 
-def build_table(config: Config, panel: Panel) -> FeatureTable:
+def build_table(config: Plan, panel: Panel) -> FeatureTable:
     """The feature table of the panel, with lead–lag features where a lookback is given for them."""
     return feature_table(panel, config.features.names or None, _leadlag_features(config, panel))
 
 
-def with_lookback(config: Config, panel: Panel) -> Config:
+def with_lookback(config: Plan, panel: Panel) -> Plan:
     """The configuration with features.leadlag.lookback=auto decided by the panel, as it is stored with a run.
 
     Agents that see one symbol or a portfolio get the features where there is a symbol to follow, and four windows to
@@ -102,7 +102,7 @@ def with_lookback(config: Config, panel: Panel) -> Config:
     return replace(config, features=replace(config.features, leadlag=leadlag))
 
 
-def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
+def _leadlag_features(config: Plan, panel: Panel) -> tuple[Feature, ...]:
     asked = config.features.leadlag
     if not asked.is_on:
         return ()
@@ -121,7 +121,7 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     return _agents[key]
 
 
-def leadlag_extra(config: Config, symbols: tuple[str, ...]) -> tuple[Feature, ...]:
+def leadlag_extra(config: Plan, symbols: tuple[str, ...]) -> tuple[Feature, ...]:
     """Lead–lag features of bars that are not in memory: those of one fixed window; an agent's are refused."""
     asked = config.features.leadlag
     if not asked.is_on:
@@ -157,7 +157,7 @@ def _signals(asked: LeadLagFeatures, policy: LookbackPolicy) -> tuple[Feature, .
     return leadlag_features(asked.method, policy, **asked.options)
 
 
-def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
+def build_supervised(config: Plan, panel: Panel) -> Array | None:
     """(symbol, time, class) what the stored classifier said of the panel's bars, out-of-fold; None without one."""
     if config.features.supervised is None:
         return None
@@ -180,7 +180,7 @@ class Split(NamedTuple):
     start: int
 
 
-def split_panel(config: Config, panel: Panel) -> Split:
+def split_panel(config: Plan, panel: Panel) -> Split:
     """The bars of the training and validation set, from the panel's first on; those of the test set are left out."""
     fold = build_fold(config, panel)
     # `known` includes purged bars between the sets: they are history for features, but start no episode.
@@ -201,8 +201,8 @@ class FeatureSplit:
     known: Panel
     start: int
     table: FeatureTable
-    supervised: NDArray[Any] | None
-    prior: NDArray[Any] | None = None
+    supervised: Array | None
+    prior: Array | None = None
 
     def features(self, panel: Panel) -> dict[str, Any]:
         """`table` and `supervised` of the panel, whose bars are the first of those that are seen."""
@@ -211,7 +211,7 @@ class FeatureSplit:
         return features if self.prior is None else features | {"prior": self.prior[:, : len(panel)]}
 
 
-def feature_split(config: Config, panel: Panel, table: FeatureTable | None = None) -> FeatureSplit:
+def feature_split(config: Plan, panel: Panel, table: FeatureTable | None = None) -> FeatureSplit:
     """The bars that training may see with their features; `table` is the panel's, where it is known already.
 
     Refuses a lookback agent that has seen bars of this run's test set.
@@ -228,7 +228,7 @@ def feature_split(config: Config, panel: Panel, table: FeatureTable | None = Non
     )
 
 
-def build_environment(config: Config, panel: Panel, envs: int = 1, **options: Any) -> Any:
+def build_environment(config: Plan, panel: Panel, envs: int = 1, **options: Any) -> Any:
     """A vector environment of the configured problem on all of the panel; `options` beside those of the task.
 
     Refuses a task that learns in a market of its own, a fleet or a master.
@@ -236,7 +236,7 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
     return config.problem.environment(config, panel, envs, **options)
 
 
-def learned_risk(config: Config) -> RiskOptions | None:
+def learned_risk(config: Plan) -> RiskOptions | None:
     """The risk that accounts are sized to while agents learn; None where orders are not targets, and where it is off.
 
     Of the other orders `risk.target_volatility` sets the reward alone.
@@ -271,7 +271,7 @@ class Stretch(NamedTuple):
     risk: RiskOptions | None = None
 
 
-def build_parts(config: Config, panel: Panel) -> Parts:
+def build_parts(config: Plan, panel: Panel) -> Parts:
     """The environments that an agent learns and is validated in; bars of the test set are in neither."""
     check_named_symbols(config.market, panel.symbols)
     return config.problem.parts(config, panel)

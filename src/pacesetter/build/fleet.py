@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, read_config
+from pacesetter.build.plan import Plan, read_plan
 from pacesetter.errors import RunError, needs
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["best_fleet", "build_market", "load_fleet_agent"]
 
 
-def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **options: Any) -> FleetMarket:
+def build_market(config: Plan, panel: Panel | list[Panel], envs_each: int, **options: Any) -> FleetMarket:
     """A market of the task's symbols on all of the panel; `options` beside those of the task, e.g. its table."""
     from pacesetter.build.environments import build_supervised, build_table, learned_risk
     from pacesetter.envs.batch.bank import Bank
@@ -58,7 +58,7 @@ def best_fleet(folder: str | Path) -> Fleet:
 
     from pacesetter.learning.fleet.storage import load_fleet
 
-    config = read_config(Run.open(folder))
+    config = read_plan(Run.open(folder))
     problem = config.task.problem
     if problem != "fleet":
         raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts
 from pacesetter.build.members import check_members
+from pacesetter.build.plan import Plan
 from pacesetter.build.prior import check_prior
 from pacesetter.build.trading import Trading
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -33,7 +33,7 @@ def check_device(device: str, key: str = "train.device") -> None:
         raise ConfigError(f"{key}={device} cannot be used here ({why}); use cpu, or an available GPU") from problem
 
 
-def check_agent(config: Config) -> None:
+def check_agent(config: Plan) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
     options, name, task = config.task, str(config.agent.get("algorithm", "ppo")), config.problem.learned_as
     if isinstance(options, LookbackConfig):  # its agent chooses windows instead of orders
@@ -49,7 +49,7 @@ def check_agent(config: Config) -> None:
         raise ConfigError(f"task.repetition_limit is a mask, which agent={name} ignores; take {' or '.join(MASKED)}")
 
 
-def build_learner(config: Config, parts: Parts) -> Learner:
+def build_learner(config: Plan, parts: Parts) -> Learner:
     """The configured method on the training set; refuses a combination that cannot learn, and a missing torch.
 
     It sets the number of threads of this process, which the first weights depend on already.

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config
-from pacesetter.build.stored import stored_config
+from pacesetter.build.plan import Plan
+from pacesetter.build.stored import stored_plan
 from pacesetter.build.tasks.task import Stored
 from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError, RunError
@@ -21,12 +21,12 @@ __all__ = ["MEMBERS", "check_members", "export_policy", "load_policy", "member_c
 MEMBERS = "members"  # folder of the other members' runs, in the run's own
 
 
-def members_of(config: Config) -> int:
+def members_of(config: Plan) -> int:
     """How many seeds make the policy of a configuration."""
     return int(config.agent.get(MEMBERS) or 1)
 
 
-def check_members(config: Config) -> None:
+def check_members(config: Plan) -> None:
     """Refuse a number of members that is none, and actions that have no mean."""
     asked = config.agent.get(MEMBERS, 1)
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
@@ -38,14 +38,14 @@ def check_members(config: Config) -> None:
         )
 
 
-def member_config(config: Config, folder: Path, number: int) -> Config:
+def member_config(config: Plan, folder: Path, number: int) -> Plan:
     """The configuration of a run's member, counted from 1: another seed, on the same data."""
     return replace(config, seed=config.seed + number, runs=str(folder / MEMBERS), agent=config.agent | {MEMBERS: 1})
 
 
-def member_folders(folder: Path, config: Config) -> list[Path]:
+def member_folders(folder: Path, config: Plan) -> list[Path]:
     """The runs of all members in the order of their seeds, those that were begun."""
-    others = {stored_config(path.parent).seed: path.parent for path in (folder / MEMBERS).glob("*/config.yaml")}
+    others = {stored_plan(path.parent).seed: path.parent for path in (folder / MEMBERS).glob("*/config.yaml")}
     return [folder, *(others[seed] for seed in sorted(others) if config.seed < seed < config.seed + members_of(config))]
 
 
@@ -58,7 +58,7 @@ def _stored_members(stored: Stored) -> list[Stored]:
             f"{stored.folder} lacks {missing} of its {members_of(stored.config)} members; finish them with "
             f"pacesetter train --resume {stored.folder}"
         )
-    return [stored, *(replace(stored, folder=each, config=stored_config(each)) for each in folders[1:])]
+    return [stored, *(replace(stored, folder=each, config=stored_plan(each)) for each in folders[1:])]
 
 
 def load_policy(stored: Stored) -> Any:

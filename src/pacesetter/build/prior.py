@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
-from pacesetter.build.configuration import Config, has_prior
+from pacesetter.arrays import Array
 from pacesetter.build.environments import FeatureSplit
-from pacesetter.build.stored import check_unseen, stored_config
+from pacesetter.build.plan import Plan, has_prior
+from pacesetter.build.stored import check_unseen, stored_plan
 from pacesetter.build.tasks.task import Stored, best_checkpoint
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
@@ -35,14 +34,13 @@ __all__ = [
     "with_prior",
 ]
 
-Array = NDArray[Any]
 
 PRIOR_FOLDER = "prior"  # in the run's
 PRIOR_TASKS = ("trading", "fleet")
 KINDS = ("none", "direct", "expected")
 
 
-def check_prior(config: Config) -> None:
+def check_prior(config: Plan) -> None:
     """Refuse, before data is loaded, a prior that is not known or that the task cannot begin at."""
     asked = str(config.agent.get("prior", "none"))
     if not has_prior(config):
@@ -63,13 +61,13 @@ def check_prior(config: Config) -> None:
         _direct_run(asked)
 
 
-def _direct_run(folder: str) -> Config:
+def _direct_run(folder: str) -> Plan:
     """The configuration of the run that a prior is taken from; refuses what is not a run of agent=direct."""
     if not (Path(folder) / "config.yaml").is_file():
         raise ConfigError(
             f"agent.prior={folder} is neither {', '.join(KINDS)} nor a run's folder{did_you_mean(folder, KINDS)}"
         )
-    config = stored_config(folder)
+    config = stored_plan(folder)
     if config.agent.get("algorithm") != "direct":
         raise ConfigError(
             f"agent.prior={folder} is a run of agent={config.agent.get('algorithm')}; give one of agent=direct"
@@ -82,7 +80,7 @@ def _direct_run(folder: str) -> Config:
     return config
 
 
-def _direct_options(config: Config) -> Any:
+def _direct_options(config: Plan) -> Any:
     """The options of the direct policy that is the prior."""
     from pacesetter.methods.direct.options import Direct
     from pacesetter.registry import configure
@@ -92,7 +90,7 @@ def _direct_options(config: Config) -> Any:
     return configure(Direct, own | {"seed": config.seed}, "agent.prior")
 
 
-def with_prior(config: Config) -> Config:
+def with_prior(config: Plan) -> Plan:
     """The configuration with the bars that its prior reads, as it is stored with a run: the prior itself lies there."""
     if not has_prior(config):
         return config
@@ -103,7 +101,7 @@ def with_prior(config: Config) -> Config:
     return replace(config, agent=config.agent | {"prior_bars": bars})
 
 
-def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
+def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Any]:
     """The prior and its ends (symbol, time, 2) on the bars that training may see: out-of-fold on those learned from.
 
     Refuses a run that was fitted on test bars, or that trades other symbols or within another cap.
@@ -133,7 +131,7 @@ def fit_prior(config: Config, split: FeatureSplit) -> tuple[Prior, Any]:
     return prior, ends
 
 
-def _of_run(config: Config, learned: Bank, market: Any) -> tuple[Prior, Any]:
+def _of_run(config: Plan, learned: Bank, market: Any) -> tuple[Prior, Any]:
     """The prior of a stored run; on the bars learned from in the shape it has, by weights that did not see the bar."""
     from pacesetter.methods.direct.learner import DirectLearner, load_direct
     from pacesetter.methods.prior.prior import DirectPrior, out_of_fold
@@ -153,7 +151,7 @@ def _of_run(config: Config, learned: Bank, market: Any) -> tuple[Prior, Any]:
     return DirectPrior(policy, market), out_of_fold(learner, policy, market)
 
 
-def _stored_prior(folder: Path, config: Config) -> Prior:
+def _stored_prior(folder: Path, config: Plan) -> Prior:
     """The prior that lies in a run's folder; refuses a run without it."""
     from pacesetter.methods.prior.prior import load_prior
 
@@ -171,7 +169,7 @@ def beside_prior(stored: Stored) -> BesidePrior:
     return BesidePrior(prior, config.learned_window_bars, float(config.agent.get("prior_reach", 1.0)))
 
 
-def refuse_folds(config: Config) -> None:
+def refuse_folds(config: Plan) -> None:
     """Refuse to retrain an agent with a prior on folds: the prior would be of other bars."""
     if has_prior(config):
         raise ConfigError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacesetter.build.configuration import Config
+from pacesetter.build.plan import Plan
 from pacesetter.build.trading import Trading
 from pacesetter.market.risk import describe_risk
 from pacesetter.runs import data_name
@@ -12,18 +12,18 @@ __all__ = ["describe_plan"]
 BESIDE = {"account": "hold and the other baselines", "windows": "fixed windows and rules"}
 
 
-def describe_plan(config: Config) -> str:
+def describe_plan(config: Plan) -> str:
     """What will be trained, on which bars, and how it is judged; of a task that trades also risk, limits and costs."""
     task, (first, second) = config.problem, config.train.shares
     beside = BESIDE.get(task.judged_as, "baselines")
-    plan = (
+    sentence = (
         f"Plan: agent={config.agent.get('algorithm', 'none')} learns {task.learns} on {data_name(config.data)}, judged "
         f"on the last {1 - first - second:.0%} of its bars beside {beside}."
     )
     if not isinstance(config.task, Trading):
-        return plan
+        return sentence
     limits, costs = config.market.limits, config.market.costs
     held = [f"at most {limits.position_cap_fraction:.0%} of equity in a symbol"]
     held.append(f"leverage {limits.gross_leverage:g}, {'short positions allowed' if limits.shorting else 'long only'}")
     held.append(f"costs {costs.side_bps:g} bps a side")
-    return f"{plan} Risk: {describe_risk(config.risk)}; {', '.join(held)} (risk.*, market.*)."
+    return f"{sentence} Risk: {describe_risk(config.risk)}; {', '.join(held)} (risk.*, market.*)."

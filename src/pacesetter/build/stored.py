@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pacesetter.build.configuration import Config, read_config
+from pacesetter.build.plan import Plan, read_plan
 from pacesetter.errors import DataError, RunError, needs
 from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback, roll
 from pacesetter.market.risk import RiskOptions
@@ -25,8 +25,8 @@ __all__ = [
     "load_agent",
     "load_lookback",
     "stage_run",
-    "stored_config",
     "stored_end",
+    "stored_plan",
     "stored_risk",
     "window_at_end",
 ]
@@ -34,12 +34,12 @@ __all__ = [
 SCALE = "risk.json"  # the scale of the views, as training fitted it
 
 
-def stored_config(folder: str | Path) -> Config:
+def stored_plan(folder: str | Path) -> Plan:
     """The configuration of the run in `folder`; refuses a folder that is not a run."""
-    return read_config(Run.open(folder))
+    return read_plan(Run.open(folder))
 
 
-def stored_risk(folder: str | Path, config: Config) -> RiskOptions:
+def stored_risk(folder: str | Path, config: Plan) -> RiskOptions:
     """The risk that the run in `folder` takes, with the scale of its views as training fitted it, where it did."""
     path = Path(folder) / SCALE
     if config.risk.scale is not None or not path.is_file():
@@ -57,7 +57,7 @@ def stage_run(folder: str | Path, stage: str) -> Path:
 
 
 def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
-    """The best agent of a run for the observations of `env`, e.g. `build_environment(stored_config(folder), panel)`.
+    """The best agent of a run for the observations of `env`, e.g. `build_environment(stored_plan(folder), panel)`.
 
     It sets this process to the run's number of threads. Refuses a run without an agent, a missing torch, and an
     environment whose observations or actions differ.
@@ -66,7 +66,7 @@ def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
         import torch
 
         from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_algorithm
-    torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
+    torch.set_num_threads(stored_plan(folder).train.threads or torch.get_num_threads())
     checkpoints = Path(folder) / "checkpoints"
     # A run without validation has no best.
     stored = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
@@ -83,7 +83,7 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
     from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-    config = stored_config(folder)
+    config = stored_plan(folder)
     config.problem.check("lookback", folder)
     task = config.lookback
     env = LookbackVectorEnv(panel, 1, task)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import build_fold
+from pacesetter.build.plan import Plan
 from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError
 from pacesetter.market.orders import target_range
@@ -25,7 +25,7 @@ SHARPE = 2.0  # annualised, at which an account has the volatility that is asked
 MOST_DEMANDED = 0.5
 
 
-def with_utility(config: Config, panel: Panel) -> Config:
+def with_utility(config: Plan, panel: Panel) -> Plan:
     """The configuration with `task.utility` written into `task.reward`, as it is stored with a run.
 
     The component pnl becomes mean_variance or differential_sharpe with a weight to suit; refuses mean_variance without
@@ -58,14 +58,14 @@ def _plain_weight(term: Term) -> float:
     return float(weight)
 
 
-def _trading_task(config: Config) -> Trading | None:
+def _trading_task(config: Plan) -> Trading | None:
     """The task where its agents are rewarded bar by bar; None for windows, and for direct, which has an objective."""
     if not config.problem.is_rewarded:
         return None
     return config.task if isinstance(config.task, Trading) else None
 
 
-def _utility_name(config: Config, task: Trading) -> str:
+def _utility_name(config: Plan, task: Trading) -> str:
     target = config.risk.target_volatility
     if task.utility == "auto":
         has_aversion = target is not None or task.aversion is not None
@@ -77,7 +77,7 @@ def _utility_name(config: Config, task: Trading) -> str:
     return task.utility
 
 
-def _aversion(config: Config, task: Trading, panel: Panel) -> float:
+def _aversion(config: Plan, task: Trading, panel: Panel) -> float:
     """The aversion that is asked for, or the largest with which agents trade."""
     target = config.risk.target_volatility
     asked = task.aversion if task.aversion is not None else SHARPE / float(target or np.inf)

@@ -62,10 +62,10 @@ def data_check(
     With --memory, files of any size are checked, e.g. data=FOLDER --memory 4GB launcher.workers=2.
     """
     from pacesetter.build import build_readiness
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
 
     if memory is None:
-        readiness = build_readiness(compose(overrides or ()))
+        readiness = build_readiness(resolve(overrides or ()))
     else:
         large = _open_large_files(overrides, memory)
         readiness = large.check()
@@ -81,13 +81,13 @@ def data_check(
 
 def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
     """The files to be read in parts, by the launcher that the overrides name."""
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
     from pacesetter.jobs.hydra.overrides import take_options
     from pacesetter.jobs.large import LargeFiles
     from pacesetter.jobs.launch.workers import Launcher
 
     launcher, own = take_options(overrides or (), "launcher", Launcher)
-    return LargeFiles(compose(own), launcher, memory, at_once)
+    return LargeFiles(resolve(own), launcher, memory, at_once)
 
 
 def _show_readiness(readiness: Any) -> None:
@@ -120,9 +120,9 @@ def data_fetch(
 ) -> None:
     """Load a source, checked, and store it as one Parquet panel with a manifest of hashes."""
     from pacesetter.build import build_panel
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
 
-    panel = build_panel(compose(overrides or ()))
+    panel = build_panel(resolve(overrides or ()))
     _store(panel, out)
 
 

@@ -27,13 +27,13 @@ def run(
     fast: Annotated[bool, typer.Option(help="Leave out stressed markets, other limits and explanations.")] = False,
 ) -> None:
     """Run the pipeline: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
-    from pacesetter.jobs import compose, run_job
+    from pacesetter.jobs import resolve, run_job
     from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
     own = [text for text in overrides or () if not text.startswith("stage=")]
     own += ["job.fast=true"] if fast else []
-    job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
+    job = run_job(resolve(job_overrides(own)), stages=stages[-1] if stages else "report")
     if "judge" in job.findings:
         _print_decision(job)
 
@@ -63,9 +63,9 @@ def leadlag(overrides: Overrides = None) -> None:
 
         run_ticks(overrides or ())
         return
-    from pacesetter.jobs import compose, run_job
+    from pacesetter.jobs import resolve, run_job
 
-    run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
+    run_job(resolve(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
 
 
 def train(
@@ -125,10 +125,10 @@ def tag(
 
 def agents(overrides: Overrides = None) -> None:
     """Parameters, latency and memory of each network on the observations of a task, e.g. task=lookback."""
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
     from pacesetter.jobs.networks import show_networks
 
-    show_networks(compose(overrides or ()))
+    show_networks(resolve(overrides or ()))
 
 
 def config(
@@ -140,10 +140,10 @@ def config(
     """Print what would be trained, in words and as keys with their hash; --explain says what keys mean."""
     import yaml
 
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
     from pacesetter.runs import config_hash
 
-    composed = compose(overrides or ())
+    composed = resolve(overrides or ())
     if explain is not None:
         from pacesetter.jobs.hydra.explain import explain_keys
 

@@ -138,10 +138,10 @@ def _with_data(options: list[str]) -> dict[str, Any]:
     options = [f"broker.name={text[7:]}" if text.startswith("broker=") else text for text in options]
     if not any(text.startswith("data=") for text in options):
         return nest_options(options)
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
 
     chosen = [text for text in options if text.startswith("data")]
-    data = {key: value for key, value in compose(chosen).data.items() if value is not None}
+    data = {key: value for key, value in resolve(chosen).data.items() if value is not None}
     return nest_options([text for text in options if text not in chosen]) | {"data": data}
 
 

@@ -34,10 +34,10 @@ def programme(
     The same command resumes after the last finished phase. Start with +preset=prototype or +preset=prototype_offline.
     Exit 1 where a gate says NO-GO.
     """
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
     from pacesetter.lab.programme.programme import run_programme
 
-    config = compose(_own_overrides(overrides or []))
+    config = resolve(_own_overrides(overrides or []))
     if status:
         _show_status(Path(config.runs))
         return

@@ -62,13 +62,13 @@ def selftest(overrides: Overrides = None) -> None:
     """
     from rich.console import Console
 
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
     from pacesetter.jobs.hydra.overrides import take_options
     from pacesetter.lab.selftest.selftest import Selftest, run_selftest
 
     settings, rest = take_options(overrides or [], "selftest", Selftest)
     console = Console()
-    result, run = run_selftest(compose(rest), settings, console)
+    result, run = run_selftest(resolve(rest), settings, console)
     for sentence in result.sentences:
         console.print(sentence, soft_wrap=True, highlight=False)
     console.print(f"→ {run.folder}", soft_wrap=True, highlight=False)

@@ -269,7 +269,7 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     from pacesetter.evaluation.backtest.markets import universe_gap
     from pacesetter.evaluation.backtest.scenarios import spread
     from pacesetter.evaluation.stored_run import MARKETS
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
 
     name = next((text.removeprefix("data=") for text in overrides if text.startswith("data=")), "")
     if not name:
@@ -277,7 +277,7 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     if "did you mean" in did_you_mean(name, MARKETS):  # one of them, or nearly: it says which
         table = stored.on(name)
     else:
-        table = stored.evaluate_elsewhere(name, build_panel(compose(overrides)))
+        table = stored.evaluate_elsewhere(name, build_panel(resolve(overrides)))
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
     shown = table[list(stored.shown)].rename(columns=stored.shown)
@@ -338,10 +338,10 @@ def baseline(
     `sl transformer_small` trains that network in its own width, so that an agent of it can take the whole encoder.
     """
     from pacesetter.build import build_fold, build_panel, build_table
-    from pacesetter.jobs import compose
+    from pacesetter.jobs import resolve
 
     names = [word for word in words or () if "=" not in word]
-    config = compose([word for word in words or () if "=" in word])
+    config = resolve([word for word in words or () if "=" in word])
     config.problem.check("baseline")
     panel = build_panel(config)
     market = panel, build_table(config, panel), build_fold(config, panel), config.trading

@@ -108,11 +108,11 @@ def bundle_make(
 
 def fitted_risk(run: Path) -> RiskOptions | None:
     """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
-    from pacesetter.build import stored_config
+    from pacesetter.build import stored_plan
     from pacesetter.build.stored import stored_risk
     from pacesetter.evaluation.stored_run import StoredRun
 
-    risk = stored_risk(run, stored_config(run))
+    risk = stored_risk(run, stored_plan(run))
     if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
         return None
     return StoredRun(run).sizing

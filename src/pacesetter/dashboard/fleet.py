@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build import stage_run
 from pacesetter.dashboard.texts import say
 from pacesetter.evaluation.fleet.agents_page import AGENTS
@@ -18,7 +17,6 @@ from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["figures_of", "fleet_folder", "multiples_figure", "sorted_fleet", "tiles_figure"]
 
-Array = NDArray[Any]
 LOW_IS_GOOD = {"drawdown"}
 TILE = 58  # pixels of height
 ROW, ACROSS = 74, 12  # pixels of height, and how many, of small multiples
@@ -103,7 +101,7 @@ def _scale_into_frame(values: Array, low: float = 0.0, high: float = 1.0) -> Arr
     return INSET + (1 - 2 * INSET) * (values - low) / ((high - low) or 1.0)
 
 
-def _lines(figure: go.Figure, x: Array, y: Array, line: dict[str, Any], labels: Sequence[str] = ()) -> None:
+def _lines(figure: go.Figure, x: Array, y: Array, line: dict[str, object], labels: Sequence[str] = ()) -> None:
     """Add the columns of `x` and `y` (point, line) as one trace, with a gap after each line."""
     gap = np.full((1, y.shape[1]), np.nan)
     x, y = (np.concatenate([values, gap]).T.ravel() for values in (x, y))

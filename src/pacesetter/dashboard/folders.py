@@ -85,7 +85,7 @@ class RunFacts:
         own |= {"label": f"{'└ ' if self.is_inside else ''}{self.label}", "tags": ", ".join(self.tags)}
         return own | (self._judgement(regime) if self.result else {}) | {"problem": self.problem}
 
-    def _judgement(self, regime: str | None) -> dict[str, Any]:
+    def _judgement(self, regime: str | None) -> dict[str, object]:
         result: dict[str, Any] = self.result or {}
         policy = result["policy"]
         figures, gates = result["figures"][policy], result["gates"]
@@ -164,7 +164,7 @@ def _facts(folder: Path, name: str) -> RunFacts:
     )
 
 
-def _status(manifest: dict[str, Any]) -> str:
+def _status(manifest: dict[str, object]) -> str:
     if manifest.get("finished"):
         return "finished"
     return "failed" if manifest.get("failed") else "stopped" if manifest.get("stopped") else "running"

@@ -377,7 +377,7 @@ def right_to_left(text: str) -> str:
 class _Isolating(Formatter):
     """Sets values in so that each keeps its own direction: in Persian a bare 2024-03-21 reads 21-03-2024."""
 
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def format_field(self, value: object, format_spec: str) -> str:
         return f"{FIRST_STRONG_ISOLATE}{super().format_field(value, format_spec)}{END_OF_ISOLATE}"
 
 

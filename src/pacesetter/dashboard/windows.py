@@ -6,15 +6,14 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 from plotly.colors import diverging, unlabel_rgb
 
-from pacesetter.build import build_fold, build_panel, load_lookback, stored_config
+from pacesetter.arrays import Array
+from pacesetter.build import build_fold, build_panel, load_lookback, stored_plan
 from pacesetter.dashboard.folders import find_runs
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
@@ -22,7 +21,6 @@ from pacesetter.evaluation.report import pictures as house
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.lookback.baselines import GRID
-from pacesetter.leadlag.replayed_windows import ReplayedWindows
 from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -42,7 +40,6 @@ __all__ = [
     "windows_figures",
 ]
 
-Array = NDArray[Any]
 # Flips of the null: few, so that a slider is followed at once; the level of the test is kept with any number.
 DRAWS, SLOW_DRAWS = 100, 40  # the latter for methods that are computed again for each
 MOST_WINDOWS = 400  # of the time line
@@ -57,7 +54,7 @@ GRADES = {1: ("leadlag.warning", PALETTE[1]), 2: ("leadlag.alarm", PALETTE[5])}
 def open_panel(folder: Path) -> Panel:
     """The bars of a run: those it stored, or those its configuration names."""
     stored = folder / "load" / "panel.parquet"
-    return Panel.load(stored) if stored.is_file() else build_panel(stored_config(folder))
+    return Panel.load(stored) if stored.is_file() else build_panel(stored_plan(folder))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +73,7 @@ class WindowView:
     sure: tuple[bool, ...]
     finding: WindowFinding
 
-    def to_drawing(self) -> dict[str, Any]:
+    def to_drawing(self) -> dict[str, object]:
         """What the browser draws, in plain JSON; an unknown value is None."""
         heat, web = self.matrix, self.links
         values = [[float(f"{value:.4g}") if np.isfinite(value) else None for value in row] for row in heat.values]
@@ -194,7 +191,7 @@ class Lens:
         step = max((len(panel) - lookback) // MOST_WINDOWS, 1)
         ends = np.arange(lookback, len(panel), step)
         study = replace(self.study, lookback=lookback)
-        matrices = ReplayedWindows(study, panel, self.series, self.gauge, study.preparation).matrices(ends)
+        matrices = study.replay_windows(panel, self.series, self.gauge).matrices(ends)
         times, shares = panel.index[ends], contributions(matrices[-1])
         table = leadership_table(matrices, panel.symbols).reset_index()
         title = say("leadlag.timeline", window=_span(panel.index, lookback))
@@ -253,7 +250,7 @@ def lookback_run(folder: Path) -> Path | None:
     inside = sorted(path.parent for path in (folder / "lookback").glob("*/manifest.json"))
     if inside:
         return inside[0]
-    is_own = (folder / "checkpoints").is_dir() and stored_config(folder).task.problem == "lookback"
+    is_own = (folder / "checkpoints").is_dir() and stored_plan(folder).task.problem == "lookback"
     return folder if is_own else None
 
 
@@ -266,7 +263,7 @@ def lookback_table(folder: Path) -> pd.DataFrame | None:
 def chosen_windows(run: Path, panel: Panel) -> pd.Series:
     """(time,) the window that the agent of a lookback run chooses at each test bar."""
     policy, previous, chosen = load_lookback(run, panel), 0, []
-    bars = build_fold(stored_config(run), panel).test
+    bars = build_fold(stored_plan(run), panel).test
     for bar in bars.tolist():
         previous = policy.choose(panel, bar, previous)
         chosen.append(previous)

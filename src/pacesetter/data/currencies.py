@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.panel import Panel
 
 __all__ = ["convert_currencies"]
-
-Array = NDArray[Any]
 
 
 def convert_currencies(panel: Panel, currency: str | None, currencies: Mapping[str, str], rates: Panel | None) -> Panel:

@@ -70,7 +70,7 @@ def _relative_path(folder: Path, file: Path) -> str:
     return file.resolve().relative_to(folder.resolve()).as_posix()
 
 
-def _describe(file: Path) -> dict[str, Any]:
+def _describe(file: Path) -> dict[str, object]:
     about: dict[str, Any] = {"sha256": sha256(file), "bytes": file.stat().st_size}
     fingerprint = _stored_fingerprint(file) if file.suffix == ".parquet" else None
     return about | ({"fingerprint": fingerprint} if fingerprint else {})

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.frames import Bars
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
@@ -18,7 +17,6 @@ from pacesetter.stamps import moment_of
 
 __all__ = ["apply_membership", "describe_survivorship", "read_membership"]
 
-Array = NDArray[Any]
 GONE_BARS = 20  # at the end without a bar: not a survivor; as many make a symbol delisted for an account
 
 

@@ -86,7 +86,7 @@ class Online(ABC):
     def fetch(self, symbol: str) -> pd.DataFrame:
         """The service's answer: OHLCV columns under session dates (no time zone) or UTC opens; empty for no bars."""
 
-    def request(self, symbol: str) -> dict[str, Any]:
+    def request(self, symbol: str) -> dict[str, object]:
         """What was asked, as the cache files it; without an `end` each new day is a new request."""
         end = self.end or f"{_now():%Y-%m-%d}"
         asked = {"symbol": symbol, "start": self.start, "end": end, "freq": self.freq, "calendar": self.calendar}
@@ -200,7 +200,7 @@ class Ccxt(Online):
 
     name: ClassVar[str] = "ccxt"
 
-    def request(self, symbol: str) -> dict[str, Any]:
+    def request(self, symbol: str) -> dict[str, object]:
         return super().request(symbol) | {"exchange": self.exchange}
 
     def fetch(self, symbol: str) -> pd.DataFrame:

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.calendars import sessions
 from pacesetter.data.membership import describe_survivorship
 from pacesetter.errors import check_range
@@ -30,7 +30,6 @@ __all__ = [
     "whole_readiness",
 ]
 
-Array = NDArray[Any]
 Severity = Literal["error", "warning"]
 REPAIR = "treat such bars as missing with data.fill=forward|interpolate|drop"
 DAY = pd.Timedelta(days=1)
@@ -93,7 +92,7 @@ class Readiness:
         """True when no finding is an error; warnings do not stop a load."""
         return not any(finding.severity == "error" for finding in self.findings)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain dictionary for a JSON file."""
         return {**asdict(self), "ok": self.ok}
 

@@ -18,7 +18,7 @@ def _log_uniform(generator: np.random.Generator, low: float, high: float) -> flo
     return float(np.exp(generator.uniform(math.log(low), math.log(high))))
 
 
-def _choice(generator: np.random.Generator, *values: Any) -> Any:
+def _choice(generator: np.random.Generator, *values: object) -> Any:
     return values[int(generator.integers(len(values)))]
 
 
@@ -36,7 +36,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], str, Callable[..., bool]]] = 
 }
 
 
-def check_distributions(distributions: Mapping[str, Any], options: Collection[str], where: str) -> None:
+def check_distributions(distributions: Mapping[str, object], options: Collection[str], where: str) -> None:
     """Refuse an option that is not one of `options`, an unknown distribution and arguments it cannot take."""
     for option, distribution in distributions.items():
         if option not in options:
@@ -44,7 +44,7 @@ def check_distributions(distributions: Mapping[str, Any], options: Collection[st
         _split_distribution(distribution, f"{where}.{option}")
 
 
-def draw(distributions: Mapping[str, Any], generator: np.random.Generator, where: str) -> dict[str, Any]:
+def draw(distributions: Mapping[str, object], generator: np.random.Generator, where: str) -> dict[str, object]:
     """One value per option; the same generator state gives the same values, whatever the order of the options."""
     drawn = {}
     # Sorted, because each draw moves the generator.
@@ -54,7 +54,7 @@ def draw(distributions: Mapping[str, Any], generator: np.random.Generator, where
     return drawn
 
 
-def _split_distribution(distribution: Any, where: str) -> tuple[str, Sequence[Any]]:
+def _split_distribution(distribution: object, where: str) -> tuple[str, Sequence[object]]:
     """Name and arguments of `{name: [arguments]}`."""
     if not isinstance(distribution, Mapping) or len(distribution) != 1:
         raise ConfigError(f"{where}={distribution!r} must name one distribution, e.g. {{uniform: [0.5, 2]}}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.panel import PRICE_FIELDS, Panel
 
 __all__ = ["Fill", "repair"]
 
-Array = NDArray[Any]
 EVENTS = ("volume", "funding_rate", "dividend", "split")  # that happen in a bar, and not in one that is missing
 Fill = Literal["none", "forward", "interpolate", "drop"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Booleans, Dates
 from pacesetter.errors import ConfigError
 from pacesetter.panel import utc_index
 
@@ -48,10 +48,10 @@ class Sessions:
     def bars_per_year(self) -> float:
         return 365.25 * (1 if self.calendar == "24/7" else 5 / 7) * self.bars_per_day
 
-    def opens(self, bars: int) -> NDArray[np.bool_]:
+    def opens(self, bars: int) -> Booleans:
         """(bars,) True where a bar is the first after a time without trading."""
         # Around the clock there is no time without trading, hence no opening gap.
-        first: NDArray[np.bool_] = np.arange(bars) % self.bars_per_day == 0
+        first: Booleans = np.arange(bars) % self.bars_per_day == 0
         return first & (self.calendar != "24/7")
 
     def closes(self, bars: int) -> pd.DatetimeIndex:
@@ -61,7 +61,7 @@ class Sessions:
         before_close = np.arange(self.bars_per_day)[::-1] * pd.Timedelta(self.freq).to_timedelta64()
         return utc_index(((dates + close)[:, None] - before_close).ravel()[:bars])
 
-    def _dates(self, bars: int) -> NDArray[np.datetime64]:
+    def _dates(self, bars: int) -> Dates:
         """Dates of the sessions that hold this number of bars."""
         numbers = np.arange(math.ceil(bars / self.bars_per_day))
         try:

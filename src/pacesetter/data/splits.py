@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Integers
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.panel import Panel
 
@@ -30,7 +30,6 @@ __all__ = [
     "walk_forward",
 ]
 
-IntArray = NDArray[np.int64]
 PARTS = ("train", "validation", "test")
 
 
@@ -42,7 +41,7 @@ class FoldPanels(NamedTuple):
     test: tuple[Panel, ...]
 
 
-def _no_bars() -> IntArray:
+def _no_bars() -> Integers:
     return np.empty(0, np.int64)
 
 
@@ -50,9 +49,9 @@ def _no_bars() -> IntArray:
 class Fold:
     """Positions of the bars that train, test and, for a chronological split, validate: each (n,), rising, read-only."""
 
-    train: IntArray
-    test: IntArray
-    validation: IntArray = field(default_factory=_no_bars)
+    train: Integers
+    test: Integers
+    validation: Integers = field(default_factory=_no_bars)
 
     def __post_init__(self) -> None:
         for part in PARTS:
@@ -114,7 +113,7 @@ class Splits:
             raise DataError(f"{path} was changed after it was stored: its hash differs; make the splits again")
         return splits
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, object]:
         folds = [{part: _runs(getattr(fold, part)) for part in PARTS} for fold in self.folds]
         return {"kind": self.kind, "bars": self.bars, "fingerprint": self.fingerprint, "folds": folds}
 
@@ -235,12 +234,12 @@ def _splits(kind: str, panel: Panel, folds: Iterable[Fold], asked: tuple[str, ..
     return Splits(kind, len(panel), panel.fingerprint, made)
 
 
-def _runs(positions: IntArray) -> list[list[int]]:
+def _runs(positions: Integers) -> list[list[int]]:
     """Rising positions as [start, stop) runs."""
     # Runs, not positions: a file of thousands of bars stays readable.
     pieces = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
     return [[int(piece[0]), int(piece[-1]) + 1] for piece in pieces if len(piece)]
 
 
-def _positions(runs: list[list[int]]) -> IntArray:
+def _positions(runs: list[list[int]]) -> Integers:
     return np.concatenate([_no_bars(), *(np.arange(start, stop) for start, stop in runs)])

@@ -21,8 +21,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
 from pacesetter.data.source import SOURCES
@@ -34,7 +34,6 @@ from pacesetter.registry import configure
 
 __all__ = ["Synthetic"]
 
-Array = NDArray[Any]
 
 RANGES: dict[str, tuple[float, float]] = {
     "symbols": (1, 1e6),
@@ -179,7 +178,7 @@ class Synthetic:
     def _sessions(self) -> Sessions:
         return Sessions(self.freq, self.calendar, self.start)
 
-    def _market(self, drawn: dict[str, Any]) -> Panel:
+    def _market(self, drawn: dict[str, object]) -> Panel:
         # The order matters: relations may depend on regimes, responses on relations, prices on responses.
         regimes = self._draw_regimes()
         epochs = self._epochs(regimes)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.calendars import infer_calendar, session_closes, session_zone
 from pacesetter.errors import DataError, did_you_mean
 from pacesetter.frames import Bars, Close, read_frame
@@ -40,7 +40,7 @@ class TableOptions:
     close: Close = "auto"
 
     def read_table(
-        self, frame: pd.DataFrame, symbol: str = "asset", origin: str = "", numbers: NDArray[Any] | None = None
+        self, frame: pd.DataFrame, symbol: str = "asset", origin: str = "", numbers: Array | None = None
     ) -> Bars:
         """The table as bars; `symbol` names a single asset, `numbers` (row,) are those named in findings."""
         calendar: list[str] = []

@@ -6,11 +6,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["Relations", "Truth"]
-
-Array = NDArray[Any]
 
 
 class _Immutable:

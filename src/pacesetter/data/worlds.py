@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.truth import Relations
 from pacesetter.errors import ConfigError, check_range
 
 __all__ = ["STRENGTHS", "Leads", "PlantedWorld", "slow_mean"]
 
-Array = NDArray[Any]
 STRENGTHS = {
     "threshold": 0.7,
     "regime": 0.45,

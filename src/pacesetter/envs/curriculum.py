@@ -17,8 +17,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorWrapper
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.starts import Start, Starts, chosen_rows
@@ -30,7 +31,6 @@ from pacesetter.rewards.sharpe import sharpe_of_sums
 
 __all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumStage", "CurriculumVectorEnv", "adaptive_stages"]
 
-Array = NDArray[Any]
 Apply = Callable[[MarketParameters, Starts], None]
 logger = logging.getLogger(__name__)
 

@@ -7,17 +7,15 @@ price could, which comes back.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.panel import Panel
 
 __all__ = ["alter_returns"]
 
-Array = NDArray[Any]
 PRICES = ("open", "high", "low", "close")
 
 

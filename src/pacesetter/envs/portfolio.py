@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.single import Observation, SingleEnv
 from pacesetter.envs.vector import BatchVectorEnv
 from pacesetter.errors import ConfigError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PortfolioEnv", "PortfolioVectorEnv", "Propose"]
 
-Array = NDArray[Any]
 Propose = Callable[[Observation], Any]  # observations (env, …) -> what frozen symbol agents want, (env, K) in [-1, 1]
 
 

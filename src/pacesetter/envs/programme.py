@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.curriculum import Course, CurriculumStage
@@ -30,7 +29,6 @@ __all__ = [
     "programme_stages",
 ]
 
-Array = NDArray[Any]
 JUDGED = 20  # episodes that the adaptive difficulty looks back on
 BPS = 1e4
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.journal import EpisodeJournal
 
 __all__ = ["chart", "episode_chart", "text_line"]
@@ -32,14 +30,14 @@ def text_line(journal: EpisodeJournal) -> str:
     )
 
 
-def chart(journal: EpisodeJournal) -> NDArray[Any]:
+def chart(journal: EpisodeJournal) -> Array:
     """(height, width, 3) uint8 picture of the episode so far."""
     return episode_chart(journal.ledger_frame(), journal.fills_frame())
 
 
 def episode_chart(
     ledger: pd.DataFrame, fills: pd.DataFrame, size: tuple[float, float] = (8.0, 5.0), dots_per_inch: int = 100
-) -> NDArray[Any]:
+) -> Array:
     """(height, width, 3) uint8: closes from 1 with buys and sells marked, above the account's equity."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
@@ -19,8 +19,6 @@ from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.market.state import Account, Position
 
 __all__ = ["ResidualVectorEnv", "prior_state"]
-
-Array = NDArray[Any]
 
 
 class ResidualVectorEnv(VectorWrapper):

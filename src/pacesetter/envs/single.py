@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
@@ -23,7 +23,6 @@ from pacesetter.market.parameters import MarketParameters
 
 __all__ = ["Observation", "SingleEnv", "action_space", "check_options", "check_reset", "observation_space"]
 
-Array = NDArray[Any]
 Observation = dict[str, Array]
 LARGEST = float(np.finfo(np.float32).max)  # raw features have no common bound, and Gymnasium wants one
 RENDER_MODES = ("human", "rgb_array")
@@ -62,7 +61,7 @@ def check_options(kind: type, options: Iterable[str]) -> None:
             raise ConfigError(f"{kind.__name__} has no option '{name}'{did_you_mean(name, known)}")
 
 
-def check_reset(options: Mapping[str, Any] | None, *known: str) -> None:
+def check_reset(options: Mapping[str, object] | None, *known: str) -> None:
     """Refuse an option of `reset` that is not known."""
     for name in options or ():
         if name not in known:

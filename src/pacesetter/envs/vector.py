@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch, Step
 from pacesetter.envs.batch.rows import Cursor
@@ -19,8 +19,6 @@ from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 
 __all__ = ["BatchVectorEnv"]
-
-Array = NDArray[Any]
 
 
 class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
@@ -92,11 +90,11 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
         """(env, K · 7) True where a discrete order would be sent now."""
         return self.batch.action_masks()
 
-    def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
+    def use_market(self, market: MarketParameters, rows: object = slice(None)) -> None:
         """Trade under other market parameters from the next episode of the environments `rows` on."""
         self.batch.use_market(market, rows)
 
-    def _infos(self, step: Step) -> dict[str, Any]:
+    def _infos(self, step: Step) -> dict[str, object]:
         components = {name: step.components[place] for place, name in enumerate(self.batch.components)}
         return {"equity": step.ledger[:, EQUITY], "reward": components, "ledger": step.ledger}
 

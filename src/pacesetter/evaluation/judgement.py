@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.build.sections import Evaluation
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import (
@@ -43,12 +44,12 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 from pacesetter.stamps import bars_per_day
 
-__all__ = ["Judgement", "judge_policy"]
+__all__ = ["JudgedAccount", "Judgement", "judge_policy"]
 
-Array = NDArray[Any]
 Tell = Callable[[str], object]
 WINDOWS = 10  # equal parts of the judged bars, in how many of which a gain is asked for
 AS_IT_WAS = "as it was"
+SIDE_BY_SIDE = 3  # accounts at once: a market of 143 symbols takes 150 MB with its features and correlations
 HISTORY_BARS = 500  # kept before the judged bars in stressed markets, for features and allocations
 
 
@@ -136,7 +137,7 @@ class Judgement:
         held = held_gates(replace(beside, judged=self.to_json(), returns=None), gates.gates)
         return replace(self, gates=tuple(each.gate for each in held))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Every figure by name, as a regression gate reads it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "stress": self.stress, "rules": self.rules}
         return {
@@ -157,138 +158,190 @@ class Judgement:
         } | {name: table.to_dict("index") for name, table in tables.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class JudgedAccount:
+    """The account that policies are judged in, from the close of bar `first` to the end of the panel.
+
+    bank_of   gives the features that the policies read, also of stressed markets
+    risk      how much risk it takes: a policy's weights are then views around its base, and hold and the sized
+              regressions are shown through the same step too
+    refits    moments at which the policy is refitted, a walk-forward account; regressions are then refitted too
+    index     the symbol that stands for the market, with its returns; None: all symbols in equal parts
+    """
+
+    panel: Panel
+    first: int
+    market: MarketParameters = field(default_factory=MarketParameters)
+    bank_of: Callable[[Panel], Bank] = market_bank
+    window_bars: int = 24
+    risk: RiskOptions | None = None
+    refits: pd.DatetimeIndex | None = None
+    index: Index | None = None
+
+    @cached_property
+    def bank(self) -> Bank:
+        return self.bank_of(self.panel)
+
+    def sized_for(self, policy: Policy) -> JudgedAccount:
+        """With the scale of the policy's views, so that costs, limits and stress do not measure it again."""
+        risk = self.risk
+        if risk is None or not risk.is_on:
+            return replace(self, risk=None)
+        sizer = make_sizer(risk, policy, self.panel, self.first, bank=self.bank, window_bars=self.window_bars)
+        return replace(self, risk=replace(risk, scale=sizer.scale))
+
+    def play(self, policy: Policy) -> Backtest:
+        return backtest(
+            policy,
+            self.panel,
+            first=self.first,
+            bank=self.bank,
+            window_bars=self.window_bars,
+            market=self.market,
+            risk=self.risk,
+        )
+
+    def play_many(self, policy: Policy, markets: Sequence[MarketParameters]) -> list[Backtest]:
+        """The policy by each of the rules, all of them side by side."""
+        played = [PlayedMarket(self.panel, self.bank, each, self.risk) for each in markets]
+        return backtest_many(policy, played, first=self.first, window_bars=self.window_bars)
+
+    def play_baselines(self, names: Sequence[str] | None, risk: RiskOptions | None = None) -> dict[str, Backtest]:
+        """The named baselines, or all possible ones; through the risk step only where `risk` is given."""
+        return evaluate_baselines(
+            self.panel,
+            self.first,
+            names,
+            bank=self.bank,
+            window_bars=self.window_bars,
+            market=self.market,
+            risk=risk,
+            refits=self.refits,
+        )
+
+
 def judge_policy(
     policy: Policy,
-    panel: Panel,
-    first: int,
+    account: JudgedAccount,
     *,
-    market: MarketParameters | None = None,
-    bank_of: Callable[[Panel], Bank] = market_bank,
-    window_bars: int = 24,
     others: Sequence[Policy] = (),
     baselines: Sequence[str] | None = None,
     other_sharpes: ArrayLike = (),
     draws: int = 1000,
     seed: int = 0,
     is_fast: bool = False,
-    index: Index | None = None,
-    risk: RiskOptions | None = None,
-    refits: pd.DatetimeIndex | None = None,
     tell: Tell | None = None,
 ) -> Judgement:
-    """Judge a policy from the close of bar `first` to the end of the panel.
+    """Judge a policy in an account.
 
-    bank_of         gives the features that the policies read, also of stressed markets
     others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
     other_sharpes   see `verdict.judge`
     is_fast         leave out stressed markets, and limits other than the costs that the verdict reads
-    index           the symbol that stands for the market, with its returns; None: all symbols in equal parts
-    risk            how much risk the account takes: the policy's weights are then views around its base, and hold and
-                    the sized regressions are shown through the same step too
-    refits          moments at which the policy is refitted, a walk-forward account; regressions are then refitted too
     tell            hears a line as each part begins
     """
     tell = tell or (lambda line: None)
-    rules, bank = market or MarketParameters(), bank_of(panel)
-    options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
-    beside: dict[str, Any] = options | {"refits": refits}
-    tell(f"{policy.name} on {len(panel) - 1 - first:,} test bars")
+    panel, index = account.panel, account.index
+    tell(f"{policy.name} on {len(panel) - 1 - account.first:,} test bars")
     # First: a policy that was fitted on these bars is refused before anything else is computed.
-    risk = _fit_scale(risk, policy, panel, options)
-    own = backtest(policy, panel, market=rules, risk=risk, **options)
-    shown = [backtest(each, panel, market=rules, risk=risk, **options) for each in others]
+    account = account.sized_for(policy)
+    played = [account.play(each) for each in (policy, *others)]
     tell("baselines")
-    simple = evaluate_baselines(panel, names=baselines, market=rules, **beside)
-    sized, without = _through_risk(risk, panel, rules, simple, beside)
-    simple, same = drop_equal(simple | sized)
-    varied = _play_variants(policy, panel, rules, own, options, tell, is_fast, risk)
-    # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
-    higher_costs = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
+    plain = account.play_baselines(baselines)
+    sized, without = _play_sized(account, plain)
+    own, *shown = _name_apart(played, plain | sized)
+    simple, same = drop_equal(plain | sized)
+    limits, costs = _play_variants(policy, account, own, tell, is_fast)
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(
         own,
-        _rivals(simple, risk),
+        _rivals(simple, account.risk),
         without=without,
         index=None if index is None else (index.name, index.returns[panel.index.get_indexer(own.times)]),
         other_sharpes=other_sharpes,
-        costs=higher_costs,
+        costs=costs,
         draws=draws,
         seed=seed,
     )
     results = {each.name: each for each in (own, *shown)} | simple
-    regimes, windows = regime_table(own, panel), _windows(own)
-    stressed = [] if is_fast else [_play_stresses(policy, panel, first, rules, bank_of, window_bars, tell, risk)]
-    labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
+    stressed = [] if is_fast else [_play_stresses(policy, account, tell)]
     judgement = Judgement(
         results=results,
         verdict=verdict,
         intervals=_intervals(results, draws, seed),
         figures=_figures(results, panel, index),
         benchmark=benchmark_table(results, panel, None if index is None else index.returns),
-        regimes=regimes,
-        stress=pd.concat([_table({AS_IT_WAS: own}), *stressed]),
-        rules=_table({label: varied[market] for label, market in labels.items() if market in varied}),
-        windows=windows,
+        regimes=regime_table(own, panel),
+        stress=pd.concat([_frame({AS_IT_WAS: metrics(own)}), *stressed]),
+        rules=limits,
+        windows=_windows(own),
         contribution=contribution(own),
-        capacity=find_capacity(own, panel, rules.costs),
-        same=same,
-        refits=refits,
+        capacity=find_capacity(own, panel, account.market.costs),
+        same=" ".join(filter(None, (same, _idle_sentence(sized, without)))),
+        refits=account.refits,
         is_fast=is_fast,
         index=None if index is None else _index_figures(index, own, panel),
     )
     return judgement.accepted_by(read_gate_set(Evaluation().acceptance))
 
 
+def _name_apart(played: Sequence[Backtest], baselines: Mapping[str, Backtest]) -> list[Backtest]:
+    """The policies' results, each under a name that neither a baseline nor another policy has."""
+    taken, named = set(baselines), list[Backtest]()
+    for result in played:
+        name, number = result.name, 1
+        while name in taken:
+            number += 1
+            name = f"{result.name} (policy)" if number == 2 else f"{result.name} (policy {number - 1})"
+        taken.add(name)
+        named.append(result if name == result.name else replace(result, name=name))
+    return named
+
+
 SIZED = ("hold", "lasso_sized", "ridge_sized")  # shown through the risk step too
 
 
-def _fit_scale(
-    risk: RiskOptions | None, policy: Policy, panel: Panel, options: Mapping[str, Any]
-) -> RiskOptions | None:
-    """With the scale of the policy's views, so that costs, limits and stress do not measure it again; None if off."""
-    if risk is None or not risk.is_on:
-        return None
-    return replace(risk, scale=make_sizer(risk, policy, panel, **options).scale)
-
-
-def _through_risk(
-    risk: RiskOptions | None,
-    panel: Panel,
-    rules: MarketParameters,
-    simple: Mapping[str, Backtest],
-    options: Mapping[str, Any],
-) -> tuple[dict[str, Backtest], Backtest | None]:
-    """Hold and the sized regressions at the same risk, by name, and the base alone; nothing without `risk`.
+def _play_sized(account: JudgedAccount, plain: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], Backtest | None]:
+    """Hold and the sized regressions at the same risk, by name, and the base alone; nothing without a risk.
 
     Hold is scaled alone: as a view around the base it would be the base by another name.
     """
+    risk = account.risk
     if risk is None:
         return {}, None
     at = "" if risk.target_volatility is None else f" at {risk.target_volatility:.0%} volatility"
     own = replace(risk, scale=None)
     played: dict[str, Backtest] = {}
-    for name in (name for name in SIZED if name in simple):
-        step = _alone(own, panel, rules, options) if name == "hold" else own
+    for name in (name for name in SIZED if name in plain):
+        step = _alone(own, account) if name == "hold" else own
         if step.is_on:
-            result = evaluate_baselines(panel, names=[name], market=rules, risk=step, **options)[name]
+            result = account.play_baselines([name], step)[name]
             label = f"{name}{at}" if at else f"{name} around its base"
             played[label] = replace(result, name=label)
     if not risk.has_base:
         return played, None
-    base = evaluate_baselines(panel, names=["cash"], market=rules, risk=replace(risk, scale=0.0), **options)["cash"]
+    base = account.play_baselines(["cash"], replace(risk, scale=0.0))["cash"]
     label = f"{risk.base if isinstance(risk.base, str) else 'the given base'}{at}"
     without = replace(base, name=label)
     return {label: without} | played, without
 
 
-def _alone(risk: RiskOptions, panel: Panel, rules: MarketParameters, options: Mapping[str, Any]) -> RiskOptions:
+def _alone(risk: RiskOptions, account: JudgedAccount) -> RiskOptions:
     """The same volatility of hold without a base, by one scale from the second half of the earlier bars."""
-    step = replace(risk, base="cash", tracking_error=None)
+    step, first = replace(risk, base="cash", tracking_error=None), account.first
     if step.views_volatility is None:
         return step
-    first, known = options["first"], {each: options[each] for each in ("bank", "window_bars")}
-    hold = make_baseline("hold", options["bank"], rules)
-    return replace(step, scale=fit_views(step, hold, panel, first, start=first // 2, **known))
+    hold, known = make_baseline("hold", account.bank, account.market), (account.bank, account.window_bars)
+    scale = fit_views(step, hold, account.panel, first, bank=known[0], window_bars=known[1], start=first // 2)
+    return replace(step, scale=scale)
+
+
+def _idle_sentence(sized: Mapping[str, Backtest], without: Backtest | None) -> str:
+    """Why regressions at the same risk are nothing but their base, or cash; empty where none is."""
+    idle = [name for name, each in sized.items() if each is not without and not np.nan_to_num(each.orders).any()]
+    if not idle:
+        return ""
+    stays = f"{'is' if len(idle) == 1 else 'are'} {'cash' if without is None else without.name}"
+    return f"{' and '.join(idle)} {stays}: no fit earned its costs on bars that it had not seen."
 
 
 def _rivals(simple: Mapping[str, Backtest], risk: RiskOptions | None) -> list[Backtest]:
@@ -308,58 +361,55 @@ def _windows(result: Backtest) -> Array:
     return np.array([total_return(part) for part in np.array_split(result.returns, WINDOWS)])
 
 
-def _table(results: Mapping[str, Backtest]) -> pd.DataFrame:
+def _frame(figures: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
     """(scenario, figure) of the same policy."""
-    return pd.DataFrame({name: metrics(each) for name, each in results.items()}).T.rename_axis("scenario")
+    return pd.DataFrame(figures).T.rename_axis("scenario")
 
 
 def _play_variants(
-    policy: Policy,
-    panel: Panel,
-    rules: MarketParameters,
-    own: Backtest,
-    options: Mapping[str, Any],
-    tell: Tell,
-    is_fast: bool,
-    risk: RiskOptions | None,
-) -> dict[MarketParameters, Backtest]:
-    """The policy under each distinct set of rules, all of them played side by side; `own` is the one under `rules`."""
-    first, bank, window_bars = options["first"], options["bank"], options["window_bars"]
-    asked = {scaled_costs(rules, factor): None for factor in FACTORS}
-    if not is_fast:
-        asked |= {each.market: None for each in sensitivity_scenarios(panel, first, market=rules) if each.market}
+    policy: Policy, account: JudgedAccount, own: Backtest, tell: Tell, is_fast: bool
+) -> tuple[pd.DataFrame, dict[float, Backtest]]:
+    """(scenario, figure) by other costs and limits, and the account by multiple of the costs; `own` is by its own.
+
+    Each distinct set of rules is played once, a few of them side by side, of which no more than the figures are kept.
+    """
+    rules = account.market
+    costs = {scaled_costs(rules, factor): factor for factor in FACTORS}
+    labels = {
+        each.label: each.market or rules for each in sensitivity_scenarios(account.panel, account.first, market=rules)
+    }
+    asked = dict.fromkeys([*costs, *([] if is_fast else labels.values())])
     others = [each for each in asked if each != rules]
     tell(f"{len(others)} other costs and limits")
-    markets = [PlayedMarket(panel, bank, each, risk) for each in others]
-    played = backtest_many(policy, markets, first=first, window_bars=window_bars)
-    return {rules: own} | dict(zip(others, played, strict=True))
+    figures, kept = {rules: metrics(own)}, {rules: own}
+    for place in range(0, len(others), SIDE_BY_SIDE):
+        part = others[place : place + SIDE_BY_SIDE]
+        for market, result in zip(part, account.play_many(policy, part), strict=True):
+            figures[market] = metrics(result)
+            if market in costs:
+                kept[market] = result
+    table = {label: figures[market] for label, market in labels.items() if market in figures}
+    return _frame(table), {factor: kept[market] for market, factor in costs.items()}
 
 
-def _play_stresses(
-    policy: Policy,
-    panel: Panel,
-    first: int,
-    market: MarketParameters,
-    bank_of: Callable[[Panel], Bank],
-    window_bars: int,
-    tell: Tell,
-    risk: RiskOptions | None,
-) -> pd.DataFrame:
+def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.DataFrame:
     """(scenario, figure) under each stress; features are recomputed of as many bars as they need."""
     # Features of every stressed market are computed again; older bars would only cost time.
-    history = HISTORY_BARS
-    if risk is not None and risk.is_on:
+    history, first, risk = HISTORY_BARS, account.first, account.risk
+    if risk is not None:
         # Three half-lives of the correlations, which are three times those of the volatilities.
-        history = max(history, math.ceil(9 * risk.half_life_days) * bars_per_day(panel.index))
-    recent, start = panel.rows(max(first - history, 0), len(panel)), min(first, history)
-    scenarios = stress_scenarios(recent, start, market=market)[1:]  # behind the market as it was
-    markets = []
-    for number, scenario in enumerate(scenarios, start=1):
-        tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
-        markets.append(PlayedMarket(scenario.panel, bank_of(scenario.panel), scenario.market, risk))
-    tell(f"{policy.name} on {len(markets)} stressed markets")
-    played = backtest_many(policy, markets, first=start, window_bars=window_bars)
-    return _table({scenario.label: each for scenario, each in zip(scenarios, played, strict=True)})
+        history = max(history, math.ceil(9 * risk.half_life_days) * bars_per_day(account.panel.index))
+    recent, start = account.panel.rows(max(first - history, 0), len(account.panel)), min(first, history)
+    scenarios = stress_scenarios(recent, start, market=account.market)[1:]  # behind the market as it was
+    figures: dict[str, dict[str, float]] = {}
+    for place in range(0, len(scenarios), SIDE_BY_SIDE):
+        part, markets = scenarios[place : place + SIDE_BY_SIDE], list[PlayedMarket]()
+        for number, scenario in enumerate(part, start=place + 1):
+            tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
+            markets.append(PlayedMarket(scenario.panel, account.bank_of(scenario.panel), scenario.market, risk))
+        played = backtest_many(policy, markets, first=start, window_bars=account.window_bars)
+        figures |= {scenario.label: metrics(each) for scenario, each in zip(part, played, strict=True)}
+    return _frame(figures)
 
 
 def _intervals(results: Mapping[str, Backtest], draws: int, seed: int) -> dict[str, Interval]:
@@ -381,7 +431,7 @@ def _figures(results: Mapping[str, Backtest], panel: Panel, named: Index | None)
     return pd.DataFrame({name: metrics(each, index[places]) for name, each in results.items()}).T.rename_axis("policy")
 
 
-def _to_plain(content: Any) -> Any:
+def _to_plain(content: object) -> Any:
     """With texts for keys, as JSON has them."""
     if isinstance(content, dict):
         return {str(key): _to_plain(value) for key, value in content.items()}

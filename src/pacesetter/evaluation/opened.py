@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import stored_config
+from pacesetter.build import stored_plan
 
 __all__ = ["RUNS", "open_run"]
 
@@ -18,7 +18,7 @@ RUNS = {  # what a task is judged as -> the class that does it
 
 def open_run(folder: Path) -> Any:
     """The run in `folder` with what evaluate, compare and inspect ask of it."""
-    task = stored_config(folder).problem
+    task = stored_plan(folder).problem
     task.check("evaluate", folder)
     module, _, name = RUNS[task.judged_as].partition(":")
     return getattr(importlib.import_module(module), name)(folder)

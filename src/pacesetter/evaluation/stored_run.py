@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from pacesetter.build import (
-    Config,
+    Plan,
     build_fold,
     build_panel,
     build_supervised,
     build_table,
-    stored_config,
+    stored_plan,
 )
 from pacesetter.build.members import load_policy
 from pacesetter.build.stored import stored_risk
@@ -34,7 +34,7 @@ from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.explain.reward_audit import reward_frame
-from pacesetter.evaluation.judgement import Judgement, judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, Judgement, judge_policy
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import read_record
 from pacesetter.evaluation.report.page import Section
@@ -80,8 +80,8 @@ class StoredRun:
     figure: ClassVar[str] = "sharpe"
 
     @cached_property
-    def config(self) -> Config:
-        return stored_config(self.folder)
+    def config(self) -> Plan:
+        return stored_plan(self.folder)
 
     @cached_property
     def risk(self) -> RiskOptions:
@@ -263,20 +263,23 @@ class StoredRun:
         if trader is not None:
             raise ConfigError(f"--trader is for lookback agents, but {self.folder} trades itself; leave it out")
         policy, trials, trial = self.policy, self.trials, self.trial  # a run that cannot be judged is not a trial
-        judgement = judge_policy(
-            policy,
+        account = JudgedAccount(
             self.panel,
             self.first,
-            market=self.task.market,
-            bank_of=self.bank,
-            window_bars=self.task.window_bars,
+            self.task.market,
+            self.bank,
+            self.task.window_bars,
+            risk=self.sizing,
+            refits=self.refits,
+            index=self.index,
+        )
+        judgement = judge_policy(
+            policy,
+            account,
             other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
             seed=trial.seed,
             is_fast=is_fast,
-            index=self.index,
-            risk=self.sizing,
-            refits=self.refits,
             tell=tell,
         )
         # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.

@@ -6,17 +6,15 @@ It is not in the table by default, since it needs a market of several symbols: n
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.features.feature import FEATURES, Feature
 from pacesetter.panel import Panel
 
 __all__ = ["BREADTH", "market_breadth"]
 
-Array = NDArray[Any]
 BREADTH = "market_breadth"
 BARS = 20
 

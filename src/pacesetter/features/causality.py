@@ -8,15 +8,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.feature import Feature
 from pacesetter.panel import Panel
 
 __all__ = ["altered_after", "check_plugins", "check_values"]
 
-Array = NDArray[Any]
 MOVE = 0.1  # standard deviation of the altered bars' log prices
 UNSEEN_SHARE = 0.2  # of the altered bars
 SIDES = (1.0, -1.0)  # a threshold on a future return may be crossed by only one of two directions

@@ -6,18 +6,17 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 from pacesetter.registry import Registry
 
 __all__ = ["FEATURES", "Feature", "default_names", "on_observed", "symbolwise"]
 
-Array = NDArray[Any]
 Kind = Literal["technical", "regime", "sentiment", "market", "leadlag", "custom"]
 
 

@@ -11,16 +11,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.table import FeatureTable
 from pacesetter.panel import utc_index
 from pacesetter.registry import Registry, configure
 
 __all__ = ["NORMALISERS", "MinMax", "Normaliser", "Robust", "RunningWelford", "ZScore"]
-
-Array = NDArray[Any]
 
 
 class Normaliser(ABC):
@@ -35,7 +34,7 @@ class Normaliser(ABC):
     scale_: Array
     fitted_until_: pd.Timestamp | None = None
 
-    def fit(self, values: FeatureTable | ArrayLike, until: Any = None) -> Self:
+    def fit(self, values: FeatureTable | ArrayLike, until: object = None) -> Self:
         """Learn from the bars of a table known by `until` (all if None), or from a whole (…, feature) array.
 
         For an array `until` only records what it covers. Refuses a feature without one finite value.
@@ -275,5 +274,5 @@ def _without_zeros(scale: Array) -> Array:
     return np.where(scale > 0, scale, 1.0)
 
 
-def _digest(state: dict[str, Any]) -> str:
+def _digest(state: dict[str, object]) -> str:
     return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()

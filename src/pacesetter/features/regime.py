@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.features.feature import FEATURES, on_observed, symbolwise
 from pacesetter.features.rolling import (
     ratio,
@@ -23,7 +22,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["REGIMES", "regime_labels"]
 
-Array = NDArray[Any]
 
 REGIMES = ("bull", "bear", "sideways", "high_volatility")
 BULL, BEAR, SIDEWAYS, HIGH_VOLATILITY = range(4)

@@ -8,12 +8,12 @@ see (bar, symbol), as panels hold them: the innermost loop runs over symbols, si
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numba.extending import register_jitable
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = [
     "change",
@@ -30,8 +30,6 @@ __all__ = [
     "run_kernel",
     "smooth_exponentially",
 ]
-
-Array = NDArray[Any]
 
 
 def lag_bars(x: Array, bars: int = 1) -> Array:

@@ -10,11 +10,11 @@ bars gives the same label. It is in a table only where it is named, since it cos
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, check_range
 from pacesetter.features.feature import FEATURES, symbolwise
 from pacesetter.features.rolling import compiled, run_kernel
@@ -22,7 +22,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["SIGNATURE_REGIME", "SignatureRegimes", "path_signature", "signature_regime"]
 
-Array = NDArray[Any]
 WARMING_UP = -1
 SMALLEST = 1e-16  # of a quadratic variation, whose logarithm is taken
 SIGNATURE_REGIME = "signature_regime"

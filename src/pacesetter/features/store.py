@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.files.stream import RunGroups, SymbolStream, groups, one_by_one
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.features.causality import check_plugins
@@ -35,7 +35,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["bytes_of_bar", "read_features", "store_features"]
 
-Array = NDArray[Any]
 READS_ALL = ("market", "leadlag")  # kinds of features
 VALUES, INDEX, ABOUT, SCRATCH = "values.npy", "index.npy", "about.json", "scratch"
 ROOM = 1.02  # of what the table takes on disk

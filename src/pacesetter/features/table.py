@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.features.causality import check_plugins
 from pacesetter.features.feature import FEATURES, Feature, default_names
@@ -24,7 +23,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["FeatureTable", "choose_features", "feature_column", "feature_table", "forget_tables"]
 
-Array = NDArray[Any]
 _CACHED_TABLES = 2
 _log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class FeatureTable:
         object.__setattr__(self, "memory", MappingProxyType(dict(self.memory)))
         object.__setattr__(self, "left_out", MappingProxyType(dict(self.left_out)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Plain mappings, so that a table travels to worker processes."""
         parts = (self.index, self.symbols, self.names, self.values, dict(self.memory), dict(self.left_out))
         return FeatureTable, parts

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.features.feature import FEATURES, symbolwise
 from pacesetter.features.rolling import (
     change,
@@ -27,7 +26,6 @@ from pacesetter.features.rolling import (
 
 __all__ = ["OWN_BARS", "SEED_WEIGHT", "ema", "log_return", "smoothing_memory", "volatility"]
 
-Array = NDArray[Any]
 
 SEED_WEIGHT = 1e-9  # weight of forgotten bars; float32 rounds at 6e-8, the rest is room for a market that calms down
 WILDER = 14  # bars of RSI, ATR, ADX and the stochastic

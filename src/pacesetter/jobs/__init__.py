@@ -9,18 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.hydra.resolve import resolve
     from pacesetter.jobs.pipeline.main_job import STAGES, run_job
     from pacesetter.jobs.run.train import TrainingResult, train
 
 _HOMES = {
     "STAGES": "pacesetter.jobs.pipeline.main_job",
     "TrainingResult": "pacesetter.jobs.run.train",
-    "compose": "pacesetter.jobs.hydra.compose",
+    "resolve": "pacesetter.jobs.hydra.resolve",
     "run_job": "pacesetter.jobs.pipeline.main_job",
     "train": "pacesetter.jobs.run.train",
 }
-__all__ = ["STAGES", "TrainingResult", "compose", "run_job", "train"]
+__all__ = ["STAGES", "TrainingResult", "resolve", "run_job", "train"]
 
 
 def __getattr__(name: str) -> Any:

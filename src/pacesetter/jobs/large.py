@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.environments import leadlag_extra
 from pacesetter.data.files.folder import Files
 from pacesetter.data.files.stream import RunGroups, SymbolStream, check_stream, open_stream
@@ -55,7 +55,7 @@ class LargeFiles:
     peak_mb    the most that all processes took, each at its own worst moment
     """
 
-    config: Config
+    config: Plan
     launcher: Launcher
     memory: str = DEFAULT_MEMORY
     at_once: int | None = None

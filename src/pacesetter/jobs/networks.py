@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts
+from pacesetter.build import Plan, build_learner, build_panel, build_parts
 
 __all__ = ["show_networks"]
 
 
-def show_networks(config: Config, console: Console | None = None) -> None:
+def show_networks(config: Plan, console: Console | None = None) -> None:
     """Print a row per registered network: parameters, megabytes and milliseconds of its encoder here."""
     learner = build_learner(config, build_parts(config, build_panel(config)))
 

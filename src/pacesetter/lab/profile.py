@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pacesetter.errors import RunError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.runs import Run, write_atomic
 
@@ -46,7 +46,7 @@ class ProfileResult:
 def profile(overrides: Sequence[str] = (), *, console: Console | None = None) -> ProfileResult:
     """Train under a profiler, 8,192 steps unless the overrides say otherwise."""
     console = console or Console()
-    config = compose([*SHORT, *overrides])
+    config = resolve([*SHORT, *overrides])
     result, write_calls = _watch_calls(lambda: train(config, console=console))
     calls, parts = write_calls(result.run), components(result.run)
     result.run.write_json("components.json", [asdict(part) for part in parts])

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_study
+from pacesetter.build import Plan, build_panel, build_study
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.evaluation.report.page import Section, number, write_report
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -148,9 +148,9 @@ def study_cell(cell: ScanCell) -> ScanRow:
 
 
 @lru_cache(maxsize=1)
-def _config(overrides: tuple[str, ...]) -> Config:
+def _config(overrides: tuple[str, ...]) -> Plan:
     """The configuration, composed once in a process."""
-    return compose(overrides)
+    return resolve(overrides)
 
 
 @lru_cache(maxsize=1)

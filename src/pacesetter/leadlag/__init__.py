@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pacesetter.leadlag.engine import CacheInfo, LeadLag, Window
+from pacesetter.leadlag.engine import CacheInfo, Engine, Window
 from pacesetter.leadlag.estimators import (  # noqa: F401  (they register)
     correlation,
     granger,
@@ -17,14 +17,17 @@ from pacesetter.leadlag.estimators import (  # noqa: F401  (they register)
 )
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
+from pacesetter.leadlag.lead_lag import LeadLag, Ranking
 from pacesetter.leadlag.series import Series
 from pacesetter.leadlag.ticks import TickFinding, TickStudy
 
 __all__ = [
     "ESTIMATORS",
     "CacheInfo",
+    "Engine",
     "Estimator",
     "LeadLag",
+    "Ranking",
     "Resources",
     "Scorer",
     "Series",

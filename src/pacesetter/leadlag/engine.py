@@ -1,22 +1,18 @@
-"""LeadLag: who leads whom over any window of a panel, by any registered estimator.
-
-`matrix`, `ranking`, `links` and `rolling` give labelled frames; `scores`, `many` and `rolling_scores` the arrays that
-everything inside the package reads.
-"""
+"""Engine: lead–lag matrices of any window of a panel, by any registered estimator, as arrays."""
 
 from __future__ import annotations
 
-import html
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
+from typing import Any, Literal, NamedTuple, NoReturn, Self, overload
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.estimators.estimator import (
     ESTIMATORS,
@@ -29,24 +25,14 @@ from pacesetter.leadlag.estimators.estimator import (
 )
 from pacesetter.leadlag.prepare import Preparation
 from pacesetter.leadlag.series import Increments, Series, end_to_end, read_series
-from pacesetter.leadlag.structure.ranking import row_mean
-from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
+from pacesetter.leadlag.windows import as_panel
 from pacesetter.panel import Panel
 from pacesetter.progress import count_progress
 from pacesetter.registry import configure
-from pacesetter.tables import PANDAS, as_kind, kind_of
+from pacesetter.tables import kind_of
 
-if TYPE_CHECKING:
-    import plotly.graph_objects
+__all__ = ["CacheInfo", "Engine", "Window"]
 
-    from pacesetter.leadlag.answer.labelled import Ranking
-    from pacesetter.leadlag.answer.strength import StrengthMeasure
-    from pacesetter.leadlag.groups import GroupFinding
-
-REPR_ROWS = 8  # of a ranking in a notebook
-__all__ = ["CacheInfo", "LeadLag", "Window"]
-
-Array = NDArray[Any]
 BLOCK_BYTES = 64 * MEGABYTE  # what a rolling computation holds at once
 
 
@@ -113,7 +99,7 @@ class PreparedWindows(WindowScorer):
         return self.estimator.scorer(end_to_end(window[None], self.series.minimum), self.resources)
 
 
-class LeadLag:
+class Engine:
     """Lead–lag matrices of a panel: antisymmetric (symbol, symbol), S[i, j] > 0 where i leads j.
 
     A window is the `lookback` increments that end at bar `end`: bars end−lookback … end. Nothing after `end` is read.
@@ -163,28 +149,17 @@ class LeadLag:
         given = {name: value for name, value in self._options.items() if value is not None}
         parts = [repr(self.method), *(f"{name}={value!r}" for name, value in given.items())]
         fitted = f", fitted on {self._bars:,} bars × {self._symbols} symbols" if self._bars else ""
-        return f"LeadLag({', '.join(parts)}{fitted})"
+        return f"{type(self).__name__}({', '.join(parts)}{fitted})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the line of `repr`, and once it is fitted the ranking over the usual window."""
-        line = f"<p>{html.escape(repr(self))}</p>"
-        if not self._bars:
-            return line
-        if self.kind_ != PANDAS:
-            return line
-        ranked = self.ranking()
-        note = f"<p>{ranked.note}</p>" if ranked.note else ""
-        return line + str(ranked.head(REPR_ROWS).to_html(float_format="{:+.3f}".format)) + note
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """What it was made with, as scikit-learn's `clone` asks for it."""
         return dict(self._given)
 
-    def set_params(self, **params: Any) -> LeadLag:
+    def set_params(self, **params: Any) -> Self:
         """Itself with other settings, not fitted any more."""
         settings = self._given | params
         self.__dict__.clear()
-        LeadLag.__init__(self, **settings)
+        Engine.__init__(self, **settings)
         return self
 
     @property
@@ -192,7 +167,7 @@ class LeadLag:
         """Observed increments asked of an asset in a window; None for the default rule."""
         return self.reading.min_observations
 
-    def fit(self, bars: Panel | pd.DataFrame) -> LeadLag:
+    def fit(self, bars: Panel | pd.DataFrame) -> Self:
         """Read a panel, or a frame of closes or bars, and build the tables.
 
         Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`. Where the frame is of Polars or
@@ -216,130 +191,6 @@ class LeadLag:
         if preparation.is_plain:
             return self.estimator.scorer(self.series_, self.resources)
         return PreparedWindows(self.series_, self.estimator, self.resources, preparation)
-
-    # ---- frames ---------------------------------------------------------------------------------------------------
-
-    def matrix(self, end: Any = None, lookback: Any = None) -> pd.DataFrame:
-        """Scores of one window as a frame, leaders in rows: positive where the row leads the column.
-
-        end        bar by place, date or moment; the last bar when left out
-        lookback   bars, or a length of time such as "30D"; `windows.usual_window` when left out
-
-        >>> import pacesetter as ps
-        >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
-        >>> ps.LeadLag("ccf_lag1").fit(market).matrix(lookback="2Y").shape
-        (4, 4)
-        """
-        scores = self.scores(*self._window(end, lookback))
-        frame = pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
-        return as_kind(frame, self.kind_)
-
-    def ranking(
-        self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
-    ) -> Ranking:
-        """Symbols in order of leadership in one window; `end` and `lookback` as in `matrix`.
-
-        leadership   mean of the symbol's row of `matrix`      leads    how many symbols it is ahead of
-        low, high    its interval, which holds for all symbols together with probability 1 − level (block bootstrap)
-        role         leader or follower where the interval is clear of zero and the null agrees, else –
-
-        >>> import pacesetter as ps
-        >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
-        >>> ps.LeadLag("ccf_lag1").fit(market).ranking(lookback=250).columns.tolist()
-        ['leadership', 'low', 'high', 'leads', 'role']
-        """
-        from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
-
-        window = self._increments(end, lookback)
-        frame = ranking_frame(window, self.symbols_, self._strength_measure(), draws=draws, level=level, seed=seed)
-        return as_kind(frame, self.kind_)
-
-    def links(
-        self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
-    ) -> pd.DataFrame:
-        """Who leads whom beyond chance, with sign and delay: false links in at most `level` of markets without any."""
-        from pacesetter.leadlag.answer.labelled import links_frame
-
-        window = self._increments(end, lookback)
-        frame = links_frame(window, self.symbols_, self._strength_measure(), draws=draws, level=level, seed=seed)
-        return as_kind(frame, self.kind_)
-
-    def groups(
-        self,
-        by: Any = None,
-        end: Any = None,
-        lookback: Any = None,
-        *,
-        level: float = 0.05,
-        draws: int = 200,
-        seed: int = 0,
-    ) -> GroupFinding:
-        """Do the members of one group lead those of another, pooled: `.table()`, `.earned` and `.periods`.
-
-        by   {name: [symbols]} with `*` for all others, a CSV file of symbol and group, `liquidity`, `size` or `sector`;
-             by traded value when left out
-        """
-        from pacesetter.leadlag.groups import FIELDS
-        from pacesetter.leadlag.study import Study
-
-        last, back = self._window(end, lookback)
-        study = Study(
-            self.method,
-            back,
-            increments=self.reading.increments,
-            groups="liquidity" if by is None else by,
-            level=level,
-            draws=draws,
-            seed=seed,
-            engine={name: value for name, value in self._options.items() if value is not None},
-        )
-        panel = self.panel_.rows(0, last + 1)
-        finding = study.at(panel).find_groups(panel)
-        if finding is None:
-            raise ConfigError(
-                f"{self.method} has no groups, or by={by!r} names none; use {', '.join(FIELDS)} or a dict"
-            )
-        return finding
-
-    def changes(self, leader: str, follower: str, delay: int | None = None) -> pd.DataFrame:
-        """When a lead began and ended over all bars, with intervals for the dates: see `structure.changes`.
-
-        delay   bars after which the follower answers; the strongest over all bars when left out
-        """
-        from pacesetter.leadlag.answer.answer import answer_window
-        from pacesetter.leadlag.structure.changes import lead_periods
-
-        self._require_fit()
-        i, j = self.panel_.position(leader), self.panel_.position(follower)
-        whole = self._increments(None, self._bars - 1)
-        if delay is None:
-            delay = int(
-                np.nan_to_num(answer_window(whole, self.symbols_, self._strength_measure()).delays[i, j], nan=1.0)
-            )
-        check_range(1, self._bars // 2, delay=delay)
-        return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:])
-
-    def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
-        """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.
-
-        >>> import pacesetter as ps
-        >>> market = ps.load("synthetic", symbols=4, bars=600, seed=1)
-        >>> ps.LeadLag("ccf_lag1").fit(market).rolling(250, step=100).shape
-        (4, 4)
-        """
-        last = self._window(None, lookback)[1]
-        ends, lookbacks = self.windows(last, step)
-        blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]
-        return as_kind(pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_)), self.kind_)
-
-    def plot(self, end: Any = None, lookback: Any = None) -> plotly.graph_objects.Figure:
-        """The matrix of one window as a picture, leaders first; pairs that are not linked at 5 % are faint."""
-        from pacesetter.leadlag.answer.links import find_links
-        from pacesetter.leadlag.pictures import matrix_picture, to_plotly
-
-        scores = self.scores(*self._window(end, lookback))
-        linked = find_links(self._increments(end, lookback), self._strength_measure()).mask_linked(0.05)
-        return to_plotly(matrix_picture(scores, self.symbols_, significant=linked | linked.T))
 
     # ---- matrices -------------------------------------------------------------------------------------------------
 
@@ -441,22 +292,6 @@ class LeadLag:
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _window(self, end: Any, lookback: Any) -> tuple[int, int]:
-        self._require_fit()
-        last = bar_of(self.index_, end)
-        back = bars_in(self.index_, last, lookback) if 0 <= last < self._bars else lookback
-        return self._check_window(last, back)
-
-    def _increments(self, end: Any, lookback: Any) -> Array:
-        """(time, symbol) increments of a window, as the answer of a study reads them."""
-        window = self._window(end, lookback)  # first, since it refuses an engine that is not fitted
-        return Preparation(self.reading.residual).window(self.series_.observed_window(*window))
-
-    def _strength_measure(self) -> StrengthMeasure:
-        from pacesetter.leadlag.answer.strength import StrengthMeasure
-
-        return StrengthMeasure(self.method, **self._options)
-
     def _remember(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` from the cache, or compute it and keep a copy."""
         key = (end, lookback)
@@ -522,7 +357,7 @@ class LeadLag:
 
     def _require_fit(self) -> None:
         if not self._bars:
-            raise ConfigError("this LeadLag is not fitted; call fit(panel) first")
+            raise ConfigError(f"this {type(self).__name__} is not fitted; call fit(panel) first")
 
     def _refuse(self, end: int, lookback: int) -> NoReturn:
         self._require_fit()
@@ -533,7 +368,3 @@ class LeadLag:
         if not 0 <= end < self._bars:
             raise ConfigError(f"end={end} is outside the panel; its bars are 0 … {self._bars - 1}")
         raise ConfigError(f"a window of {lookback} bars does not fit before bar {end}; use end ≥ {lookback}")
-
-
-def _names(role: str, symbols: tuple[str, ...]) -> pd.Index[str]:
-    return pd.Index(symbols, name=role)

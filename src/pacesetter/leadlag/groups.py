@@ -9,24 +9,18 @@ what following the leaders earned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.panel import Panel
 
-if TYPE_CHECKING:
-    from pacesetter.leadlag.study import StudyResult
+__all__ = ["FIELDS", "Groups", "group_panel", "read_groups"]
 
-__all__ = ["FIELDS", "GroupFinding", "group_panel", "read_groups"]
-
-Array = NDArray[Any]
 Groups = dict[str, tuple[str, ...]]
 REST = "*"  # all symbols that no other group has
 THIRDS, HALVES = ("most", "middle", "least"), ("more", "less")
@@ -35,54 +29,7 @@ FIELDS = {"size": "market_cap", "liquidity": "volume", "sector": "sector"}
 EXAMPLE = "lag.groups={large:[AAPL,MSFT],small:[XYZ]}, where '*' stands for all others"
 
 
-@dataclass(frozen=True, eq=False)
-class GroupFinding:
-    """What the groups show: their members, the study of their pooled series, and the periods of its firmest relation.
-
-    thin       group → how many of its members trade thinly: what they follow they only seem to follow
-    relation   leader, follower and delay of the strongest relation over the whole history
-    periods    when it began and ended, see `structure.changes`; empty where the history is short
-    """
-
-    groups: Groups
-    result: StudyResult
-    thin: dict[str, int]
-    relation: tuple[str, str, int] | None
-    periods: pd.DataFrame
-
-    @property
-    def earned(self) -> dict[str, float]:
-        """Mean of following the leading group at every bar in bps, with t-values, gross and net of costs."""
-        return self.result.strategy
-
-    def _repr_html_(self) -> str:
-        return str(self.table().to_html())
-
-    def table(self) -> pd.DataFrame:
-        """Every ordered pair of groups: strength both ways, relation, delay and p-value, the smallest first.
-
-        `thin` counts the follower's members that trade thinly.
-        """
-        answer, links = self.result.answer, self.result.links
-        rows = [
-            {
-                "leader": leader,
-                "follower": follower,
-                "forward": answer.forward[i, j],
-                "backward": answer.forward[j, i],
-                "relation": answer.relation(i, j),
-                "delay": answer.delays[i, j],
-                "p_value": links.p_values[i, j],
-                "thin": self.thin[follower],
-            }
-            for i, leader in enumerate(answer.symbols)
-            for j, follower in enumerate(answer.symbols)
-            if i != j
-        ]
-        return pd.DataFrame(rows).sort_values(["p_value", "forward"], ascending=[True, False], ignore_index=True)
-
-
-def read_groups(panel: Panel, groups: Any, bars: int | None = None) -> Groups:
+def read_groups(panel: Panel, groups: object, bars: int | None = None) -> Groups:
     """Group → its members, from names, a file, or a field of the panel over its first `bars`.
 
     groups   {name: [symbols]}, `*` for all others; a CSV file of symbol and group; `size` (field market_cap),

@@ -11,19 +11,16 @@ the same rows, and one that is absent leads none.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.arrays import Array
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.shrinkage import SHRINKAGE, noise_level, shrink
 from pacesetter.panel import Panel
 
 __all__ = ["CUT", "ENTRY", "NO_LEADER", "leader_names", "leader_rows"]
 
-Array = NDArray[Any]
 ENTRY = "leaders"  # of the observation, and what the names of its features begin with
 NO_LEADER = -1.0  # place of a leader that there is not: fewer symbols are present than leaders are asked for
 CUT = 5.0  # standard deviations; a crash must not be all that a network sees
@@ -39,7 +36,7 @@ def leader_names(count: int, lags: int) -> tuple[str, ...]:
 
 def leader_rows(
     panel: Panel,
-    engine: LeadLag,
+    engine: Engine,
     bars: Array,
     windows: Array,
     schedule: Array,
@@ -53,7 +50,7 @@ def leader_rows(
     engine     of the scores, fitted to the panel; its window at bar t is schedule[t], 0 before the first whole one
     windows    (bar,) window of the links
     """
-    measured = LeadLag("ccf_peak", max_lag=lags, backend="gemm").fit(panel)
+    measured = Engine("ccf_peak", max_lag=lags, backend="gemm").fit(panel)
     symbols, kind = len(panel.symbols), SHRINKAGE.index(shrinkage)
     rows = np.full((len(panel), symbols, count, 2 * lags + LINKS), np.nan, np.float32)
     for t, lookback in zip(bars.tolist(), windows.tolist(), strict=True):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from pacesetter.arrays import Array
 
 __all__ = ["mean_observed", "observed_assets", "ratio"]
-
-Array = NDArray[Any]
 
 
 def observed_assets(matrices: Array) -> Array:

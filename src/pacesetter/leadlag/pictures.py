@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -34,7 +34,6 @@ __all__ = [
     "to_png",
 ]
 
-Array = NDArray[Any]
 SCALE = "PuOr_r"  # purple – white – orange in both libraries
 ABSENT = "#d9d9d9"
 FAINT = 0.3  # opacity of what is not significant
@@ -127,7 +126,7 @@ def _leaders_first(
 
 
 def leadership_picture(
-    scores: Array, times: Sequence[Any], symbols: Sequence[str], title: str = "Leadership over time", most: int = 30
+    scores: Array, times: Sequence[object], symbols: Sequence[str], title: str = "Leadership over time", most: int = 30
 ) -> Heat:
     """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top."""
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)

@@ -18,17 +18,16 @@ from typing import Any
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.lookback.policy import SHORTEST
 from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
 from pacesetter.panel import Panel
 
 __all__ = ["Measure", "Prediction", "leader_information", "measure_windows", "window_predictions"]
 
-Array = NDArray[Any]
 FEW_WINDOWS = 8  # up to here starting threads takes longer than measuring
 BLOCK_BYTES = 64 * 2**20  # of matrices held at once
 BINS = 4
@@ -55,7 +54,7 @@ class Prediction:
     outcomes: Array
 
     @classmethod
-    def of(cls, panel: Panel, engine: LeadLag, horizon_bars: int = 1, deviation_bars: int = 250) -> Prediction:
+    def of(cls, panel: Panel, engine: Engine, horizon_bars: int = 1, deviation_bars: int = 250) -> Prediction:
         """Both tables for a fitted engine; refuses a horizon below one bar."""
         check_range(1, horizon_bars=horizon_bars)
         weights = np.full(panel.mask.shape, np.nan)
@@ -78,7 +77,7 @@ def window_predictions(
 
     Row t reads bars up to t + 1 + `horizon_bars`: at bar u only rows t ≤ u − 1 − `horizon_bars` are known.
     """
-    engine = LeadLag(method, **options).fit(panel)
+    engine = Engine(method, **options).fit(panel)
     # One scale for all lookbacks, so that they are compared on the same outcomes.
     tables = Prediction.of(panel, engine, horizon_bars, max(lookbacks))
     predictions = np.full((len(panel), len(lookbacks)), np.nan)

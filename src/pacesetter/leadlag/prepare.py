@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import ratio
 
 __all__ = ["Preparation", "prewhiten"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

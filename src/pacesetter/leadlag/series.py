@@ -10,12 +10,12 @@ Ranks and quantiles are those of the history *so far*: no later bar changes them
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 
@@ -29,7 +29,6 @@ __all__ = [
     "required_observations",
 ]
 
-Array = NDArray[Any]
 Increments = Literal["log", "simple", "difference", "ranked", "winsorised"]
 TAIL = 0.01  # share of the increments that `winsorised` pulls in on either side
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features import Feature
 from pacesetter.features.feature import on_observed
 from pacesetter.features.technical import OWN_BARS, volatility
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.leaders import leader_names, leader_rows
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
 from pacesetter.leadlag.observed import ratio
@@ -46,7 +46,6 @@ __all__ = [
     "standardise_rolling",
 ]
 
-Array = NDArray[Any]
 SIXTY_BARS = ConstantLookback(60)
 BLOCK_BYTES = 8 * 2**20  # of matrices held at once: several passes over them stay in the cache
 RETURNS = ("follow_through", "expected")  # features that are returns
@@ -97,7 +96,7 @@ def leadlag_features(
     # What is standardised reads the values of the bars behind, too.
     newest = None if newest_bars is None else newest_bars + (standardise_bars or 1) - 1
     expected = _Expected(own, expected_lags, shrinkage, newest, leaders, leader_lags)
-    measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, expected)
+    measured = _Signals(partial(Engine, method, **options), policy, gap_bars, expected)
 
     def feature(name: str, memory_bars: int) -> Feature:
         return Feature(
@@ -227,7 +226,7 @@ class _Signals:
     """
 
     def __init__(
-        self, engine: Callable[[], LeadLag], policy: LookbackPolicy, gap_bars: int, expected: _Expected
+        self, engine: Callable[[], Engine], policy: LookbackPolicy, gap_bars: int, expected: _Expected
     ) -> None:
         self.engine, self.policy, self.gap_bars, self.expected = engine, policy, gap_bars, expected
         self._latest: _Measured | None = None
@@ -274,7 +273,7 @@ class _Signals:
             self.policy.release()  # its tables were shared with the engine until here
         return signals
 
-    def _leaders(self, panel: Panel, engine: LeadLag, bars: Array, windows: Array, schedule: Array) -> Array:
+    def _leaders(self, panel: Panel, engine: Engine, bars: Array, windows: Array, schedule: Array) -> Array:
         """The rows of each symbol's strongest leaders; their scores are 0 before the first whole window."""
         asked, whole = self.expected, np.where(np.arange(len(panel)) < self.policy.longest, 0, schedule)
         sizes = {"count": asked.leaders, "lags": asked.leader_lags}
@@ -305,7 +304,7 @@ def expected_returns(
     panel: Panel, bars: Array, lookbacks: Array, lags: int = 5, shrinkage: str = DEFAULT_SHRINKAGE
 ) -> Array:
     """(time, symbol) expected log return of bar t+1 at each t of `bars`; 0 without a link, NaN where not scored."""
-    engine = LeadLag("ccf_peak", max_lag=lags, backend="gemm").fit(panel)  # a table would take memory and not be read
+    engine = Engine("ccf_peak", max_lag=lags, backend="gemm").fit(panel)  # a table would take memory and not be read
     expected, kind = np.full(panel.mask.shape, np.nan), SHRINKAGE.index(shrinkage)
     for t, lookback in zip(bars.tolist(), lookbacks.tolist(), strict=True):
         weights, links = engine.series_.weights(t, lookback), engine.correlations(t, lookback)
@@ -334,7 +333,7 @@ def _add_promises(correlations: Array, level: float, shrinkage: int, latest: Arr
 
 
 def _by_matrix(
-    panel: Panel, engine: LeadLag, bars: Array, schedule: Array, gap_bars: int, known: int = 0
+    panel: Panel, engine: Engine, bars: Array, schedule: Array, gap_bars: int, known: int = 0
 ) -> dict[str, Array]:
     """The signals that read the estimator's matrix, each (time, symbol); NaN outside `bars` and where not scored.
 

@@ -7,12 +7,11 @@ closed or changed in bar t+2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, check_range
 from pacesetter.leadlag.structure.ranking import mark_leaders, row_mean
 from pacesetter.panel import Panel
@@ -28,7 +27,6 @@ __all__ = [
     "returns_of",
 ]
 
-Array = NDArray[Any]
 BASIS_POINT = 1e-4
 COST_BPS = 10.0  # a side, what the market's `Costs` make by default; that room is beside this one, so a test holds it
 

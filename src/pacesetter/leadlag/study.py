@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from pacesetter.arrays import Array
 from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.leadlag.answer import Answer, Links, Preparation, StrengthMeasure, answer_window, find_links
-from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
-from pacesetter.leadlag.answer.labelled import leader_table
+from pacesetter.leadlag.answer.intervals import leader_table
 from pacesetter.leadlag.answer.links import CONTROLS, TESTS, Control, Test
-from pacesetter.leadlag.answer.network import link_network
+from pacesetter.leadlag.answer.network import leaders_without_a_bar, link_network, links_without_a_bar
+from pacesetter.leadlag.answer.rolling import MOST_STRATEGY_BARS, ReplayedWindows
 from pacesetter.leadlag.answer.thin import ThinTrading
-from pacesetter.leadlag.engine import CacheInfo, LeadLag
+from pacesetter.leadlag.engine import CacheInfo, Engine
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.estimators.relations import PolicyRelations
-from pacesetter.leadlag.groups import GroupFinding, group_panel, read_groups
+from pacesetter.leadlag.groups import Groups, group_panel, read_groups
 from pacesetter.leadlag.memory import check_memory
-from pacesetter.leadlag.replayed_windows import MOST_STRATEGY_BARS, ReplayedWindows
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.leadlag.structure.anomaly import (
@@ -47,9 +46,8 @@ from pacesetter.registry import configure
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["Study", "StudyResult", "WindowFinding", "configure_study", "study_defaults"]
+__all__ = ["GroupFinding", "Study", "StudyResult", "WindowFinding", "configure_study", "study_defaults"]
 
-Array = NDArray[Any]
 TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
 DAY = pd.Timedelta(days=1)
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
@@ -135,9 +133,9 @@ class Study:
         """When a symbol counts as thinly traded."""
         return ThinTrading(self.most_stale, self.most_bounce, self.least_turnover)
 
-    def make_engine(self) -> LeadLag:
+    def make_engine(self) -> Engine:
         """The configured engine, not yet fitted; it gives the estimator's own scores."""
-        return LeadLag(self.method, increments=self.increments, residual=self.residual, **self.engine)
+        return Engine(self.method, increments=self.increments, residual=self.residual, **self.engine)
 
     def make_gauge(self) -> StrengthMeasure:
         """How the method measures strength, delay and sign."""
@@ -229,12 +227,12 @@ class Study:
             bar.update()
             ranking = self._ranking(panel, gauge, finding)
             bar.update()
-            history = ReplayedWindows(self, panel, series, gauge, self.preparation)
+            history = self.replay_windows(panel, series, gauge)
             assert self.step is not None
             ends = np.arange(self.bars, len(panel), self.step)
             matrices = history.matrices(ends)
             bar.update()
-            strategy = history.strategy()
+            strategy = history.strategy(self.quantile, self.cost_bps)
             bar.update()
         return StudyResult(
             study=self,
@@ -250,6 +248,13 @@ class Study:
             diagnostics=self._diagnose(series, finding.thin, len(panel) - 1),
             cache=history.cache_info(),
         )
+
+    def replay_windows(self, panel: Panel, series: Series, gauge: StrengthMeasure) -> ReplayedWindows:
+        """The windows of this length through the panel's history."""
+        own = not gauge.has_lags and self.preparation.is_plain
+        engine = self.make_engine().fit(panel) if own else None
+        thin = self.thin_trading if self.thin == "exclude" else None
+        return ReplayedWindows(panel, series, gauge, self.preparation, self.bars, engine, thin)
 
     def read(self, panel: Panel, gauge: StrengthMeasure) -> Series:
         """The panel's increments as the method reads them."""
@@ -451,7 +456,54 @@ class StudyResult:
         return scores, AlertLevels().grade(scores)
 
 
-def study_defaults() -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class GroupFinding:
+    """What the groups show: their members, the study of their pooled series, and the periods of its firmest relation.
+
+    thin       group → how many of its members trade thinly: what they follow they only seem to follow
+    relation   leader, follower and delay of the strongest relation over the whole history
+    periods    when it began and ended, see `structure.changes`; empty where the history is short
+    """
+
+    groups: Groups
+    result: StudyResult
+    thin: dict[str, int]
+    relation: tuple[str, str, int] | None
+    periods: pd.DataFrame
+
+    @property
+    def earned(self) -> dict[str, float]:
+        """Mean of following the leading group at every bar in bps, with t-values, gross and net of costs."""
+        return self.result.strategy
+
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html())
+
+    def table(self) -> pd.DataFrame:
+        """Every ordered pair of groups: strength both ways, relation, delay and p-value, the smallest first.
+
+        `thin` counts the follower's members that trade thinly.
+        """
+        answer, links = self.result.answer, self.result.links
+        rows = [
+            {
+                "leader": leader,
+                "follower": follower,
+                "forward": answer.forward[i, j],
+                "backward": answer.forward[j, i],
+                "relation": answer.relation(i, j),
+                "delay": answer.delays[i, j],
+                "p_value": links.p_values[i, j],
+                "thin": self.thin[follower],
+            }
+            for i, leader in enumerate(answer.symbols)
+            for j, follower in enumerate(answer.symbols)
+            if i != j
+        ]
+        return pd.DataFrame(rows).sort_values(["p_value", "forward"], ascending=[True, False], ignore_index=True)
+
+
+def study_defaults() -> dict[str, object]:
     """Every key of the group `lag` with its default; an estimator's own options stand as None, its default."""
     own = {field.name: field.default for field in dataclasses.fields(Study) if field.name not in ("engine", "seed")}
     options = {field.name: None for name in ESTIMATORS for field in dataclasses.fields(ESTIMATORS[name])}  # type: ignore[arg-type]
@@ -459,7 +511,7 @@ def study_defaults() -> dict[str, Any]:
     return own | options | engine
 
 
-def configure_study(settings: Mapping[str, Any], seed: int = 0) -> Study:
+def configure_study(settings: Mapping[str, object], seed: int = 0) -> Study:
     """A study from flat settings: its own keys by name, the rest goes to the engine and its estimator."""
     own = {field.name for field in dataclasses.fields(Study)} - {"engine"}
     given = {key: value for key, value in settings.items() if value is not None}

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.ticks import TickSeries
 from pacesetter.errors import ConfigError, DataError, check_range
 
 __all__ = ["TickFinding", "TickStudy"]
 
-Array = NDArray[Any]
 SECOND = 10**9  # nanoseconds
 GAPS = 20  # mean gaps of the slowest series that the longest lag spans, where none is given
 BLOCK_LAGS, FEWEST_BLOCKS = 5, 20  # longest lags in a block of time; blocks that are needed

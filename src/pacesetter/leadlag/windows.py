@@ -36,7 +36,7 @@ SESSION_DAYS = 300  # daily bars a year; fewer are those of an exchange that clo
 UNITS = {60: "minutes", 3600: "hours", 86_400: "days"}
 
 
-def as_panel(bars: Any) -> Panel:
+def as_panel(bars: object) -> Panel:
     """A panel as it is, or one from a table of closes (wide) or of bars (long, or with (field, symbol) columns)."""
     if isinstance(bars, Panel):
         return bars
@@ -125,5 +125,5 @@ def _unit(index: pd.DatetimeIndex) -> str:
     return "trading days" if unit == "days" and in_a_year < SESSION_DAYS else unit
 
 
-def _refuse(lookback: Any) -> int:
+def _refuse(lookback: object) -> int:
     raise ConfigError(f"lookback={lookback!r} must be a whole number of bars or a length of time such as 30D")

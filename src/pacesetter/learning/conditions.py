@@ -22,14 +22,14 @@ class Conditions(ABC):
     observers: ClassVar[str | None] = None
 
     @abstractmethod
-    def markets(self, markets: Sequence[Any]) -> list[Any]:
+    def markets(self, markets: Sequence[object]) -> list[Any]:
         """Markets of a fleet with the entries; those given together share what is learned of them."""
 
     @abstractmethod
-    def environment(self, env: Any) -> Any:
+    def environment(self, env: object) -> Any:
         """A vector environment with the entries; refuses where the method has none."""
 
-    def task(self, task: Any) -> Any:
+    def task(self, task: object) -> Any:
         """The options of a task as the method needs them."""
         return task
 

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range
 
 __all__ = ["CrossEntropy", "Proposal"]
 
-Array = NDArray[Any]
 FEWEST_ELITE = 2  # one point has no covariance
 
 

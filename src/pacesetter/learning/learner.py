@@ -118,7 +118,7 @@ class Learner(Protocol):
     # ---- storing --------------------------------------------------------------------------------------------------
 
     def save(
-        self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+        self, folder: str | Path, header: Mapping[str, object] | None = None, more: Mapping[str, object] | None = None
     ) -> object:
         """Store the agent; with `more`, also all that a bit-exact resume needs, and `more` beside it."""
 

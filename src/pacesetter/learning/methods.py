@@ -178,7 +178,7 @@ def sets_targets(support: TaskSupport, task: str) -> bool:
     return support.targets and "target" in support.actions and task in TARGET_TASKS
 
 
-def default_options(name: str, task: str) -> dict[str, Any]:
+def default_options(name: str, task: str) -> dict[str, object]:
     """The keys of `agent` for a method and a task with their defaults, as YAML knows them.
 
     For a task that it does not support they are those of the first one that it does: `find_support` says why not.
@@ -199,7 +199,7 @@ def default_options(name: str, task: str) -> dict[str, Any]:
     return dict(json.loads(json.dumps(options)))
 
 
-def read_options(agent: Mapping[str, Any], task: str) -> Any:
+def read_options(agent: Mapping[str, object], task: str) -> Any:
     """The method's own options among the keys of `agent`, as its dataclass; refuses unknown ones."""
     support = find_support(str(agent["algorithm"]), task)
     beside = {"algorithm", *support.defaults}  # the network has options of its own
@@ -208,7 +208,7 @@ def read_options(agent: Mapping[str, Any], task: str) -> Any:
     return configure(load(support.options), {key: each for key, each in agent.items() if key not in beside}, "agent")
 
 
-def load(target: Any) -> Any:
+def load(target: object) -> Any:
     """An object as it is, or the one at "module:attribute"."""
     if not isinstance(target, str):
         return target

@@ -13,7 +13,7 @@ import torch
 __all__ = ["keep_randomness", "random_state", "set_random_state", "use_seed"]
 
 
-def random_state() -> dict[str, Any]:
+def random_state() -> dict[str, object]:
     """The state of every global generator: Python, NumPy, torch and its devices."""
     return {
         "python": random.getstate(),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.cross import LEADERS, LINKS, PLACE, CrossEncoder
+from pacesetter.arrays import Array
 from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.experience.market import FleetMarket
 
@@ -20,7 +19,7 @@ LEAST = 2.0  # times the share of attention spread evenly over all leaders, dela
 
 
 @torch.no_grad()
-def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Sequence[str]) -> NDArray[Any]:
+def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Sequence[str]) -> Array:
     """(lag, leader, follower) mean share of each leader and delay, negative where its correlation mostly is.
 
     symbols   of the table that the leaders were found in, which may be more than those of the market

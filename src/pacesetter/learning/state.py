@@ -31,7 +31,7 @@ KEYS = ("header", "tensors", "sha256", "state")
 log = logging.getLogger(__name__)
 
 
-def pack(value: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+def pack(value: object) -> tuple[object, dict[str, torch.Tensor]]:
     """`value` as JSON, and the tensors it refers to; refuses what is neither plain, nested, a tensor nor an array."""
     packer = _Packer()
     return packer.plain(value, ""), packer.tensors
@@ -45,7 +45,7 @@ class _Packer:
         self.places: dict[tuple[Any, ...], str] = {}
         self.alive: list[torch.Tensor] = []  # or a freed copy's address would pass for the next one's
 
-    def plain(self, value: Any, place: str) -> Any:
+    def plain(self, value: object, place: str) -> Any:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, torch.Tensor):
@@ -73,7 +73,7 @@ class _Packer:
         return self.places[identity]
 
 
-def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+def unpack(plain: object, tensors: Mapping[str, torch.Tensor]) -> Any:
     """What `pack` was given; mappings come back as dict."""
     if not isinstance(plain, dict):
         return plain
@@ -98,7 +98,7 @@ def tensors_hash(tensors: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
+def write_state(folder: str | Path, header: Mapping[str, object], state: Mapping[str, object]) -> Path:
     """Store a plain `header` and a nested `state` in `folder`, in place of what was there."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -160,5 +160,5 @@ def _check_hashes(index: Any, path: Path) -> dict[str, Any]:
     return content
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

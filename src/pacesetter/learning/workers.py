@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pacesetter.errors import ConfigError
 from pacesetter.threads import use_threads
@@ -36,20 +36,21 @@ __all__ = [
 # process that has imported and done nothing else is forked instead, where the system can: imports take seconds.
 START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 LEAVE_SECONDS = 5.0  # that a free process has to end by itself
+Result = TypeVar("Result")
 Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
 
 
 class Worker(Protocol):
     """Runs one function at a time; a future that fails means that the worker is lost."""
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Result], *arguments: object) -> Future[Result]:
         """Begin, and give what will be its result."""
 
     def dismiss(self) -> None:
         """End it, whatever it does."""
 
 
-def attempt(function: Callable[..., Any], *arguments: Any) -> Answer:
+def attempt(function: Callable[..., Any], *arguments: object) -> Answer:
     """The result, or what was raised, as it was: Ray would put its own picture of the stack around it."""
     try:
         return function(*arguments), None
@@ -60,8 +61,8 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Answer:
 class ThisProcess:
     """Does what it is given at once."""
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, function: Callable[..., Result], *arguments: object) -> Future[Result]:
+        future: Future[Result] = Future()
         future.set_result(function(*arguments))
         return future
 
@@ -69,7 +70,7 @@ class ThisProcess:
         """It stays."""
 
 
-def import_once(function: Callable[..., Any]) -> None:
+def import_once(function: Callable[..., object]) -> None:
     """Let processes that are started from here on find a module of ours imported, and the libraries that it needs.
 
     Only the first call counts: one process imports for all that follow. What it lacks each imports by itself.
@@ -109,14 +110,15 @@ class ProcessWorker:
             self.latest: Future[Any] = self.pool.submit(os.getpid)  # starts the process
         self.processes = set(multiprocessing.active_children()) - before
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Result], *arguments: object) -> Future[Result]:
         try:
-            self.latest = self.pool.submit(function, *arguments)
-            return self.latest
+            future = self.pool.submit(function, *arguments)
         except BrokenProcessPool as problem:  # it died while it was free
-            future: Future[Any] = Future()
+            future = Future[Result]()
             future.set_exception(problem)
-            return future
+        else:
+            self.latest = future
+        return future
 
     def dismiss(self) -> None:
         if self.latest.done():
@@ -151,8 +153,8 @@ class ActorWorker:
         self.ray = ray
         self.actor = ray.remote(num_cpus=cores, num_gpus=gpus)(Hands).remote(cores)
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = self.actor.work.remote(function, *arguments).future()
+    def submit(self, function: Callable[..., Result], *arguments: object) -> Future[Result]:
+        future: Future[Result] = self.actor.work.remote(function, *arguments).future()
         return future
 
     def dismiss(self) -> None:
@@ -165,7 +167,7 @@ class Hands:
     def __init__(self, cores: int = 1) -> None:
         use_threads(cores)
 
-    def work(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def work(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Do it."""
         return function(*arguments)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.bars import PLAIN, Bar
 from pacesetter.market.parameters import BPS, MarketParameters
 
 __all__ = ["apply_market", "check_account_bars", "check_step_symbols"]
 
-Array = NDArray[Any]
 PRICES = slice(Bar.OPEN, Bar.CLOSE + 1)
 EVENTS = slice(Bar.FUNDING, Bar.TICK + 1)  # what the kernel reads beyond plain bars
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import DataError, check_range
 from pacesetter.market.jit import jitable
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pacesetter.panel import Panel
 
 __all__ = ["EVENT_FIELDS", "Bar", "MarketBars", "Status", "has_events", "is_delisted", "is_trading"]
-
-Array = NDArray[Any]
 
 
 class Bar(IntEnum):
@@ -70,21 +69,21 @@ HALTED, TRADING, DELISTED, LEFT = map(float, Status)  # as bars hold them
 
 
 @jitable
-def is_trading(bar: Any, k: int) -> bool:
+def is_trading(bar: Floats, k: int) -> bool:
     """Whether symbol k of a (symbol, column) bar can be traded."""
     trading: bool = bar[k, Bar.STATUS] == TRADING
     return trading
 
 
 @jitable
-def has_events(bar: Any) -> bool:
+def has_events(bar: Floats) -> bool:
     """Whether the (symbol, column) bars say more than plain ones: funding, margin, lots, dividends, splits."""
     wide: bool = bar.shape[1] > PLAIN
     return wide
 
 
 @jitable
-def is_delisted(bar: Any, k: int) -> bool:
+def is_delisted(bar: Floats, k: int) -> bool:
     """Whether symbol k of a (symbol, column) bar is gone, or left the universe."""
     delisted: bool = bar[k, Bar.STATUS] >= DELISTED
     return delisted

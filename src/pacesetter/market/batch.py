@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numba import get_num_threads, prange
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.market.account_bars import apply_market, check_account_bars, check_step_symbols
 from pacesetter.market.bars import MarketBars
@@ -24,8 +25,6 @@ __all__ = ["Accounts", "step_parallel", "step_serial"]
 
 # Below this many positions a second thread costs more than it saves.
 PARALLEL_FROM = 2_048
-
-Array = NDArray[Any]
 
 
 def _compile_loop(row: Any, digest: int, parallel: bool = False) -> Any:

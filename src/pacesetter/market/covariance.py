@@ -14,8 +14,8 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array, Booleans, Floats, Integers
 from pacesetter.errors import DataError, did_you_mean
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable
 from pacesetter.stamps import bars_per_day, day_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JOIN_DAYS", "RiskTables", "check_history", "covary", "make_tables", "variance"]
 
-Array = NDArray[Any]
 JOIN_DAYS = 20  # of own returns, before a symbol is held
 SHRINKAGE = 0.3  # of correlations, towards their mean
 CORRELATION_HALF_LIVES = 3  # half-life of correlations over that of volatilities
@@ -132,7 +131,7 @@ LAST, SINCE, SQUARES, MASS, RETURNS, IS_IN, CHANGE = range(len(SYMBOL_STATE))
 
 
 @jitable
-def covary(first: Any, second: Any, volatilities: Any, correlations: Any) -> float:
+def covary(first: Floats, second: Floats, volatilities: Floats, correlations: Array) -> float:
     """first'Σ second of two (K,) weights."""
     total, pair = 0.0, 0
     for i in range(first.shape[0]):
@@ -150,13 +149,13 @@ def covary(first: Any, second: Any, volatilities: Any, correlations: Any) -> flo
 
 
 @jitable
-def variance(weights: Any, volatilities: Any, correlations: Any) -> float:
+def variance(weights: Floats, volatilities: Floats, correlations: Array) -> float:
     """weights'Σ weights of (K,) weights, annual; never below 0, whatever rounding and gaps in the bars do."""
     return max(covary(weights, weights, volatilities, correlations), 0.0)
 
 
 @jitable
-def track_symbols(closes: Any, state: Any, decay: float) -> None:
+def track_symbols(closes: Floats, state: Floats, decay: float) -> None:
     """Take the closes (K,) of a bar into each symbol's variance; `CHANGE` is its return, NaN where it has none.
 
     A return over several bars counts as one observation of their mean variance.
@@ -178,7 +177,7 @@ def track_symbols(closes: Any, state: Any, decay: float) -> None:
 
 
 @jitable
-def track_pairs(state: Any, products: Any, decay: float) -> None:
+def track_pairs(state: Floats, products: Floats, decay: float) -> None:
     """Take the returns of a bar into the products [0, i, j] of pairs, and the squares [1, i, j] of i where j moved."""
     for i in range(state.shape[0]):
         a = state[i, CHANGE]
@@ -192,7 +191,7 @@ def track_pairs(state: Any, products: Any, decay: float) -> None:
 
 
 @jitable
-def write_correlations(state: Any, products: Any, row: Any) -> None:
+def write_correlations(state: Floats, products: Floats, row: Floats) -> None:
     """Write (pair,) correlations of the symbols that have joined, shrunk towards their mean; 0 for the others."""
     total, count, pair = 0.0, 0, 0
     for i in range(state.shape[0]):
@@ -215,15 +214,15 @@ def write_correlations(state: Any, products: Any, row: Any) -> None:
 
 def _track_market(digest: int) -> Any:
     def track_market(
-        closes: Any,
-        is_new_day: Any,
-        days: Any,
-        decays: Any,
+        closes: Floats,
+        is_new_day: Booleans,
+        days: Integers,
+        decays: Floats,
         least: float,
-        state: Any,
-        products: Any,
-        variances: Any,
-        correlations: Any,
+        state: Floats,
+        products: Floats,
+        variances: Floats,
+        correlations: Array,
     ) -> int:
         for t in range(closes.shape[0]):
             track_symbols(closes[t], state, decays[0])

@@ -105,7 +105,7 @@ class DeviceAccounts:
                 raise ConfigError(f"{len(sequence)} steps go beyond the last bar, {len(self.bars) - 1}; open again")
         self._launch(step_on_device, *self._step_arguments, device_view(sequence), *self._rules)
 
-    def open(self, chosen: Any, at: Any) -> None:
+    def open(self, chosen: object, at: object) -> None:
         """Start the `chosen` (env,) accounts over at the close of bars `at` (env,), both on the device."""
         self._launch(open_on_device, *self._open_arguments, device_view(chosen), device_view(at))
 
@@ -138,7 +138,7 @@ class KernelLauncher:
         self._kernels[rows][-(-arrays[0].shape[0] // THREADS), THREADS, current_stream()](arrays)
 
 
-def to_device(array: Any) -> Any:
+def to_device(array: object) -> Any:
     """A copy of the array as a torch tensor on the device."""
     if SIMULATED:
         return np.array(array)
@@ -152,7 +152,7 @@ def by_column(array: Any, axis: int = 0) -> Any:
     return to_device(array) if SIMULATED else to_device(np.moveaxis(array, axis, -1).copy()).movedim(-1, axis)
 
 
-def device_view(array: Any) -> Any:
+def device_view(array: object) -> Any:
     """The tensor's memory as numba sees it, without a copy."""
     return array if SIMULATED else cuda.as_cuda_array(array)
 

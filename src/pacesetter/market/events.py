@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from pacesetter.arrays import Floats
 from pacesetter.market.bars import Bar
 from pacesetter.market.jit import seldom
 from pacesetter.market.ledger import Column, Fill
@@ -13,7 +12,7 @@ __all__ = ["settle_events"]
 
 
 @seldom
-def settle_events(account: Any, positions: Any, ledger: Any, fills: Any, now: Any, bar: Any) -> None:
+def settle_events(account: Floats, positions: Floats, ledger: Floats, fills: Floats, now: Floats, bar: Floats) -> None:
     """Settle the events of bar t+1 on what was held at the close of t; orders follow a split."""
     for k in range(positions.shape[0]):
         held = positions[k, Position.QUANTITY]

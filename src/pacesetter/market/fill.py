@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from math import inf, sqrt
-from typing import Any
 
+from pacesetter.arrays import Floats
 from pacesetter.market.bars import Bar, has_events, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Column, Fill, Flag
@@ -17,7 +17,14 @@ __all__ = ["adverse_move", "book", "fill_order", "raise_flag", "trade", "within_
 
 @jitable
 def fill_order(
-    account: Any, positions: Any, ledger: Any, fills: Any, k: int, quantity: float, bar: Any, parameters: Any
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    k: int,
+    quantity: float,
+    bar: Floats,
+    parameters: Floats,
 ) -> None:
     """Trade an order's `quantity` at the open and write its leg of the fill row; 0 means no fill."""
     if quantity != 0.0:
@@ -28,7 +35,7 @@ def fill_order(
 
 
 @jitable
-def within_volume(quantity: float, fills: Any, k: int, bar: Any, parameters: Any) -> float:
+def within_volume(quantity: float, fills: Floats, k: int, bar: Floats, parameters: Floats) -> float:
     """`quantity`, cut to what the bar's volume cap leaves after the fills so far; 0 in a bar without trading.
 
     A cut that leaves less than the minimum trade leaves nothing.
@@ -49,14 +56,14 @@ def within_volume(quantity: float, fills: Any, k: int, bar: Any, parameters: Any
 
 
 @jitable
-def adverse_move(quantity: float, volume: float, own_cost: float, parameters: Any) -> float:
+def adverse_move(quantity: float, volume: float, own_cost: float, parameters: Floats) -> float:
     """Fraction by which spread, the symbol's own cost, slippage and impact move the price against the trader."""
     fixed: float = parameters[Slot.HALF_SPREAD] + own_cost + parameters[Slot.SLIPPAGE]
     return fixed + impact(quantity, volume, parameters)
 
 
 @jitable
-def impact(quantity: float, volume: float, parameters: Any) -> float:
+def impact(quantity: float, volume: float, parameters: Floats) -> float:
     """Impact as a fraction of the price; its parameters demand a volume cap, so the volume is not 0.
 
     Square root: η·√(q/V) (Tóth et al. 2011). Linear: η·(q/V). Almgren–Chriss: ½·γ·(q/V) + η·(q/V)^β, half of the
@@ -76,15 +83,15 @@ def impact(quantity: float, volume: float, parameters: Any) -> float:
 
 @jitable
 def trade(
-    account: Any,
-    positions: Any,
-    ledger: Any,
-    fills: Any,
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
     k: int,
     quantity: float,
     level: float,
-    bar: Any,
-    parameters: Any,
+    bar: Floats,
+    parameters: Floats,
 ) -> tuple[float, float]:
     """Fill a signed quantity at `level` moved against the trader, with its costs; gives (fill price, commission)."""
     volume, value = bar[k, Bar.VOLUME], abs(quantity) * level
@@ -107,10 +114,10 @@ def trade(
 
 @jitable
 def book(
-    account: Any,
-    positions: Any,
-    ledger: Any,
-    fills: Any,
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
     k: int,
     quantity: float,
     level: float,
@@ -144,6 +151,6 @@ def book(
 
 
 @jitable
-def raise_flag(fills: Any, k: int, flag: int) -> None:
+def raise_flag(fills: Floats, k: int, flag: int) -> None:
     """Join one `Flag` bit into position k's row."""
     fills[k, Fill.FLAGS] = float(int(fills[k, Fill.FLAGS]) | flag)

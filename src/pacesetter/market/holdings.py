@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from numpy.typing import NDArray
-
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.parameters import MarketParameters, StartingHolding
 from pacesetter.market.state import Account, Position
 
 __all__ = ["begin_with", "book_holdings", "check_named_symbols", "check_priced"]
-
-Array = NDArray[Any]
 
 
 def begin_with(

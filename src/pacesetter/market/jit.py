@@ -7,9 +7,10 @@ inlined: without these three options a step takes tens of times longer.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit, types
@@ -22,13 +23,17 @@ vars(np).setdefault("row_stack", np.vstack)
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
-jitable = register_jitable(forceinline=True, **_OPTIONS)
-seldom = register_jitable(**_OPTIONS)  # for what most accounts never do: it stays out of their loop
+Function = TypeVar("Function", bound=Callable[..., object])
+
+jitable: Callable[[Function], Function] = register_jitable(forceinline=True, **_OPTIONS)
+# For what most accounts never do: it stays out of their loop.
+seldom: Callable[[Function], Function] = register_jitable(**_OPTIONS)
 
 
-def compile_for_cpu(function: Any, *, parallel: bool = False) -> Any:
+def compile_for_cpu(function: Function, *, parallel: bool = False) -> Function:
     """`function` compiled by numba and cached on disk; a loop over `prange` uses all threads with `parallel`."""
-    return njit(cache=True, parallel=parallel, **_OPTIONS)(function)
+    compiled: Function = njit(cache=True, parallel=parallel, **_OPTIONS)(function)
+    return compiled
 
 
 def _prefetch(typing: Any, row: Any) -> Any:

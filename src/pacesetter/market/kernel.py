@@ -18,8 +18,8 @@ fills (K, Fill), now and bar (K, Bar), actions (K,), parameters (Slot). Every fu
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
+from pacesetter.arrays import Floats
 from pacesetter.market.bars import DELISTED, Bar, has_events, is_delisted, is_trading
 from pacesetter.market.events import settle_events
 from pacesetter.market.fill import adverse_move, book, fill_order, raise_flag, trade, within_volume
@@ -51,7 +51,7 @@ FILL_SIZE = len(Fill)
 
 
 @jitable
-def open_account(account: Any, positions: Any, parameters: Any) -> None:
+def open_account(account: Floats, positions: Floats, parameters: Floats) -> None:
     """Start over with the initial cash and no position."""
     account[:] = 0.0
     positions[:] = 0.0
@@ -62,7 +62,15 @@ def open_account(account: Any, positions: Any, parameters: Any) -> None:
 
 @jitable
 def step_account(
-    account: Any, positions: Any, ledger: Any, fills: Any, now: Any, bar: Any, actions: Any, kind: int, parameters: Any
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    now: Floats,
+    bar: Floats,
+    actions: Floats,
+    kind: int,
+    parameters: Floats,
 ) -> int:
     """Advance one account by one bar, write its ledger and fills, and give the joined `Flag` bits."""
     # The order of these lines is the order of events in a bar; moved, one would use cash or prices not known yet.
@@ -82,7 +90,7 @@ def step_account(
 
 
 @jitable
-def clear(ledger: Any, fills: Any) -> None:
+def clear(ledger: Floats, fills: Floats) -> None:
     """Empty the columns that fills add to, the others being written in every step, and the rows of fills."""
     ledger[Column.COMMISSION] = 0.0
     ledger[Column.SPREAD] = 0.0
@@ -103,7 +111,7 @@ def clear(ledger: Any, fills: Any) -> None:
 
 
 @jitable
-def carry(account: Any, positions: Any, ledger: Any, now: Any, bar: Any, parameters: Any) -> float:
+def carry(account: Floats, positions: Floats, ledger: Floats, now: Floats, bar: Floats, parameters: Floats) -> float:
     """Book what the holdings of the close of t earn and cost until the close of t+1, had nothing been traded.
 
     Gives their gross value at the close of t.
@@ -135,15 +143,15 @@ def carry(account: Any, positions: Any, ledger: Any, now: Any, bar: Any, paramet
 
 @jitable
 def decide(
-    account: Any,
-    positions: Any,
-    ledger: Any,
-    fills: Any,
-    now: Any,
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    now: Floats,
     gross: float,
-    actions: Any,
+    actions: Floats,
     kind: int,
-    parameters: Any,
+    parameters: Floats,
 ) -> None:
     """Fix each position's order at the close of t; nothing here knows bar t+1."""
     equity = account[Account.EQUITY]
@@ -180,7 +188,7 @@ def decide(
 
 
 @jitable
-def is_liquidating(account: Any, parameters: Any) -> bool:
+def is_liquidating(account: Floats, parameters: Floats) -> bool:
     """Whether the account met the portfolio's loss limit, at this close or before: all it does is to close."""
     # A limit that is off is infinite, so its floor is −infinity and never met: no branch is needed.
     floor = (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]
@@ -189,7 +197,7 @@ def is_liquidating(account: Any, parameters: Any) -> bool:
 
 
 @jitable
-def is_beyond_limit(held: float, entry: float, price: float, parameters: Any) -> bool:
+def is_beyond_limit(held: float, entry: float, price: float, parameters: Floats) -> bool:
     """Whether a position has lost so much of its entry price that it is closed whatever the order."""
     limit = parameters[Slot.POSITION_LOSS_LIMIT]
     # Multiplied by |held| · entry instead of divided: no division by an entry price of 0, and one line for both sides.
@@ -201,7 +209,9 @@ def is_beyond_limit(held: float, entry: float, price: float, parameters: Any) ->
 
 
 @jitable
-def reduce_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+def reduce_positions(
+    account: Floats, positions: Floats, ledger: Floats, fills: Floats, bar: Floats, parameters: Floats
+) -> None:
     """Fill the orders that make a position smaller, so that their cash is there for the others."""
     for k in range(positions.shape[0]):
         ordered = fills[k, Fill.ORDERED]
@@ -214,7 +224,9 @@ def reduce_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar:
 
 
 @jitable
-def open_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+def open_positions(
+    account: Floats, positions: Floats, ledger: Floats, fills: Floats, bar: Floats, parameters: Floats
+) -> None:
     """Fill the orders that open a position or add to it; a cut that leaves less than the minimum trade cancels."""
     factor = affordable_share(account, positions, fills, bar, parameters)
     smallest = smallest_order(account[Account.EQUITY], parameters)
@@ -231,7 +243,7 @@ def open_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
 
 
 @jitable
-def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, parameters: Any) -> float:
+def affordable_share(account: Floats, positions: Floats, fills: Floats, bar: Floats, parameters: Floats) -> float:
     """The share ≤ 1 of all openings that keeps gross value ≤ (leverage − reserve) · equity after their costs.
 
     For a long-only account without leverage that is: cash stays at or above its reserve. Commission is taken as
@@ -260,7 +272,7 @@ def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, paramet
 
 
 @jitable
-def quantity_to_add(positions: Any, fills: Any, k: int, bar: Any, parameters: Any) -> float:
+def quantity_to_add(positions: Floats, fills: Floats, k: int, bar: Floats, parameters: Floats) -> float:
     """What the order of position k opens or adds within the bar's volume; 0 where it was a reduction."""
     ordered = fills[k, Fill.ORDERED]
     # A reduction that closed the position leaves it at 0, which looks like an opening: its fill tells them apart.
@@ -273,7 +285,9 @@ def quantity_to_add(positions: Any, fills: Any, k: int, bar: Any, parameters: An
 
 
 @jitable
-def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+def exit_positions(
+    account: Floats, positions: Floats, ledger: Floats, fills: Floats, bar: Floats, parameters: Floats
+) -> None:
     """Close what a stop, a take-profit, a liquidation or a delisting ends inside the bar."""
     may_liquidate = has_events(bar) and has_own_margin(positions, parameters)
     for k in range(positions.shape[0]):
@@ -293,15 +307,15 @@ def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
 
 @jitable
 def exit_position(
-    account: Any,
-    positions: Any,
-    ledger: Any,
-    fills: Any,
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
     k: int,
     level: float,
     reason: int,
-    bar: Any,
-    parameters: Any,
+    bar: Floats,
+    parameters: Floats,
 ) -> None:
     """Sell or buy back position k at the level of its exit, within the bar's volume; a level of 0 is none."""
     quantity = within_volume(-positions[k, Position.QUANTITY], fills, k, bar, parameters)
@@ -311,7 +325,9 @@ def exit_position(
 
 
 @seldom
-def exit_with_margin(account: Any, positions: Any, ledger: Any, fills: Any, k: int, bar: Any, parameters: Any) -> None:
+def exit_with_margin(
+    account: Floats, positions: Floats, ledger: Floats, fills: Floats, k: int, bar: Floats, parameters: Floats
+) -> None:
     """The exit of position k, or its liquidation where the bar reaches that price first."""
     side = 1.0 if positions[k, Position.QUANTITY] > 0.0 else -1.0
     last, first = liquidation_price(account, positions, k, bar, parameters), bar[k, Bar.OPEN]
@@ -327,7 +343,7 @@ def exit_with_margin(account: Any, positions: Any, ledger: Any, fills: Any, k: i
 
 
 @jitable
-def has_exits(parameters: Any) -> bool:
+def has_exits(parameters: Floats) -> bool:
     """Whether a stop, a take-profit or a trailing stop is set."""
     stop, target, trailing = parameters[Slot.STOP_LOSS], parameters[Slot.TAKE_PROFIT], parameters[Slot.TRAILING_STOP]
     is_set: bool = stop < inf or target < inf or trailing < inf
@@ -335,7 +351,7 @@ def has_exits(parameters: Any) -> bool:
 
 
 @jitable
-def exit_level(positions: Any, k: int, bar: Any, parameters: Any) -> tuple[float, int]:
+def exit_level(positions: Floats, k: int, bar: Floats, parameters: Floats) -> tuple[float, int]:
     """Price and reason of the exit that the bar triggers, (0, NONE) without one; the stop goes before the take-profit.
 
     An exit fills at its level, or at the open where the bar gaps through it. With side = −1 for a short every
@@ -361,7 +377,7 @@ def exit_level(positions: Any, k: int, bar: Any, parameters: Any) -> tuple[float
 
 
 @jitable
-def record_exit(fills: Any, k: int, quantity: float, price: float, commission: float, reason: int) -> None:
+def record_exit(fills: Floats, k: int, quantity: float, price: float, commission: float, reason: int) -> None:
     """Write the exit's leg of the fill row."""
     fills[k, Fill.EXIT_QUANTITY] = quantity
     fills[k, Fill.EXIT_PRICE] = price
@@ -373,7 +389,7 @@ def record_exit(fills: Any, k: int, quantity: float, price: float, commission: f
 
 
 @jitable
-def mark(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> int:
+def mark(account: Floats, positions: Floats, ledger: Floats, fills: Floats, bar: Floats, parameters: Floats) -> int:
     """Value the account at the close, complete the ledger row, and say how the bar ended."""
     net_value, gross, unrealised, holding_bars, open_count = 0.0, 0.0, 0.0, 0.0, 0
     for k in range(positions.shape[0]):
@@ -401,7 +417,7 @@ def mark(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parame
 
 
 @jitable
-def follow_best_price(positions: Any, k: int, bar: Any) -> None:
+def follow_best_price(positions: Floats, k: int, bar: Floats) -> None:
     """Let the trailing stop's reference follow the bar, after the bar's own exits were decided."""
     if positions[k, Position.QUANTITY] > 0.0:
         positions[k, Position.BEST_PRICE] = max(positions[k, Position.BEST_PRICE], bar[k, Bar.HIGH])
@@ -410,7 +426,7 @@ def follow_best_price(positions: Any, k: int, bar: Any) -> None:
 
 
 @jitable
-def write_result(account: Any, ledger: Any, equity: float) -> None:
+def write_result(account: Floats, ledger: Floats, equity: float) -> None:
     """The money columns: equity_change = gross_pnl − cost + interest + funding + dividend + covered."""
     ledger[Column.EQUITY] = equity
     ledger[Column.EQUITY_CHANGE] = equity - ledger[Column.EQUITY_BEFORE]
@@ -429,7 +445,7 @@ def write_result(account: Any, ledger: Any, equity: float) -> None:
 
 
 @jitable
-def sum_fills(ledger: Any, fills: Any, bar: Any) -> int:
+def sum_fills(ledger: Floats, fills: Floats, bar: Floats) -> int:
     """Add the positions' fills into the ledger row, prices weighted by quantity; gives their joined flags."""
     flags, bought, exited = 0, 0.0, 0.0
     size, exit_size, value, exit_value = 0.0, 0.0, 0.0, 0.0
@@ -452,7 +468,7 @@ def sum_fills(ledger: Any, fills: Any, bar: Any) -> int:
 
 
 @jitable
-def ending(account: Any, positions: Any, bar: Any, open_count: int, parameters: Any) -> int:
+def ending(account: Floats, positions: Floats, bar: Floats, open_count: int, parameters: Floats) -> int:
     """Flags of an account that ends here: ruin, liquidation complete, or its only symbol delisted; else 0."""
     # Ruin is tested first: an account that is ruined while it liquidates counts as ruined.
     if account[Account.EQUITY] <= parameters[Slot.RUIN_EQUITY]:
@@ -469,7 +485,7 @@ def ending(account: Any, positions: Any, bar: Any, open_count: int, parameters: 
 
 
 @jitable
-def gross_value(positions: Any, bars: Any, column: int) -> float:
+def gross_value(positions: Floats, bars: Floats, column: int) -> float:
     """Σ |position value| at one price column of the bars."""
     value = 0.0
     for k in range(positions.shape[0]):

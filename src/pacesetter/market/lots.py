@@ -6,19 +6,19 @@ The ledger's realised column keeps its average-entry meaning, and rewards read t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.market.ledger import Fill
 from pacesetter.market.trades import follow_splits
 
 __all__ = ["Lots", "match_lots"]
 
-Array = NDArray[Any]
 DUST = 1e-9  # of the largest quantity of a symbol: what rounding leaves of a lot
 
 

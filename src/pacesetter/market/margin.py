@@ -13,8 +13,7 @@ the margin then is the venue's: COVERED.
 
 from __future__ import annotations
 
-from typing import Any
-
+from pacesetter.arrays import Floats
 from pacesetter.market.bars import Bar
 from pacesetter.market.fill import book, raise_flag
 from pacesetter.market.jit import jitable, seldom
@@ -35,14 +34,14 @@ ISOLATED = float(MARGIN_MODES.index("isolated"))
 
 
 @jitable
-def has_margin(parameters: Any) -> bool:
+def has_margin(parameters: Floats) -> bool:
     """Whether a venue liquidates."""
     is_on: bool = parameters[Slot.MARGIN] != 0.0
     return is_on
 
 
 @jitable
-def has_own_margin(positions: Any, parameters: Any) -> bool:
+def has_own_margin(positions: Floats, parameters: Floats) -> bool:
     """Whether each position has its margin to itself: they are isolated, or there is only one."""
     count = 0
     for k in range(positions.shape[0]):
@@ -53,21 +52,30 @@ def has_own_margin(positions: Any, parameters: Any) -> bool:
 
 @seldom
 def liquidate_at_open(
-    account: Any, positions: Any, ledger: Any, fills: Any, now: Any, bar: Any, parameters: Any
+    account: Floats, positions: Floats, ledger: Floats, fills: Floats, now: Floats, bar: Floats, parameters: Floats
 ) -> None:
     """Close at the open what has too little margin there, or at the mark of the close before; cancel its order."""
     liquidate(account, positions, ledger, fills, now, bar, Bar.OPEN, parameters)
 
 
 @seldom
-def liquidate_at_close(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+def liquidate_at_close(
+    account: Floats, positions: Floats, ledger: Floats, fills: Floats, bar: Floats, parameters: Floats
+) -> None:
     """Close at the close what has too little margin there, by the mark price where there is one."""
     liquidate(account, positions, ledger, fills, bar, bar, Bar.CLOSE, parameters)
 
 
 @jitable
 def liquidate(
-    account: Any, positions: Any, ledger: Any, fills: Any, marked: Any, bar: Any, column: int, parameters: Any
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    marked: Floats,
+    bar: Floats,
+    column: int,
+    parameters: Floats,
 ) -> None:
     """Judge by the marks of `marked`, else by the price `column` of the bar; fill at the latter."""
     is_isolated = parameters[Slot.MARGIN] == ISOLATED
@@ -91,7 +99,7 @@ def liquidate(
 
 
 @jitable
-def own_margin(positions: Any, k: int, parameters: Any) -> float:
+def own_margin(positions: Floats, k: int, parameters: Floats) -> float:
     """Margin of position k less what it cost: with its value, what it is worth to the venue."""
     held, entry = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE]
     worth: float = parameters[Slot.INITIAL_MARGIN] * abs(held) * entry - held * entry
@@ -99,7 +107,7 @@ def own_margin(positions: Any, k: int, parameters: Any) -> float:
 
 
 @jitable
-def liquidation_price(account: Any, positions: Any, k: int, bar: Any, parameters: Any) -> float:
+def liquidation_price(account: Floats, positions: Floats, k: int, bar: Floats, parameters: Floats) -> float:
     """The price inside the bar at which position k, alone with its margin, uses it up; 0 where a mark price decides.
 
     collateral + q · p = maintenance · |q| · p, with the account's cash as collateral, or the position's own.
@@ -116,7 +124,14 @@ def liquidation_price(account: Any, positions: Any, k: int, bar: Any, parameters
 
 @jitable
 def liquidate_alone(
-    account: Any, positions: Any, ledger: Any, fills: Any, k: int, level: float, bar: Any, parameters: Any
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    k: int,
+    level: float,
+    bar: Floats,
+    parameters: Floats,
 ) -> None:
     """Liquidate the one position that its margin is for, inside the bar."""
     liquidate_position(account, positions, ledger, fills, k, level, bar, parameters)
@@ -126,7 +141,14 @@ def liquidate_alone(
 
 @jitable
 def liquidate_position(
-    account: Any, positions: Any, ledger: Any, fills: Any, k: int, level: float, bar: Any, parameters: Any
+    account: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    k: int,
+    level: float,
+    bar: Floats,
+    parameters: Floats,
 ) -> None:
     """The venue takes position k over at `level` for its fee; with margins of their own the loss ends there."""
     held = positions[k, Position.QUANTITY]
@@ -145,7 +167,7 @@ def liquidate_position(
 
 
 @jitable
-def cover(account: Any, ledger: Any, loss: float) -> None:
+def cover(account: Floats, ledger: Floats, loss: float) -> None:
     """Let the venue bear a loss beyond the margin, if there is one."""
     if loss > 0.0:
         account[Account.CASH] += loss

@@ -13,8 +13,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import ConfigError
 from pacesetter.market.jit import jitable
 from pacesetter.market.parameters import MarketParameters, Slot
@@ -60,7 +61,7 @@ SPECK = 1e-9  # of equity: a smaller order is rounding, and would still pay a mi
 DISCRETE_AS_CONTINUOUS = (0.0, 1 / 3, 2 / 3, 1.0, -0.5, -1.0, 0.5)
 
 
-def as_continuous(actions: ArrayLike) -> NDArray[np.float64]:
+def as_continuous(actions: ArrayLike) -> Floats:
     """The continuous orders that seven-way actions stand for, in their shape; adding to a winner asks for 0.5."""
     indices = np.asarray(actions)
     check_actions(indices, OrderKind.DISCRETE)
@@ -111,7 +112,7 @@ def around_prior(residuals: Any, prior: Any, held: Any, around: Around) -> Any:
     return (base + around.reach * residuals).clip(-1.0, 1.0)
 
 
-def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True, most: float = 1.0) -> None:
+def check_actions(actions: Array, kind: OrderKind, shorting: bool = True, most: float = 1.0) -> None:
     """Refuse an action that is NaN or outside its box, naming the first one; `most` is the largest target."""
     high = float(len(Discrete) - 1) if kind == OrderKind.DISCRETE else most if kind == OrderKind.TARGET else 1.0
     low = -high if kind == OrderKind.CONTINUOUS or (kind == OrderKind.TARGET and shorting) else 0.0
@@ -130,7 +131,7 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True,
 
 
 @jitable
-def signal(action: float, kind: int, previous: float, winner: float, parameters: Any) -> float:
+def signal(action: float, kind: int, previous: float, winner: float, parameters: Floats) -> float:
     """The order s acted on: smoothed when continuous, looked up when discrete, the target or quantity itself."""
     if kind == OrderKind.CONTINUOUS:
         smoothed: float = previous + parameters[Slot.SMOOTHING] * (action - previous)
@@ -150,7 +151,7 @@ def winning_side(held: float, entry: float, price: float) -> float:
 
 @jitable
 def order_quantity(
-    order: float, kind: int, held: float, price: float, equity: float, free_cash: float, parameters: Any
+    order: float, kind: int, held: float, price: float, equity: float, free_cash: float, parameters: Floats
 ) -> float:
     """Signed quantity to trade, fixed at `price`, the close of t. It never carries a position through zero."""
     if kind == OrderKind.TARGET:
@@ -167,7 +168,7 @@ def order_quantity(
 
 
 @jitable
-def quantity_to_send(order: float, held: float, parameters: Any) -> float:
+def quantity_to_send(order: float, held: float, parameters: Floats) -> float:
     """A quantity that was sized before: closed at zero, and no short where none is allowed."""
     if order * held < 0.0:
         return order if abs(order) <= abs(held) else -held
@@ -178,7 +179,7 @@ def quantity_to_send(order: float, held: float, parameters: Any) -> float:
 
 @jitable
 def quantity_to_open(
-    order: float, held: float, price: float, equity: float, free_cash: float, parameters: Any
+    order: float, held: float, price: float, equity: float, free_cash: float, parameters: Floats
 ) -> float:
     """Signed quantity that |order| · buy_fraction of the free cash pays for, within the position cap.
 
@@ -194,7 +195,7 @@ def quantity_to_open(
 
 
 @jitable
-def quantity_to_target(weight: float, held: float, price: float, equity: float, parameters: Any) -> float:
+def quantity_to_target(weight: float, held: float, price: float, equity: float, parameters: Floats) -> float:
     """Signed quantity from `held` to a share `weight` of equity, within the position cap; a flip closes first.
 
     0 where the position is less than the band away from its target; a target of 0 closes it in any case.
@@ -211,7 +212,7 @@ def quantity_to_target(weight: float, held: float, price: float, equity: float, 
 
 
 @jitable
-def smallest_order(equity: float, parameters: Any) -> float:
+def smallest_order(equity: float, parameters: Floats) -> float:
     """Money of the smallest order that is sent: the minimum trade, and never less than a speck of equity."""
     smallest: float = max(parameters[Slot.MINIMUM_TRADE], SPECK * equity)
     return smallest

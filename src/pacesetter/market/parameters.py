@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Floats
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.registry import configure
 
@@ -177,7 +177,7 @@ class Costs:
         moved = self.impact_bps + self.permanent_bps / 2
         return (self.spread_bps / 2 + self.slippage_bps + moved + max(dearest, 0.0)) * BPS
 
-    def own_fractions(self, symbols: Sequence[str]) -> NDArray[np.float64]:
+    def own_fractions(self, symbols: Sequence[str]) -> Floats:
         """(symbol,) what a fill of each costs beyond the others, as a fraction of the price."""
         named = {each.symbol: each.extra_bps * BPS for each in self.by_symbol}
         return np.array([named.get(symbol, 0.0) for symbol in symbols])
@@ -376,7 +376,7 @@ class MarketParameters:
                     "would stop every entry immediately; give a wider stop"
                 )
 
-    def to_vector(self) -> NDArray[np.float64]:
+    def to_vector(self) -> Floats:
         """The (slot,) float64 vector the kernel reads."""
         costs, limits, exits, orders = self.costs, self.limits, self.exits, self.orders
         per_bar = BPS / self.bars_per_year
@@ -419,7 +419,7 @@ class MarketParameters:
         return np.array([values[slot] for slot in Slot])
 
 
-def expand_key(key: str, value: Any, where: str = "market") -> dict[str, Any]:
+def expand_key(key: str, value: object, where: str = "market") -> dict[str, object]:
     """The keys below `market` that a key, short or not, sets, with their values; refuses an unknown one.
 
     >>> expand_key("costs", 2)

@@ -18,8 +18,9 @@ from math import inf, sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.bars import Bar
 from pacesetter.market.covariance import RiskTables, covary, variance
@@ -42,7 +43,6 @@ __all__ = [
     "size_row",
 ]
 
-Array = NDArray[Any]
 BASES = ("cash", "equal_weight", "inverse_volatility")
 PEAK = 1.5  # of the target: the most that a bar may have where the base is cash
 
@@ -153,7 +153,7 @@ class RiskOptions:
             return self.tracking_error
         return self.target_volatility
 
-    def to_vector(self, scale: float) -> NDArray[np.float64]:
+    def to_vector(self, scale: float) -> Floats:
         """The (RiskSlot,) vector that the step reads."""
         target = math.inf if self.target_volatility is None else self.target_volatility
         error = math.inf if self.tracking_error is None else self.tracking_error
@@ -178,19 +178,19 @@ def describe_risk(risk: RiskOptions) -> str:
 
 @jitable
 def size_positions(
-    views: Any,
-    base: Any,
-    volatilities: Any,
-    correlations: Any,
-    base_quantities: Any,
-    account: Any,
-    positions: Any,
-    now: Any,
-    risk: Any,
-    parameters: Any,
-    wanted: Any,
-    targets: Any,
-    sizes: Any,
+    views: Floats,
+    base: Floats,
+    volatilities: Floats,
+    correlations: Array,
+    base_quantities: Floats,
+    account: Floats,
+    positions: Floats,
+    now: Floats,
+    risk: Floats,
+    parameters: Floats,
+    wanted: Floats,
+    targets: Floats,
+    sizes: Floats,
 ) -> None:
     """Turn the signed views (K,) at the close of t into targets (K,), shares of equity.
 
@@ -220,7 +220,7 @@ def size_positions(
 
 
 @jitable
-def scale_of_views(views_variance: float, risk: Any) -> float:
+def scale_of_views(views_variance: float, risk: Floats) -> float:
     """k = min(k̄, peak / √(a'Σa)). Only ever smaller than k̄: weak views are not magnified."""
     volatility, scale, peak = sqrt(views_variance), risk[RiskSlot.SCALE], risk[RiskSlot.PEAK]
     allowed: float = peak / volatility if scale * volatility > peak else scale
@@ -228,7 +228,7 @@ def scale_of_views(views_variance: float, risk: Any) -> float:
 
 
 @jitable
-def share_of_base(base_variance: float, covariance: float, views_variance: float, risk: Any) -> float:
+def share_of_base(base_variance: float, covariance: float, views_variance: float, risk: Floats) -> float:
     """β ≥ 0 of β²B + 2βc + A = target², with the scaled views' covariance c and variance A; 1 without a target."""
     target = risk[RiskSlot.TARGET]
     if base_variance <= 0.0:
@@ -240,7 +240,7 @@ def share_of_base(base_variance: float, covariance: float, views_variance: float
 
 
 @jitable
-def limit_weights(wanted: Any, targets: Any, parameters: Any) -> tuple[float, int]:
+def limit_weights(wanted: Floats, targets: Floats, parameters: Floats) -> tuple[float, int]:
     """Write the weights within the position cap, then all by one factor within leverage; gives factor and `Bound`."""
     cap, bound, gross = parameters[Slot.POSITION_CAP], 0, 0.0
     lowest = -cap if parameters[Slot.SHORTING] != 0.0 else 0.0
@@ -263,13 +263,13 @@ def limit_weights(wanted: Any, targets: Any, parameters: Any) -> tuple[float, in
 @jitable
 def keep_base(
     share: float,
-    base: Any,
-    base_quantities: Any,
-    account: Any,
-    positions: Any,
-    now: Any,
-    risk: Any,
-    parameters: Any,
+    base: Floats,
+    base_quantities: Floats,
+    account: Floats,
+    positions: Floats,
+    now: Floats,
+    risk: Floats,
+    parameters: Floats,
     targets: Any,
 ) -> None:
     """Leave the base part of a position as it is while it is within the band around its own target."""
@@ -297,21 +297,21 @@ def keep_base(
 @jitable
 def size_row(
     e: int,
-    views: Any,
-    base: Any,
-    volatilities: Any,
-    correlations: Any,
-    days: Any,
-    times: Any,
-    base_quantities: Any,
-    accounts: Any,
-    positions: Any,
-    bars: Any,
-    risk: Any,
-    parameters: Any,
-    wanted: Any,
-    targets: Any,
-    sizes: Any,
+    views: Floats,
+    base: Floats,
+    volatilities: Floats,
+    correlations: Array,
+    days: Integers,
+    times: Integers,
+    base_quantities: Floats,
+    accounts: Floats,
+    positions: Floats,
+    bars: Floats,
+    risk: Floats,
+    parameters: Floats,
+    wanted: Floats,
+    targets: Floats,
+    sizes: Floats,
 ) -> None:
     """Size account `e`, which holds all symbols, at the close of bar `times[e]`; for a loop or a thread for each."""
     t = times[e]
@@ -342,7 +342,7 @@ def _size_rows(digest: int) -> Any:
 
 
 def _sum_variances(digest: int) -> Any:
-    def sum_variances(views: Any, volatilities: Any, correlations: Any, days: Any) -> float:
+    def sum_variances(views: Floats, volatilities: Floats, correlations: Array, days: Integers) -> float:
         total = 0.0 * digest
         for t in range(views.shape[0]):
             total += variance(views[t], volatilities[t], correlations[days[t]])

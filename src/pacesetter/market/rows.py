@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from pacesetter.arrays import Booleans, Floats, Integers
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import open_account, step_account
 
@@ -12,7 +11,15 @@ __all__ = ["open_row", "step_row"]
 
 @jitable
 def open_row(
-    e: int, accounts: Any, positions: Any, ledger: Any, fills: Any, times: Any, parameters: Any, chosen: Any, at: Any
+    e: int,
+    accounts: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    times: Integers,
+    parameters: Floats,
+    chosen: Booleans,
+    at: Integers,
 ) -> None:
     """Start account `e` over at the close of bar `at[e]`, if it is `chosen`."""
     if chosen[e]:
@@ -25,16 +32,16 @@ def open_row(
 @jitable
 def step_row(
     e: int,
-    accounts: Any,
-    positions: Any,
-    ledger: Any,
-    fills: Any,
-    bars: Any,
-    times: Any,
-    columns: Any,
-    actions: Any,
-    kinds: Any,
-    parameters: Any,
+    accounts: Floats,
+    positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    bars: Floats,
+    times: Integers,
+    columns: Integers,
+    actions: Floats,
+    kinds: Integers,
+    parameters: Floats,
 ) -> int:
     """Step account `e`, which holds the symbols from `columns[e]` on, from bar `times[e]` to the next; gives its flags.
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.market.orders import as_targets, target_range
 from pacesetter.market.parameters import MarketParameters
 
 __all__ = ["joint_targets", "within_account"]
-
-Array = NDArray[Any]
 
 
 def joint_targets(proposals: Array, held: Array, market: MarketParameters, *, are_targets: bool = False) -> Array:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.market.ledger import Fill, Flag
 
@@ -51,7 +51,7 @@ def trades(fills: ArrayLike, first_bar: int = 0) -> list[Trade]:
     return sorted(chain.from_iterable(by_position), key=lambda trade: (trade.entry_bar, trade.position))
 
 
-def follow_splits(fills: NDArray[Any]) -> NDArray[Any]:
+def follow_splits(fills: Array) -> Array:
     """The fills (step, position, Fill) in shares after the last split, so that what was bought can be what was sold."""
     splits = fills[..., Fill.SPLIT]
     if not splits.any():
@@ -67,7 +67,7 @@ def follow_splits(fills: NDArray[Any]) -> NDArray[Any]:
     return rows
 
 
-def _of_position(rows: NDArray[Any], position: int, first_bar: int) -> Iterator[Trade]:
+def _of_position(rows: Array, position: int, first_bar: int) -> Iterator[Trade]:
     held, entry, closed, trade = 0.0, 0.0, 0.0, None
     for bar, quantity, price, commission, reason in _legs(rows, first_bar):
         if trade is None:
@@ -94,7 +94,7 @@ def _of_position(rows: NDArray[Any], position: int, first_bar: int) -> Iterator[
         yield trade
 
 
-def _legs(rows: NDArray[Any], first_bar: int) -> Iterator[tuple[int, float, float, float, str]]:
+def _legs(rows: Array, first_bar: int) -> Iterator[tuple[int, float, float, float, str]]:
     """(bar, quantity, price, commission, reason) of each fill in order: the order's own, then the bar's exit."""
     for step in np.flatnonzero(rows[:, Fill.QUANTITY].astype(bool) | rows[:, Fill.EXIT_QUANTITY].astype(bool)):
         row, bar = rows[step], first_bar + int(step)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from math import floor
-from typing import Any
 
+from pacesetter.arrays import Floats
 from pacesetter.market.bars import Bar
 from pacesetter.market.jit import jitable, seldom
 from pacesetter.market.ledger import Fill
@@ -38,7 +38,7 @@ def to_tick(price: float, quantity: float, tick: float) -> float:
 
 
 @seldom
-def round_orders(account: Any, positions: Any, fills: Any, now: Any, kind: int, parameters: Any) -> None:
+def round_orders(account: Floats, positions: Floats, fills: Floats, now: Floats, kind: int, parameters: Floats) -> None:
     """Round the orders decided at the close of t to whole lots; an order that closes a position is left whole.
 
     Each order is cut towards zero. Where they are targets, the money that this leaves buys single lots in the order of
@@ -69,7 +69,7 @@ def round_orders(account: Any, positions: Any, fills: Any, now: Any, kind: int, 
 
 
 @jitable
-def grant_remainders(fills: Any, now: Any, money: float) -> None:
+def grant_remainders(fills: Floats, now: Floats, money: float) -> None:
     """One lot more for the largest remainders (PRICE, with their side in COMMISSION) while the money lasts."""
     # All above a threshold that the money pays for are granted at once; the few around it one by one.
     low, high = SPECK, 1.0
@@ -96,7 +96,7 @@ def grant_remainders(fills: Any, now: Any, money: float) -> None:
 
 
 @jitable
-def price_above(fills: Any, now: Any, threshold: float) -> float:
+def price_above(fills: Floats, now: Floats, threshold: float) -> float:
     """Money for a lot of each remainder above the threshold."""
     price = 0.0
     for k in range(fills.shape[0]):
@@ -106,7 +106,7 @@ def price_above(fills: Any, now: Any, threshold: float) -> float:
 
 
 @jitable
-def grant_lot(fills: Any, now: Any, k: int) -> float:
+def grant_lot(fills: Floats, now: Floats, k: int) -> float:
     """One lot more for position k; gives its price."""
     fills[k, Fill.ORDERED] += fills[k, Fill.COMMISSION] * now[k, Bar.LOT]
     fills[k, Fill.PRICE] = 0.0

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PortfolioEntry, write_own_accounts
 from pacesetter.policies.policy import Snapshot
 
 __all__ = ["AgentPolicy", "per_symbol"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

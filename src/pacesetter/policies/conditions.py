@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PortfolioEntry
 from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
 
 __all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "asked_entries"]
 
-Array = NDArray[Any]
 # entry of an observation -> the name under which a request gives it
 # entries of an observation, goals named as in Gymnasium-Robotics -> parameters of a request
 PARAMETERS = {"desired_goal": "goal", "achieved_goal": "achieved", PREFERENCE: "preference", ACCRUED: "accrued"}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Tensors
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.policies.fleet import FleetAdvice, FleetTargets
 from pacesetter.policies.modules import Exported
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
 
 __all__ = ["EnsemblePolicy", "MeanAdvice", "ServedEnsemble", "average_exports", "average_policies"]
-
-Array = NDArray[Any]
 
 
 def average_policies(policies: Sequence[Policy]) -> Policy:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.targets import joint_targets
@@ -28,11 +28,11 @@ class FleetAdvice(Protocol):
     @property
     def fleet(self) -> Fleet: ...
 
-    def __call__(self, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
+    def __call__(self, snapshot: Snapshot) -> dict[str, Array]:
         """Entries (symbol, …), `proposals` and `confidence` among them."""
         ...
 
-    def many(self, accounts: Sequence[Snapshot]) -> dict[str, NDArray[Any]]:
+    def many(self, accounts: Sequence[Snapshot]) -> dict[str, Array]:
         """The same of several accounts, entries (account, symbol, …)."""
         ...
 
@@ -74,18 +74,18 @@ class FleetTargets:
         """The agents."""
         return self.advice.fleet
 
-    def decide(self, snapshot: Snapshot) -> NDArray[Any]:
+    def decide(self, snapshot: Snapshot) -> Array:
         from pacesetter.methods.master.agent import PROPOSALS
 
         return self._targets(snapshot, self.advice(snapshot)[PROPOSALS])
 
-    def decide_many(self, accounts: Sequence[Snapshot]) -> list[NDArray[Any]]:
+    def decide_many(self, accounts: Sequence[Snapshot]) -> list[Array]:
         """Orders of each account, by one pass through the networks."""
         from pacesetter.methods.master.agent import PROPOSALS
 
         return [self._targets(*each) for each in zip(accounts, self.advice.many(accounts)[PROPOSALS], strict=True)]
 
-    def _targets(self, snapshot: Snapshot, advised: NDArray[Any]) -> NDArray[Any]:
+    def _targets(self, snapshot: Snapshot, advised: Array) -> Array:
         held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         proposals = np.asarray(advised, dtype=np.float64)
         targets = joint_targets(proposals, held, self.market, are_targets=self.are_targets)
@@ -104,7 +104,7 @@ class FleetPolicy:
     own_account: bool = True
     _policies: dict[tuple[str, ...], AgentPolicy] = field(default_factory=dict, init=False, repr=False)
 
-    def decide(self, snapshot: Snapshot) -> NDArray[Any]:
+    def decide(self, snapshot: Snapshot) -> Array:
         from pacesetter.agents.fleet import FleetAgent
 
         symbols = snapshot.panel.symbols

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.rows import HYBRID, Setting, read_order
 from pacesetter.market.orders import OrderKind, check_actions, signal, winning_side
 from pacesetter.market.state import Position
 
 __all__ = ["hybrid_orders"]
 
-Array = NDArray[Any]
 SETTINGS = np.full(len(Setting), HYBRID)  # only the kind is looked at
 
 

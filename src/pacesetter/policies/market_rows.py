@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import account_entries
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import ObservationBuilder
@@ -22,7 +22,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["LatestRows", "Observe", "market_bank", "table_observer", "with_account"]
 
-Array = NDArray[Any]
 Observe = Callable[[Panel], Mapping[str, Array]]  # of the market at the panel's last bar
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
@@ -23,6 +22,7 @@ from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussi
 from pacesetter.agents.layout import Tensors, with_entries
 from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.arrays import Array
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.spec import PolicySpec
@@ -57,7 +57,7 @@ class Exported(NamedTuple):
     module: nn.Module
     spec: PolicySpec
     symbols: tuple[str, ...]
-    real: Iterator[dict[str, NDArray[Any]]]
+    real: Iterator[dict[str, Array]]
 
 
 class ChoiceHead(nn.Module):
@@ -175,7 +175,7 @@ class RecurrentCell(nn.Module):
         return (1 - keep) * fresh + keep * h, c
 
 
-def _linear(memory: Any, kind: str, layer: int) -> nn.Linear:
+def _linear(memory: object, kind: str, layer: int) -> nn.Linear:
     """The weights of one layer of a recurrent module as a linear map."""
     weight, bias = getattr(memory, f"weight_{kind}_l{layer}"), getattr(memory, f"bias_{kind}_l{layer}")
     linear = nn.Linear(weight.shape[1], weight.shape[0])
@@ -252,7 +252,7 @@ class ServedAgent(nn.Module):
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         return self.outputs(*self.agent.evaluate(observation))
 
-    def outputs(self, policy: Any, value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def outputs(self, policy: object, value: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What the spec names of a distribution of actions and the values."""
         values = (value,) if self.agent.has_state_value else ()
         if isinstance(policy, MaskedCategorical):

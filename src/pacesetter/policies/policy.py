@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from numpy.typing import NDArray
-
+from pacesetter.arrays import Array
 from pacesetter.panel import Panel
 
 __all__ = ["QUANTITIES", "Policy", "Snapshot"]
 
-Array = NDArray[Any]
 QUANTITIES = "quantities"  # action of a policy that sizes orders itself, as a guarded one does
 
 

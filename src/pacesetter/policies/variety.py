@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["evenness"]
 
 
-def evenness(counts: NDArray[Any]) -> float:
+def evenness(counts: Array) -> float:
     """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
     if len(counts) < 2:  # its largest entropy is 0 too
         return 0.0

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.arrays import Array
 from pacesetter.policies.spec import PolicySpec
 
 __all__ = ["allow_all_actions"]
-
-Array = NDArray[Any]
 
 
 def allow_all_actions(observation: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:

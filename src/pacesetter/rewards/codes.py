@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 from pacesetter.market.jit import jitable
 from pacesetter.rewards.component import REWARDS, component
 
-__all__ = ["Code", "register_formula"]
+__all__ = ["Code", "Remembered", "register_formula"]
 
-Formula = TypeVar("Formula", bound=Callable[..., Any])
+Formula = TypeVar("Formula", bound=Callable[..., object])
+# what a formula with a state gives: its value, and the state of the next bar
+Remembered: TypeAlias = tuple[float, tuple[float, ...]]
 
 
 class Code(IntEnum):

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.registry import Registry
 from pacesetter.rewards.elementwise import namespace
@@ -51,14 +52,16 @@ class Component:
     initial: tuple[float, ...] = ()
     code: int = INTERPRETED
 
-    def evaluate(self, columns: Sequence[Any], state: Any, options: Sequence[float]) -> Any:
+    def evaluate(self, columns: Sequence[Array], state: Array, options: Sequence[float]) -> Array:
         """(env,) values from (env,) columns; the (env, k) state is updated in place."""
         if not self.initial:
-            return self.formula(*columns, *options)
+            whole: Array = self.formula(*columns, *options)
+            return whole
         before = tuple(state.T + 0.0)  # a copy: the formula may hand back what it was given
         values, after = self.formula(*columns, before, *options)
         state[:] = namespace(state).stack(after, 1)
-        return values
+        remembering: Array = values
+        return remembering
 
     def options_with(self, chosen: Mapping[str, float], where: str) -> tuple[float, ...]:
         """Every option in order, `chosen` over the defaults.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.market.cuda import SIMULATED, KernelLauncher, device_view, thread_for_each, to_device
 from pacesetter.market.jit import jitable
 from pacesetter.rewards.component import Component
@@ -16,7 +15,9 @@ __all__ = ["DeviceReward"]
 
 
 @jitable
-def reward_row(e: int, ledger: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> None:
+def reward_row(
+    e: int, ledger: Floats, codes: Integers, offsets: Integers, options: Floats, state: Floats, values: Floats
+) -> None:
     """Write every compiled component of account e."""
     for c in range(codes.shape[0]):
         fill(c, e, ledger, codes, offsets, options, state, values)
@@ -42,7 +43,7 @@ class DeviceReward(Reward):
     def _code(self, part: Component) -> int:
         return part.code
 
-    def _fill(self, ledger: Any, values: Any) -> int:
+    def _fill(self, ledger: Array, values: Array) -> int:
         hole = first_hole(ledger[:, self._watched])
         # All holes are found before anything is written: a refused step leaves states untouched.
         if hole < 0 and len(self._interpreted) < len(self.names):

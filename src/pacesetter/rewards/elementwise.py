@@ -1,14 +1,15 @@
 """Element-wise functions that mean the same on a float, a NumPy array, a torch tensor, and inside numba.
 
 A reward formula that uses only these and the operators of Python is written once and runs on all four. There is no
-`if` on values in it: both sides of `where` are computed, so a divisor must be safe on both.
+`if` on values in it: both sides of `where` are computed, so a divisor must be safe on both. Types are those of one
+number, as numba compiles it.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from numba.extending import overload
@@ -18,36 +19,40 @@ from pacesetter.market.jit import jitable
 __all__ = ["exp", "has", "log1p", "maximum", "minimum", "namespace", "sqrt", "where"]
 
 
-def namespace(values: Any) -> Any:
+def namespace(values: object) -> ModuleType:
     """The module whose functions take `values`: torch for a tensor, NumPy for all else. Never imports torch."""
     # A tensor exists only where torch is loaded, so looking it up is enough and NumPy users never pay for it.
     return sys.modules["torch"] if type(values).__module__.startswith("torch") else np
 
 
-def where(condition: Any, yes: Any, no: Any) -> Any:
+def where(condition: bool, yes: float, no: float) -> float:
     """`yes` where `condition` holds, `no` elsewhere; two plain numbers give float64."""
     xp = namespace(condition)
     if xp is not np and isinstance(yes, (int, float)):
-        yes = condition.new_full((), yes, dtype=xp.float64)  # torch would make float32 of two numbers
-    return xp.where(condition, yes, no)
+        yes = xp.full_like(condition, yes, dtype=xp.float64)  # torch would make float32 of two numbers
+    chosen: float = xp.where(condition, yes, no)
+    return chosen
 
 
-def exp(values: Any) -> Any:
+def exp(values: float) -> float:
     """e^x."""
-    return namespace(values).exp(values)
+    result: float = namespace(values).exp(values)
+    return result
 
 
-def log1p(values: Any) -> Any:
+def log1p(values: float) -> float:
     """log(1 + x)."""
-    return namespace(values).log1p(values)
+    result: float = namespace(values).log1p(values)
+    return result
 
 
-def sqrt(values: Any) -> Any:
+def sqrt(values: float) -> float:
     """√x."""
-    return namespace(values).sqrt(values)
+    result: float = namespace(values).sqrt(values)
+    return result
 
 
-def has(flags: Any, flag: int) -> Any:
+def has(flags: float, flag: int) -> bool:
     """True where the bit `flag`, a power of two, is set in `flags`, whole numbers stored as floats."""
     # Division instead of `&`: the ledger stores flags as floats.
     return flags // flag % 2 == 1
@@ -62,12 +67,12 @@ overload(has)(lambda flags, flag: lambda flags, flag: (int(flags) & flag) != 0)
 
 
 @jitable
-def minimum(values: Any, high: float) -> Any:
+def minimum(values: float, high: float) -> float:
     """`values`, at most `high`."""
     return where(values > high, high, values)
 
 
 @jitable
-def maximum(values: Any, low: float) -> Any:
+def maximum(values: float, low: float) -> float:
     """`values`, at least `low`."""
     return where(values < low, low, values)

@@ -8,7 +8,6 @@ and `cost` too, so that the trading components that read only these (`pnl`, `dif
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 from pacesetter.rewards.component import REWARDS, component
 from pacesetter.rewards.elementwise import maximum
@@ -37,43 +36,43 @@ class LookbackColumn(IntEnum):
 LOOKBACK_COLUMNS = tuple(column.name.lower() for column in LookbackColumn)
 
 
-def signal(prediction: Any) -> Any:
+def signal(prediction: float) -> float:
     """How well the window's leaders predict followers over the next bars, out of sample: a cosine."""
     return prediction
 
 
-def strength(link_strength: Any) -> Any:
+def strength(link_strength: float) -> float:
     """Mean size of a link. Short windows have strong links by chance: a shaping term, no goal."""
     return link_strength
 
 
-def stability(rank_agreement: Any) -> Any:
+def stability(rank_agreement: float) -> float:
     """−(1 − cosine of the leader scores with those before)/2: 0 when the ranking stays, −1 when it turns over."""
     return (rank_agreement - 1.0) / 2.0
 
 
-def extremity(place: Any, margin: float = 0.1) -> Any:
+def extremity(place: float, margin: float = 0.1) -> float:
     """−1 at either bound, rising in a line on the logarithmic scale to 0 at a share `margin` of the way inside."""
     # 0.5 − |place − 0.5| is the distance to the nearer bound.
     return -maximum(1.0 - (0.5 - abs(place - 0.5)) / margin, 0.0)
 
 
-def switching(place: Any, place_before: Any) -> Any:
+def switching(place: float, place_before: float) -> float:
     """−|log(lookback / lookback before)| / log(longest / shortest): −1 from one bound to the other."""
     return -abs(place - place_before)
 
 
-def follow_through(equity_change: Any) -> Any:
+def follow_through(equity_change: float) -> float:
     """Return of the leaders → followers strategy on the window, fill to fill, net of costs; a fraction of capital."""
     return equity_change
 
 
-def mutual_information(information: Any) -> Any:
+def mutual_information(information: float) -> float:
     """Mutual information of leaders and followers a bar later in the window, as a share of its maximum."""
     return information
 
 
-def thinness(thin: Any) -> Any:
+def thinness(thin: float) -> float:
     """−1 where the window holds too little trading."""
     return -thin
 

@@ -6,11 +6,12 @@ Each is a formula over ledger columns, so that a reward vector comes from the sa
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from pacesetter.arrays import Floats
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Flag
-from pacesetter.rewards.codes import register_formula
+from pacesetter.rewards.codes import Remembered, register_formula
 from pacesetter.rewards.elementwise import exp, has, maximum, minimum, sqrt, where
 from pacesetter.rewards.trading import share
 
@@ -27,24 +28,24 @@ NEVER = 3.0  # bars since the last trade of an account that has not traded: the 
 
 
 @jitable
-def _position_value(equity_before: Any, exposure: Any, exposure_before: Any) -> Any:
+def _position_value(equity_before: float, exposure: float, exposure_before: float) -> float:
     """Money in positions during the bar, at least 1 % of equity."""
     return maximum(where(exposure > exposure_before, exposure, exposure_before), LEAST_HELD) * equity_before
 
 
 @jitable
-def _clip_to_one(values: Any) -> Any:
+def _clip_to_one(values: float) -> float:
     return minimum(maximum(values, -1.0), 1.0)
 
 
 @jitable
-def four(values: Any, first: int) -> Any:
+def four(values: Floats, first: int) -> tuple[float, float, float, float]:
     """Four of them as a tuple: what numba can join to longer ones, which it cannot make in a loop."""
     return (values[first], values[first + 1], values[first + 2], values[first + 3])
 
 
 @jitable
-def _deviation(latest: Any, others: Any, count: Any) -> Any:
+def _deviation(latest: float, others: Sequence[float], count: float) -> float:
     """Standard deviation of `count` values: the latest, and before it others, which are 0 where there are none yet."""
     total, squares = latest, latest * latest
     for value in others:
@@ -54,7 +55,7 @@ def _deviation(latest: Any, others: Any, count: Any) -> Any:
 
 
 @jitable
-def _visit(counts: Any, here: Any, first: int) -> Any:
+def _visit(counts: Sequence[float], here: float, first: int) -> tuple[float, float, float, float]:
     """Four counts from the `first` on, one more where the state is `here`."""
     return (
         counts[first] + where(here == first, 1.0, 0.0),
@@ -66,16 +67,16 @@ def _visit(counts: Any, here: Any, first: int) -> Any:
 
 @register_formula()
 def profit(
-    equity_before: Any,
-    realised: Any,
-    unrealised: Any,
-    unrealised_before: Any,
-    exposure: Any,
-    exposure_before: Any,
-    order: Any,
+    equity_before: float,
+    realised: float,
+    unrealised: float,
+    unrealised_before: float,
+    exposure: float,
+    exposure_before: float,
+    order: float,
     open_share: float = 0.3,
     loss: float = 1.5,
-) -> Any:
+) -> float:
     """What the bar earned over what was held: realised · clip(1 + 2·ROI, 0.5, 3) + 0.3 · change of unrealised profit.
 
     Realised profit of a decided order (|order| > 0.5) counts 1.2 times, and a loss 1.5 times. The *change* of what is
@@ -88,7 +89,14 @@ def profit(
 
 
 @register_formula(0.0, 0.0)
-def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, state: Any, rate: float = 0.1) -> Any:
+def risk(
+    equity_before: float,
+    equity_change: float,
+    drawdown: float,
+    exposure: float,
+    state: tuple[float, ...],
+    rate: float = 0.1,
+) -> Remembered:
     """−(e^{10·excess} − 1) of drawdown above 5 %, −50 · VaR95 above 2 %, −10 · exposure above 95 %, −0.5 · volatility.
 
     Volatility and VaR are of the returns of late bars, by moving moments with this rate; VaR95 = 1.645·σ − μ.
@@ -104,7 +112,7 @@ def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, s
 
 
 @register_formula(*(0.0,) * (ORDERS + 1), NEVER)
-def activity(order: Any, turnover: Any, state: Any) -> Any:
+def activity(order: float, turnover: float, state: tuple[float, ...]) -> Remembered:
     """+0.2 where the last 20 orders deviate by more than 0.3, +0.1 above 0.2; −0.1 after 50 bars without a trade.
 
     −0.05 for a trade within 3 bars of the last. The state: the orders, how many there are, bars since the last trade.
@@ -120,16 +128,16 @@ def activity(order: Any, turnover: Any, state: Any) -> Any:
 
 @register_formula(0.0)
 def timing(
-    equity_before: Any,
-    gross_pnl: Any,
-    realised: Any,
-    exposure: Any,
-    exposure_before: Any,
-    flags: Any,
-    state: Any,
+    equity_before: float,
+    gross_pnl: float,
+    realised: float,
+    exposure: float,
+    exposure_before: float,
+    flags: float,
+    state: tuple[float, ...],
     scale: float = 0.01,
     rate: float = 0.1,
-) -> Any:
+) -> Remembered:
     """½ entry + ½ exit + 0.3 momentum, each within ±1 and in units of `scale`.
 
     entry: return of what is held in a bar that opened or added; exit: realised return in one that sold; momentum: the
@@ -147,7 +155,7 @@ def timing(
 
 
 @register_formula(*(0.0,) * BINS)
-def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) -> Any:
+def exploration(equity_before: float, unrealised: float, exposure: float, state: tuple[float, ...]) -> Remembered:
     """0.1/(1 + visits) · 0.999^(states seen) below 10 visits of the account's state in this episode, then 0.
 
     A state is one of 16: exposure below 0.1 %, 5 %, 10 % or above, times a loss or profit below or above 0.1 %.
@@ -165,7 +173,7 @@ def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) 
 
 
 @register_formula(*(0.0,) * (PROFITS + 1))
-def consistency(equity_before: Any, equity_change: Any, state: Any) -> Any:
+def consistency(equity_before: float, equity_change: float, state: tuple[float, ...]) -> Remembered:
     """+0.2 where the returns of the last 10 bars deviate by less than 0.02, else −0.1 · their deviation."""
     before, count = state[:EARLIER_PROFITS], minimum(state[PROFITS] + 1.0, float(PROFITS))
     r = share(equity_change, equity_before)

@@ -9,7 +9,9 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.ledger import LEDGER_COLUMNS
 from pacesetter.registry import configure
@@ -35,7 +37,7 @@ class Term:
     smoothing_steps   span of the moving average, s ← s + 2/(span + 1)·(x − s); 1 is none
     """
 
-    weight: Any = 1.0
+    weight: Any = 1.0  # checked by `_read_term`
     options: dict[str, float] = field(default_factory=dict)
     normalise: Literal["none", "zscore", "minmax"] = "none"
     smoothing_steps: int = 1
@@ -47,8 +49,9 @@ class Term:
     @property
     def lowest_weight(self) -> float:
         """The least that the weight ever is."""
-        is_scheduled = isinstance(self.weight, Schedule)
-        return min(weight for _, weight in self.weight.points) if is_scheduled else float(self.weight)
+        return (
+            min(value for _, value in self.weight.points) if isinstance(self.weight, Schedule) else float(self.weight)
+        )
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,10 @@ class RewardConfig:
 class RewardValues(NamedTuple):
     """The rewards of one step: `total` (env,), `raw` and `shaped` (env, component), and the `weights` (component,)."""
 
-    total: Any
-    raw: Any
-    shaped: Any
-    weights: Any
+    total: Array
+    raw: Array
+    shaped: Array
+    weights: Array
 
 
 class Reward:
@@ -122,11 +125,11 @@ class Reward:
         self._set_up_shaping(env_count)
         self._reference = self._array([[config.reference.get(name, 1.0)] for name in self.names])
         self._is_scheduled = any(isinstance(term.weight, Schedule) for term in self._terms)
-        self._row_weights: Any = None
+        self._row_weights: Array | None = None
         self._weigh()
         self._shape_of_ledger = (env_count, len(self.columns))
 
-    def __call__(self, ledger: Any) -> RewardValues:
+    def __call__(self, ledger: Array) -> RewardValues:
         """The rewards of one step of every environment; the arrays are the caller's to keep."""
         raw = self._evaluate(ledger)
         shaped = self._shape(raw)
@@ -143,12 +146,12 @@ class Reward:
         self.steps += ledger.shape[0]
         return RewardValues(total, raw.T, shaped.T, self.weights)
 
-    def use_weights(self, weights: Any) -> None:
+    def use_weights(self, weights: ArrayLike) -> None:
         """Weigh each environment by its own (component, env) weights from now on."""
         self._row_weights = self._array(weights)
         self._weigh()
 
-    def reset(self, rows: Any) -> None:
+    def reset(self, rows: Array | slice) -> None:
         """Forget what is remembered of the environments `rows` (indices, a mask or a slice); statistics stay."""
         self.state[rows] = self._initial
         # NaN makes the next value start the moving average.
@@ -158,12 +161,12 @@ class Reward:
         """The same for another number of environments, none of which it remembers."""
         return Reward(self.config, env_count, self.columns, self.device)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Array]:
         """Copies of all that is remembered, as float64 arrays: component states, moving averages, statistics, steps."""
         remembered = {"state": self.state, "smoothed": self.smoothed, "statistics": self.statistics}
         return {name: values + 0.0 for name, values in remembered.items()} | {"steps": self._array([self.steps])}
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape."""
         for name, values in self.state_dict().items():
             if name not in stored or tuple(stored[name].shape) != tuple(values.shape):
@@ -215,7 +218,7 @@ class Reward:
         self._is_smoothed = any(term.smoothing_steps > 1 for term in self._terms)
         self.smoothed = self._array(np.full((env_count, count), np.nan))
 
-    def _array(self, values: Any) -> Any:
+    def _array(self, values: ArrayLike) -> Any:
         if self.device is None:
             return np.array(values, dtype=np.float64)
         import torch
@@ -231,14 +234,14 @@ class Reward:
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, ledger: Any) -> Any:
+    def _evaluate(self, ledger: Array) -> Array:
         """(component, env) raw values."""
         if ledger.shape != self._shape_of_ledger:
             raise DataError(
                 f"the ledger has shape {tuple(ledger.shape)}; the reward was made for (environments, columns) = "
                 f"{self._shape_of_ledger}"
             )
-        values = self._empty((len(self.names), ledger.shape[0]))
+        values: Array = self._empty((len(self.names), ledger.shape[0]))
         hole = self._fill(ledger, values)
         if hole >= 0:
             raise self._hole_in_ledger(ledger[hole], hole)
@@ -247,13 +250,13 @@ class Reward:
             values[index] = self._interpret(index, ledger)
         return values
 
-    def _fill(self, ledger: Any, values: Any) -> int:
+    def _fill(self, ledger: Array, values: Array) -> int:
         """Write what is compiled into (component, env) `values`; gives a row with a hole, or −1."""
         if self.device is None:
             return int(evaluate(ledger, self._watched, self._codes, self._offsets, self._packed, self.state, values))
         return first_hole(ledger[:, self._watched])
 
-    def _interpret(self, index: int, ledger: Any) -> Any:
+    def _interpret(self, index: int, ledger: Array) -> Array:
         """(env,) values of a component that is not compiled."""
         part, offset = self._components[index], self._offsets[index]
         columns = [ledger[:, place] for place in self._places[index]]
@@ -267,7 +270,7 @@ class Reward:
             )
         return values
 
-    def _hole_in_ledger(self, row: Any, env: int) -> DataError:
+    def _hole_in_ledger(self, row: Array, env: int) -> DataError:
         place = next(int(place) for place in self._watched if not math.isfinite(row[place]))
         name = next(name for name, places in zip(self.names, self._places, strict=True) if place in places)
         return DataError(
@@ -275,7 +278,7 @@ class Reward:
             f"'{name}' reads it; check the bars and actions that the market was given"
         )
 
-    def _shape(self, raw: Any) -> Any:
+    def _shape(self, raw: Array) -> Array:
         """(component, env) normalised and smoothed values."""
         shaped = raw
         if self._is_normalised:
@@ -296,13 +299,13 @@ class Reward:
         self._weight_column = self.weights[:, None]
 
 
-def first_hole(values: Any) -> int:
+def first_hole(values: Array) -> int:
     """The first row of (env, any) values that has NaN or infinity; −1 without one."""
     is_whole = namespace(values).isfinite(values).all(1)
     return -1 if bool(is_whole.all()) else int(is_whole.tolist().index(False))
 
 
-def _read_term(name: str, value: Any) -> Term:
+def _read_term(name: str, value: object) -> Term:
     """A checked `Term` from a weight, a schedule, a term, or the plain options of one of these."""
     where = f"reward.components.{name}"
     component = REWARDS[name]
@@ -321,5 +324,5 @@ def _read_term(name: str, value: Any) -> Term:
     return term
 
 
-def _is_finite_number(value: Any) -> bool:
+def _is_finite_number(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from pacesetter.arrays import Floats, Integers
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, source_digest
 from pacesetter.market.ledger import Column
 from pacesetter.rewards.codes import Code
@@ -34,7 +35,7 @@ INLINED = ("trading.py", "objectives.py", "codes.py", "elementwise.py")
 
 
 @jitable
-def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
+def evaluate_row(code: int, row: Floats, state: Floats, options: Floats) -> float:
     """The value of one component for one account, from its ledger row (column,).
 
     Its state (k,) is updated in place.
@@ -79,7 +80,7 @@ def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
 
 
 @jitable
-def evaluate_objective(code: int, row: Any, state: Any, options: Any) -> float:
+def evaluate_objective(code: int, row: Floats, state: Floats, options: Floats) -> float:
     """As `evaluate_row`, of the components in `objectives.py`."""
     before, change, realised = row[Column.EQUITY_BEFORE], row[Column.EQUITY_CHANGE], row[Column.REALISED]
     held, held_before = row[Column.EXPOSURE], row[Column.EXPOSURE_BEFORE]
@@ -114,24 +115,34 @@ def evaluate_objective(code: int, row: Any, state: Any, options: Any) -> float:
 
 
 @jitable
-def write(state: Any, values: Any) -> None:
+def write(state: Floats, values: tuple[float, ...]) -> None:
     """Write a tuple into the state (k,)."""
     for place in range(len(values)):
         state[place] = values[place]
 
 
 @jitable
-def fill(c: int, e: int, ledger: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> None:
+def fill(
+    c: int, e: int, ledger: Floats, codes: Integers, offsets: Integers, options: Floats, state: Floats, values: Floats
+) -> None:
     """Write the value of component c for account e, if it is a compiled one; what it remembers is updated."""
     # A component that is interpreted may have a ledger without the market's columns.
     if codes[c] != INTERPRETED:
         values[c, e] = evaluate_row(codes[c], ledger[e], state[e, offsets[c] :], options[c])
 
 
-def _compile_loop(digest: int) -> Any:
+def _compile_loop(digest: int) -> Callable[..., int]:
     """The loop over all accounts; `digest` is there to be part of the cache key."""
 
-    def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> int:
+    def evaluate(
+        ledger: Floats,
+        watched: Integers,
+        codes: Integers,
+        offsets: Integers,
+        options: Floats,
+        state: Floats,
+        values: Floats,
+    ) -> int:
         """Fill the rows of `values` (component, env) that have a code, and update `state` (env, k).
 
         Gives −1; or, before anything is written, an environment with a hole in one of the `watched` columns of

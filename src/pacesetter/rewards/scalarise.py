@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Any
 
+from pacesetter.arrays import Values
 from pacesetter.rewards.elementwise import namespace
 
 __all__ = ["ACCRUED", "PREFERENCE", "chebyshev", "weighted_sum"]
@@ -17,15 +17,17 @@ __all__ = ["ACCRUED", "PREFERENCE", "chebyshev", "weighted_sum"]
 PREFERENCE, ACCRUED = "preference", "accrued"
 
 
-def weighted_sum(values: Any, weights: Any) -> Any:
+def weighted_sum(values: Values, weights: Values) -> Values:
     """(env,) Σ_c w_c·x_c of (component, env) values, added in order, so that no batch size changes a bit of it."""
     # Not `sum` or a product: both may add in another order for another batch size.
-    return reduce(add, values * weights)
+    total: Values = reduce(add, values * weights)
+    return total
 
 
-def chebyshev(values: Any, weights: Any, reference: Any) -> Any:
+def chebyshev(values: Values, weights: Values, reference: Values) -> Values:
     """(env,) −max_c w_c·|z_c − x_c|: the worst weighted distance to the reference point z, which is 0 at best.
 
     Unlike a weighted sum it can reach every Pareto-optimal point, also where the front is not convex.
     """
-    return -namespace(values).amax(abs(reference - values) * weights, 0)
+    worst: Values = namespace(values).amax(abs(reference - values) * weights, 0)
+    return -worst

@@ -7,8 +7,8 @@ a plain (statistic, component) float64 array, so that they are stored as they ar
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
+from pacesetter.arrays import Values
 from pacesetter.rewards.elementwise import namespace
 
 __all__ = ["NO_STATISTICS", "Statistic", "merge", "normalise", "smooth", "summarise"]
@@ -27,15 +27,18 @@ class Statistic(IntEnum):
 NO_STATISTICS = (0.0, 0.0, 0.0, float("inf"), float("-inf"))
 
 
-def summarise(values: Any) -> Any:
+def summarise(values: Values) -> Values:
     """(statistic, component) of one batch of (component, env) values."""
     xp = namespace(values)
     mean = values.mean(1)
     squares = ((values - mean[:, None]) ** 2).sum(1)
-    return xp.stack([xp.full_like(mean, values.shape[1]), mean, squares, xp.amin(values, 1), xp.amax(values, 1)])
+    statistics: Values = xp.stack(
+        [xp.full_like(mean, values.shape[1]), mean, squares, xp.amin(values, 1), xp.amax(values, 1)]
+    )
+    return statistics
 
 
-def merge(first: Any, second: Any) -> Any:
+def merge(first: Values, second: Values) -> Values:
     """The statistics of two sets of values together, by the pairwise update of Chan, Golub and LeVeque.
 
     n = n_a + n_b, δ = mean_b − mean_a, mean = mean_a + δ·n_b/n, squares = squares_a + squares_b + δ²·n_a·n_b/n.
@@ -44,7 +47,7 @@ def merge(first: Any, second: Any) -> Any:
     count = first[Statistic.COUNT] + second[Statistic.COUNT]
     share = second[Statistic.COUNT] / xp.where(count > 0, count, 1.0)
     apart = second[Statistic.MEAN] - first[Statistic.MEAN]
-    return xp.stack(
+    merged: Values = xp.stack(
         [
             count,
             first[Statistic.MEAN] + apart * share,
@@ -53,9 +56,10 @@ def merge(first: Any, second: Any) -> Any:
             xp.maximum(first[Statistic.HIGH], second[Statistic.HIGH]),
         ]
     )
+    return merged
 
 
-def normalise(values: Any, statistics: Any, is_zscore: Any, is_minmax: Any) -> Any:
+def normalise(values: Values, statistics: Values, is_zscore: Values, is_minmax: Values) -> Values:
     """(component, env) values, each component as the (component,) masks ask.
 
     zscore: (x − mean) / deviation. minmax: the lowest value to −1, the highest to 1. Neither: x itself. What never
@@ -68,12 +72,14 @@ def normalise(values: Any, statistics: Any, is_zscore: Any, is_minmax: Any) -> A
     centre = xp.where(is_zscore, statistics[Statistic.MEAN], xp.where(is_minmax, (low + high) / 2, 0.0))
     scale = xp.where(is_zscore, deviation, xp.where(is_minmax, (high - low) / 2, 1.0))
     # What never varied equals its centre, so any scale gives 0.
-    return (values - centre[:, None]) / xp.where(scale > 0, scale, 1.0)[:, None]
+    normalised: Values = (values - centre[:, None]) / xp.where(scale > 0, scale, 1.0)[:, None]
+    return normalised
 
 
-def smooth(values: Any, before: Any, rates: Any) -> Any:
+def smooth(values: Values, before: Values, rates: Values) -> Values:
     """Moving averages s ← rate·x + (1 − rate)·s of (component, env) values; the first value where `before` is NaN."""
     xp = namespace(values)
     rates = rates[:, None]
     # Starting from the first value, not from 0, the average has no warm-up bias.
-    return rates * values + (1.0 - rates) * xp.where(xp.isnan(before), values, before)
+    smoothed: Values = rates * values + (1.0 - rates) * xp.where(xp.isnan(before), values, before)
+    return smoothed

@@ -7,14 +7,13 @@ as those of cash. A risk-free rate is never taken off.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["SAME", "sharpe", "sharpe_of_known", "sharpe_of_sums"]
 
-Array = NDArray[Any]
 SAME = 1e-9  # of the mean: a deviation below it is rounding, e.g. of interest on cash
 
 

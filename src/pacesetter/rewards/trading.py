@@ -13,11 +13,9 @@ positions the flags are joined, and a rule about "the position" is about the acc
 
 from __future__ import annotations
 
-from typing import Any
-
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Flag
-from pacesetter.rewards.codes import register_formula
+from pacesetter.rewards.codes import Remembered, register_formula
 from pacesetter.rewards.elementwise import has, log1p, maximum, minimum, sqrt, where
 
 __all__ = ["PROFESSIONAL", "TRADING", "pnl"]
@@ -46,7 +44,7 @@ PROFESSIONAL = {
 
 
 @jitable
-def share(amount: Any, equity: Any) -> Any:
+def share(amount: float, equity: float) -> float:
     """`amount` as a share of equity; 0 for an account that has none."""
     # Both sides of `where` are evaluated, so the divisor is made safe, not only the result.
     return where(equity > 0.0, amount, 0.0) / where(equity > 0.0, equity, 1.0)
@@ -56,40 +54,40 @@ def share(amount: Any, equity: Any) -> Any:
 
 
 @register_formula()
-def pnl(equity_before: Any, equity_change: Any) -> Any:
+def pnl(equity_before: float, equity_change: float) -> float:
     """r_t = log(equity / equity before), at least log(0.001)."""
     return log1p(maximum(share(equity_change, equity_before), WORST_RETURN))
 
 
 @register_formula()
-def mean_variance(equity_before: Any, equity_change: Any, aversion: float = 1.0) -> Any:
+def mean_variance(equity_before: float, equity_change: float, aversion: float = 1.0) -> float:
     """u_t = r_t − aversion / 2 · r²_t: mean less aversion / 2 · variance, since a bar's mean is small."""
     r = pnl(equity_before, equity_change)
     return r - 0.5 * aversion * r * r
 
 
 @register_formula()
-def realised_pnl(equity_before: Any, realised: Any) -> Any:
+def realised_pnl(equity_before: float, realised: float) -> float:
     """Realised profit / equity before: what open positions gain counts when they close."""
     return share(realised, equity_before)
 
 
 @register_formula()
-def cost(equity_before: Any, cost: Any) -> Any:
+def cost(equity_before: float, cost: float) -> float:
     """−cost / equity before. `pnl` is net already: beside it, this makes a cost weigh more than the money it took."""
     return -share(cost, equity_before)
 
 
 @register_formula()
-def time(holding_bars: Any, horizon_bars: float = 100.0) -> Any:
+def time(holding_bars: float, horizon_bars: float = 100.0) -> float:
     """−min(bars held / horizon, 1): the longer the position is open, the more a bar of it costs."""
     return -minimum(holding_bars / horizon_bars, 1.0)
 
 
 @register_formula(0.0, 0.0)
 def differential_sharpe(
-    equity_before: Any, equity_change: Any, state: Any, rate: float = 0.01, bound: float = 3.0
-) -> Any:
+    equity_before: float, equity_change: float, state: tuple[float, ...], rate: float = 0.01, bound: float = 3.0
+) -> Remembered:
     """Differential Sharpe ratio of r_t (Moody and Saffell 2001, equation 8), within ±bound.
 
     D_t = (B_{t−1}·ΔA_t − ½·A_{t−1}·ΔB_t) / (B_{t−1} − A²_{t−1})^{3/2},  ΔA_t = r_t − A_{t−1},  ΔB_t = r²_t − B_{t−1},
@@ -109,7 +107,7 @@ def differential_sharpe(
 
 
 @register_formula()
-def drawdown(drawdown: Any) -> Any:
+def drawdown(drawdown: float) -> float:
     """−(1 − equity / highest equity so far)."""
     return -drawdown
 
@@ -118,13 +116,13 @@ def drawdown(drawdown: Any) -> Any:
 
 
 @register_formula()
-def sizing(exposure: Any, target_exposure: float = 0.1) -> Any:
+def sizing(exposure: float, target_exposure: float = 0.1) -> float:
     """1 − |exposure / target − 1|, at least −1: 1 at the target, 0 when flat and at twice the target."""
     return maximum(1.0 - abs(exposure / target_exposure - 1.0), -1.0)
 
 
 @register_formula()
-def hold(turnover: Any) -> Any:
+def hold(turnover: float) -> float:
     """−1 in a bar without a trade, else 0: the price of doing nothing."""
     return where(turnover > 0.0, 0.0, -1.0)
 
@@ -134,13 +132,13 @@ def hold(turnover: Any) -> Any:
 
 @register_formula()
 def size_multiplier(
-    equity_before: Any,
-    equity_change: Any,
-    exposure_before: Any,
+    equity_before: float,
+    equity_change: float,
+    exposure_before: float,
     small: float = 1.2,
     large: float = 0.8,
     full_exposure: float = 0.15,
-) -> Any:
+) -> float:
     """(m − 1)·r_t, m falling in a line from `small` at no exposure to `large` at `full_exposure` and beyond."""
     size = minimum(exposure_before / full_exposure, 1.0)
     return (small + (large - small) * size - 1.0) * pnl(equity_before, equity_change)
@@ -148,8 +146,13 @@ def size_multiplier(
 
 @register_formula(0.0)
 def staged_exit(
-    equity_before: Any, realised: Any, flags: Any, state: Any, partial: float = 0.8, staged: float = 1.1
-) -> Any:
+    equity_before: float,
+    realised: float,
+    flags: float,
+    state: tuple[float, ...],
+    partial: float = 0.8,
+    staged: float = 1.1,
+) -> Remembered:
     """(m − 1)·realised / equity before.
 
     m = `partial` at the first partial exit of a position, `staged` at each exit after it, 1 where it is closed at once.
@@ -167,8 +170,13 @@ def staged_exit(
 
 @register_formula(0.0)
 def pyramiding(
-    equity_before: Any, equity_change: Any, unrealised_before: Any, flags: Any, state: Any, multiplier: float = 1.3
-) -> Any:
+    equity_before: float,
+    equity_change: float,
+    unrealised_before: float,
+    flags: float,
+    state: tuple[float, ...],
+    multiplier: float = 1.3,
+) -> Remembered:
     """(m − 1)·r_t with m = `multiplier` from the bar that added to a winner until the position is closed, else 1.
 
     A winner has a profit at the close on which the order was decided. The state is 1 from the addition on.
@@ -181,14 +189,16 @@ def pyramiding(
 
 
 @register_formula()
-def context_hold(turnover: Any, unrealised_before: Any, winner: float = 0.01, loser: float = 0.005) -> Any:
+def context_hold(turnover: float, unrealised_before: float, winner: float = 0.01, loser: float = 0.005) -> float:
     """−winner or −loser in a bar without a trade while the position has a profit or a loss; 0 when flat."""
     waiting = where(unrealised_before > 0.0, winner, where(unrealised_before < 0.0, loser, 0.0))
     return -where(turnover > 0.0, 0.0, waiting)
 
 
 @register_formula(0.0, 0.0)
-def repetition(fill_quantity: Any, state: Any, limit_bars: float = 5.0, penalty: float = 0.01) -> Any:
+def repetition(
+    fill_quantity: float, state: tuple[float, ...], limit_bars: float = 5.0, penalty: float = 0.01
+) -> Remembered:
     """−penalty for every bar that trades on the same side as the bars before it, beyond `limit_bars` in a row.
 
     A bar without a fill ends the row. The state is the side of the last fill, −1, 0 or 1, and the length of the row.

@@ -11,7 +11,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.data.markets import AS_OF, exchange_of
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.leadlag.study import Study
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "us_japan_sectors_daily_2019_2025.parquet"
@@ -68,7 +68,7 @@ def test_what_is_missing_is_one_sentence(tmp_path: Path, file: Path) -> None:
 def test_the_preset_finds_us_sectors_ahead_of_japanese_ones_and_none_behind() -> None:
     if not SHARED.is_file():
         pytest.skip("us_japan_sectors_daily_2019_2025.parquet is not beside this checkout (../shared/data)")
-    config = compose(["+preset=us_japan", f"data.path={SHARED}"])
+    config = resolve(["+preset=us_japan", f"data.path={SHARED}"])
     options = {name: value for name, value in config.data.items() if name != "source" and value is not None}
     panel = load("markets", **options)
     result = Study(method="ccf_lag1", lookback=1500, step=200, draws=100).run(panel)

@@ -12,7 +12,7 @@ from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.rows import Cursor, Setting
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.market.orders import Discrete
 
 ENVS, LIMIT = 4, 3
@@ -98,8 +98,8 @@ def test_a_limit_that_no_mask_could_keep_is_refused(bank):
     with pytest.raises(ConfigError, match="must be a whole number"):
         batch_of(bank, repetition_limit=0)
     with pytest.raises(ConfigError, match="agent=ppo ignores"):
-        compose(["data=synthetic", "task.action=discrete", "task.repetition_limit=20"])
+        resolve(["data=synthetic", "task.action=discrete", "task.repetition_limit=20"])
     with pytest.raises(ConfigError, match="needs 1 or more, and"):
-        compose(["data=synthetic", "task=fleet", "task.action=continuous", "agent=sac", "task.repetition_limit=20"])
+        resolve(["data=synthetic", "task=fleet", "task.action=continuous", "agent=sac", "task.repetition_limit=20"])
     discrete = ["data=synthetic", "task=fleet", "task.action=discrete"]
-    assert compose([*discrete, "task.repetition_limit=20"]).trading.repetition_limit == 20
+    assert resolve([*discrete, "task.repetition_limit=20"]).trading.repetition_limit == 20

@@ -19,7 +19,7 @@ from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions
 
@@ -151,10 +151,10 @@ QUICK = (
 )
 def test_agents_of_targets_learn_in_the_account_that_is_judged(task):
     words = (*task, "agent=ppo", "train.envs=2", *QUICK)
-    plain, sized = (compose([*words, *more]) for more in ((), ("risk.target_volatility=0.1",)))
+    plain, sized = (resolve([*words, *more]) for more in ((), ("risk.target_volatility=0.1",)))
     panel = build_panel(sized)
     assert build_parts(plain, panel).train.batch.sizer is None
     parts = build_parts(sized, panel)
     assert parts.train.batch.sizer is not None
-    orders = compose([*words, "task.action=discrete", "risk.target_volatility=0.1"])
+    orders = resolve([*words, "task.action=discrete", "risk.target_volatility=0.1"])
     assert build_parts(orders, panel).train.batch.sizer is None

@@ -108,9 +108,23 @@ def test_the_formula_by_hand():
 def test_net_returns_pay_cost_and_impact_by_hand():
     sizing = Formula(cap=0.5, cost=0.01, gain=1.0)
     forecasts, volatility = np.full((2, 1), 1.0), np.ones((2, 1))  # w = 0.5 at both bars
-    nets = net_returns(sizing, forecasts, volatility, np.array([[0.1], [0.2]]), np.full((2, 1), 2.0), 0.04)
+    nets = net_returns(sizing, forecasts, volatility, np.array([[0.1], [0.2]]), np.full((2, 1), 2.0), 0.04, 1.0)
     first = 0.5 * 0.1 - 0.5 * (0.01 + 0.04 * np.sqrt(0.25))
     assert nets[:, 0] == pytest.approx([first, 0.5 * 0.2])
+
+
+def test_without_a_budget_the_zone_holds_where_within_one_the_book_is_traded_again():
+    sizing = Sizing(cap=0.5, lowest=-0.5, cost=0.001, price=0.01, gain=0.01)
+    forecasts = np.where(np.arange(40) % 2, 0.002, -0.002) * np.ones((6, 40))
+    forecasts[1:] *= np.random.default_rng(0).uniform(0.7, 0.9, (5, 40))  # moves that the zone ignores
+    volatility, nothing, depth = np.full((6, 40), 0.01), np.zeros((6, 40)), np.ones((6, 40))
+    free, bound = (net_returns(sizing, forecasts, volatility, nothing, depth, 0.0, most) for most in (np.inf, 1.0))
+    shares = sizing.targets(forecasts[0], volatility[0], np.zeros(40))
+    assert np.abs(shares).sum() > 2  # of equity: views, which the risk step sizes
+    assert free[0] == pytest.approx(-0.001 * np.abs(shares).sum())
+    assert not free[1:].any()
+    assert bound[0] == pytest.approx(-0.001)
+    assert (bound[1:] < -2e-5).all()
 
 
 def test_sizing_adds_to_the_same_forecast(planted):

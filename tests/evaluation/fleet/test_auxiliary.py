@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pacesetter.evaluation.fleet.auxiliary import head_accuracies
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.gather import INDEX, Tables
 
@@ -13,7 +13,7 @@ from pacesetter.learning.experience.gather import INDEX, Tables
 def test_a_run_tells_how_well_its_heads_predict(small, console):
     more = ["task=fleet", "agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "task.retrain_share=0"]
     extras = ["agent.extras.auxiliary={expert:0}", "agent.extras.curiosity={hidden:16}", "features.names=[return_1]"]
-    config = compose([*small.common, *more, *extras, "train.validate_every=256", "data.strength=0.8"])
+    config = resolve([*small.common, *more, *extras, "train.validate_every=256", "data.strength=0.8"])
     folder = train(config, console=console).run.folder
     found = json.loads((folder / "auxiliary.json").read_text())
     assert set(found) == {"change", "volatility", "volume", "regime"}
@@ -28,7 +28,7 @@ def test_a_run_tells_how_well_its_heads_predict(small, console):
 def test_heads_are_judged_beside_goals_and_curiosity(small, console):
     more = ["task=fleet", "agent=sac", "task.action=target", "agent.learning_starts=64", "task.retrain_share=0"]
     extras = ["agent.extras.auxiliary={expert:0}", "agent.extras.curiosity={hidden:16}", "agent.hindsight={k:2}"]
-    config = compose([*small.common, *more, *extras, "features.names=[return_1]", "train.validate_every=256"])
+    config = resolve([*small.common, *more, *extras, "features.names=[return_1]", "train.validate_every=256"])
     folder = train(config, console=console).run.folder
     found = json.loads((folder / "auxiliary.json").read_text())
     assert 0 <= found["change"]["accuracy"] <= 1
@@ -50,7 +50,7 @@ def test_heads_see_the_market_as_the_policy_does(small, console, monkeypatch):
 
     monkeypatch.setattr("pacesetter.jobs.run.fleet.head_accuracies", judge)
     more = ["task=fleet", "agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "task.retrain_share=0"]
-    config = compose([*small.common, *more, "agent.extras.auxiliary={expert:0}", "features.leadlag.lookback=20"])
+    config = resolve([*small.common, *more, "agent.extras.auxiliary={expert:0}", "features.leadlag.lookback=20"])
     train(config, console=console)
     assert seen["stored"]["leadlag"].abs().sum() > 0
     assert all(seen["shown"][name].equal(stored) for name, stored in seen["stored"].items())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 TINY = (
@@ -30,7 +30,7 @@ TRADER = (
 
 @pytest.fixture(scope="session")
 def trader_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = compose([*TRADER, f"runs={tmp_path_factory.mktemp('trader')}"])
+    config = resolve([*TRADER, f"runs={tmp_path_factory.mktemp('trader')}"])
     return train(config, console=Console(file=io.StringIO())).run.folder
 
 
@@ -38,10 +38,10 @@ def trader_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def universe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained on two of the four symbols."""
     changed = [*TINY, "task.symbols=[S0,S1]", "train.steps=64", f"runs={tmp_path_factory.mktemp('universe')}"]
-    return train(compose(changed), console=Console(file=io.StringIO())).run.folder
+    return train(resolve(changed), console=Console(file=io.StringIO())).run.folder
 
 
 @pytest.fixture(scope="session")
 def lookback_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = compose([*TINY, f"runs={tmp_path_factory.mktemp('lookback')}"])
+    config = resolve([*TINY, f"runs={tmp_path_factory.mktemp('lookback')}"])
     return train(config, console=Console(file=io.StringIO())).run.folder

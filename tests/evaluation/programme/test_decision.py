@@ -14,7 +14,7 @@ from pacesetter.evaluation.programme.gate_sets import gate_set_names, parse_gate
 from pacesetter.evaluation.programme.measured import METRICS
 from pacesetter.evaluation.programme.subjects import SUBJECTS
 from pacesetter.evaluation.recovery.measures import RANGES
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.runs import DECISION, EVALUATION, Run
 from pacesetter.serving.bundle.packaging import read_decision
 
@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Path:
 
 def make_run(where: Path, name: str, *overrides: str, source: str = "synthetic", **changed: float) -> Path:
     """A fleet's folder with a judgement, of a run that never was."""
-    folder = Run.create(where, name, compose([f"data={source}", "task=fleet", *overrides]).to_dict()).folder
+    folder = Run.create(where, name, resolve([f"data={source}", "task=fleet", *overrides]).to_dict()).folder
     (folder / EVALUATION).mkdir()
     write(folder, **changed)
     return folder

@@ -9,7 +9,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.report.account_page import (
     held_weights,
     monthly_section,
@@ -100,7 +100,9 @@ def test_a_report_of_150_symbols_stays_below_three_megabytes(wide, tmp_path):
 def test_a_whole_report_of_150_symbols_stays_below_three_megabytes(wide, tmp_path):
     panel, _ = wide
     policy = make_baseline("momentum", market_bank(panel))
-    judged = judge_policy(policy, panel, 200, baselines=("cash", "equal_weight", "hold"), draws=50, is_fast=True)
+    judged = judge_policy(
+        policy, JudgedAccount(panel, 200), baselines=("cash", "equal_weight", "hold"), draws=50, is_fast=True
+    )
     sections = [*judgement_sections(judged), *leadlag_sections(Study(draws=20, step=50).run(panel))]
     sections.append(Section("Bars", ".", (prices(panel), coverage(panel))))
     page = write_report(tmp_path / "report.html", "150", sections)

@@ -10,7 +10,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.report.compare import compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.statistics.intervals import Interval
@@ -28,7 +28,7 @@ def judged(folder: Path, name: str, first: int, bars: int = 420) -> Path:
     """A run folder with the judgement of a baseline from bar `first` on."""
     panel = load("synthetic", symbols=2, bars=bars, seed=5)
     policy = make_baseline(name, bank_of(panel))
-    found = judge_policy(policy, panel, first, bank_of=bank_of, baselines=("cash",), draws=50)
+    found = judge_policy(policy, JudgedAccount(panel, first, bank_of=bank_of), baselines=("cash",), draws=50)
     (folder / EVALUATION).mkdir(parents=True)
     store_judgement(found, folder / EVALUATION)
     return folder

@@ -14,7 +14,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, make_baseline
-from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.report.judgement_page import judgement_sections, markdown, results_section, store_judgement
 from pacesetter.evaluation.report.page import Section, number, write_pdf, write_report
 from pacesetter.evaluation.report.persian import in_persian
@@ -35,7 +35,9 @@ def bank_of(panel):
 def found():
     panel = load("synthetic", symbols=3, bars=420, seed=5)
     policy = make_baseline("hold", bank_of(panel))
-    return judge_policy(policy, panel, 320, bank_of=bank_of, baselines=("cash", "equal_weight"), draws=50)
+    return judge_policy(
+        policy, JudgedAccount(panel, 320, bank_of=bank_of), baselines=("cash", "equal_weight"), draws=50
+    )
 
 
 def test_the_verdict_comes_first_and_says_it(found):
@@ -189,8 +191,8 @@ def test_an_idle_account_gets_two_sentences_and_no_rows_of_zeros() -> None:
         def decide(self, snapshot):
             return np.zeros(3)
 
-    options = {"bank_of": lambda _: bank, "baselines": ["cash", "hold"], "draws": 20, "is_fast": True}
-    judged = judge_policy(Idle(), panel, 320, **options)
+    account = JudgedAccount(panel, 320, bank_of=lambda _: bank)
+    judged = judge_policy(Idle(), account, baselines=["cash", "hold"], draws=20, is_fast=True)
     verdict, results, gates = judgement_sections(judged)
     assert (verdict.headline, verdict.rows, verdict.reasons) == ("No edge found", (), ())
     assert verdict.text.startswith("No edge found: idle never held a position in 99 bars. On the same bars hold had")

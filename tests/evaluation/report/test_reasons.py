@@ -8,7 +8,7 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.features import feature_table
 from pacesetter.policies.market_rows import market_bank
@@ -22,7 +22,7 @@ def judged(name: str):
     panel = load("synthetic", symbols=8, bars=420, seed=5)
     policy = make_baseline(name, bank_of(panel))
     others = ("cash", "random")
-    return judge_policy(policy, panel, 320, bank_of=bank_of, baselines=others, draws=30, is_fast=True)
+    return judge_policy(policy, JudgedAccount(panel, 320, bank_of=bank_of), baselines=others, draws=30, is_fast=True)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pacesetter.evaluation.report.risk_page import RISK, risk_section, views_sentence
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 STATED = (
@@ -25,7 +25,7 @@ STATED = (
 def make_run(tmp_path_factory: pytest.TempPathFactory):
     def made(*overrides: str) -> StoredRun:
         folder: Path = tmp_path_factory.mktemp("sized")
-        config = compose([*STATED, *overrides, f"runs='{folder}'", "track.progress=false"])
+        config = resolve([*STATED, *overrides, f"runs='{folder}'", "track.progress=false"])
         return StoredRun(train(config, console=Console(file=io.StringIO())).run.folder)
 
     return made

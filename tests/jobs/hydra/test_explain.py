@@ -6,7 +6,7 @@ import pytest
 
 from pacesetter.build.sections import Train
 from pacesetter.errors import ConfigError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.hydra.explain import explain_keys, field_texts
 
 
@@ -31,7 +31,7 @@ def test_lines_of_a_docstring_are_told_by_field() -> None:
 
 
 def test_a_group_lists_its_keys_with_values_and_meaning() -> None:
-    config = compose(["data=synthetic", "task=fleet"])
+    config = resolve(["data=synthetic", "task=fleet"])
     rows = {row.key: row for row in explain_keys(config, "task.market")}
     assert rows["task.market.costs.commission_bps"].value == 5.0
     train = {row.key: row.about for row in explain_keys(config, "train")}
@@ -53,17 +53,17 @@ def test_a_group_lists_its_keys_with_values_and_meaning() -> None:
     ids=" ".join,
 )
 def test_every_key_has_a_line(overrides: list[str]) -> None:
-    config = compose(overrides)
+    config = resolve(overrides)
     groups = [name for name, value in config.to_dict().items() if isinstance(value, dict)]
     assert [row.key for group in groups for row in explain_keys(config, group) if not row.about] == []
 
 
 def test_an_unknown_key_is_refused_with_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no key 'task\.markt'; did you mean 'task\.market'"):
-        explain_keys(compose([]), "task.markt")
+        explain_keys(resolve([]), "task.markt")
 
 
 def test_a_short_key_is_explained_as_what_it_sets():
-    (explained,) = explain_keys(compose(["market.leverage=3"]), "market.leverage")
+    (explained,) = explain_keys(resolve(["market.leverage=3"]), "market.leverage")
     assert explained.key == "task.market.limits.gross_leverage"
     assert explained.value == 3

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import Composed, compose, compose_tree
 from pacesetter.jobs.hydra.groups import (
     PLAIN_GROUPS,
     agent_defaults,
@@ -22,6 +21,7 @@ from pacesetter.jobs.hydra.groups import (
     source_defaults,
     task_defaults,
 )
+from pacesetter.jobs.hydra.resolve import Composed, resolve, resolve_tree
 
 ASKED = [
     (),
@@ -58,7 +58,7 @@ def test_it_is_what_hydra_composes(asked: tuple[str, ...]) -> None:
     store_entries(composed.chosen.groups["task"])
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         whole = OmegaConf.to_container(hydra_compose("config", list(asked)), resolve=True)
-    assert compose_tree(asked) == whole
+    assert resolve_tree(asked) == whole
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,15 @@ def test_it_is_what_hydra_composes(asked: tuple[str, ...]) -> None:
 )
 def test_what_hydra_refuses_is_refused_in_one_sentence(asked: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        compose(["data=synthetic", asked])
+        resolve(["data=synthetic", asked])
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_change_of_what_was_given_stays_with_the_one_who_made_it() -> None:
-    first = compose(["data=synthetic"])
+    first = resolve(["data=synthetic"])
     first.data["symbols"] = 99
-    assert compose(["data=synthetic"]).data["symbols"] != 99
+    assert resolve(["data=synthetic"]).data["symbols"] != 99
 
 
 def test_a_preset_of_ones_own_is_a_file_beside_others(tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_a_preset_of_ones_own_is_a_file_beside_others(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "base.yaml").write_text("# @package _global_\ndefaults:\n  - override /data: synthetic\nseed: 5\n")
     (folder / "mine.yaml").write_text("defaults:\n  - base\n  - override /task: fleet\n  - _self_\nname: mine\n")
-    config = compose([f"+preset={folder / 'mine.yaml'}"])
+    config = resolve([f"+preset={folder / 'mine.yaml'}"])
     assert (config.name, config.seed, config.task.problem) == ("mine", 5, "fleet")
     assert (config.data["source"], config.data["seed"]) == ("synthetic", 5)
     (folder / "broken.yaml").write_text("a: [1\n")
     for name, sentence in {"gone": "no such file in a folder named 'preset'", "broken": "not a preset in YAML"}.items():
         with pytest.raises(ConfigError, match=sentence):
-            compose([f"+preset={folder / name}.yaml"])
+            resolve([f"+preset={folder / name}.yaml"])

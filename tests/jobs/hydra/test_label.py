@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.hydra.label import label_of
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.runs import data_name
 
 
@@ -20,12 +20,12 @@ from pacesetter.runs import data_name
     ],
 )
 def test_what_differs_is_named(typed: str, label: str) -> None:
-    assert label_of(compose(typed.split())) == label
+    assert label_of(resolve(typed.split())) == label
 
 
 def test_many_differences_are_counted() -> None:
     words = ["data=synthetic", "data.symbols=5", "data.bars=900", "seed=1", "train.steps=99", "train.envs=2"]
-    assert label_of(compose(words)) == "synthetic · ppo · symbols 5 · bars 900 · steps 99 · 2 more"
+    assert label_of(resolve(words)) == "synthetic · ppo · symbols 5 · bars 900 · steps 99 · 2 more"
 
 
 def test_data_is_called_by_its_file() -> None:

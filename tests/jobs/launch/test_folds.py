@@ -13,7 +13,7 @@ from pacesetter.build.tasks import trading
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.launch.folds import (
     change_config,
     paths_section,
@@ -91,7 +91,7 @@ def test_a_rolling_window_leaves_the_oldest_bars_behind(run, trained_on):
 
 def test_a_fleet_is_trained_anew_too_but_on_unbroken_bars_only(small, trained_run):
     own = [text for text in small.common if not text.startswith("agent.heads")]
-    config = compose(["task=fleet", *own, *SHORT])
+    config = resolve(["task=fleet", *own, *SHORT])
     panel = StoredRun(trained_run).panel
     walked, _ = run_walk_forward(config, panel, 2)
     assert [fold.result.name for fold in walked.folds] == ["fleet", "fleet"]

@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from pacesetter.build import stored_config
+from pacesetter.build import stored_plan
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.migrate import continuous_config, migrate_run
 from pacesetter.jobs.run.train import train
 
@@ -30,7 +30,7 @@ def config_of(small, kind):
         "agent.batch_size=64",
         "task.retrain_share=0",
     ]
-    return compose([*small.common, *more, "train.steps=128", "train.validate_every=128"])
+    return resolve([*small.common, *more, "train.steps=128", "train.validate_every=128"])
 
 
 @pytest.mark.parametrize("kind", ["maskable_ppo", "fleet"])
@@ -46,7 +46,7 @@ def test_a_run_goes_on_with_continuous_orders(small, console, kind):
     assert checks["encoder as it was, share of tensors"]["value"] == 1.0
     assert checks["largest order"]["passed"]
     assert checks["validation score after fine-tuning"]["limit"] <= migration.before
-    assert stored_config(migration.folder).trading.action == "continuous"
+    assert stored_plan(migration.folder).trading.action == "continuous"
 
 
 def test_what_cannot_be_migrated_is_refused(small, trained_run):
@@ -72,4 +72,4 @@ def test_a_hybrid_switch_may_hold_for_the_episode():
     with pytest.raises(ConfigError, match="switch='episode' must be action"):
         Batch(bank, 1, switch="episode", window_bars=2)
     with pytest.raises(ConfigError, match=r"task\.switch=episode is for task\.action=hybrid"):
-        compose(["data=synthetic", "task.switch=episode"])
+        resolve(["data=synthetic", "task.switch=episode"])

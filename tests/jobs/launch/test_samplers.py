@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.launch import assignment as task
 from pacesetter.jobs.launch.samplers import (
     COMPANIONS,
@@ -31,16 +31,16 @@ CEM = ["tune.sampler=cem", "tune.cem.population=4", "tune.cem.elite_share=0.5"]
 BEST = {"pnl": 1.6, "cost": 0.1}
 
 
-def weights_of(config: Config) -> dict[str, float]:
+def weights_of(config: Plan) -> dict[str, float]:
     return {name: term.weight for name, term in config.trading.reward.components.items()}
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+def played(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Replaces training by a score that is best at known weights; gives what was trained."""
-    configs: list[Config] = []
+    configs: list[Plan] = []
 
-    def train(config: Config | None = None, *, resume: Path | None = None, **_: Any) -> TrainingResult:
+    def train(config: Plan | None = None, *, resume: Path | None = None, **_: Any) -> TrainingResult:
         assert config is not None
         configs.append(config)
         weights = weights_of(config)
@@ -55,7 +55,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
 
 @pytest.mark.proof
-def test_reward_weights_are_found_shown_and_written_as_presets(played: list[Config], tmp_path: Path) -> None:
+def test_reward_weights_are_found_shown_and_written_as_presets(played: list[Plan], tmp_path: Path) -> None:
     words = ["+task.reward.components.cost=0.5", "tune.trials=8"]
     result = tune([f"runs={tmp_path}", *CEM, *words], console=QUIET)
     assert weights_of(played[0]) == {"pnl": 1.0, "cost": 0.5}  # it starts from what is configured
@@ -65,9 +65,9 @@ def test_reward_weights_are_found_shown_and_written_as_presets(played: list[Conf
     page = (result.run.folder / "report.html").read_text()
     assert "Convergence" in page
     assert "Mean and deviation of each key" in page
-    best = compose([f"+preset={result.preset}"])
+    best = resolve([f"+preset={result.preset}"])
     assert weights_of(best) == weights_of(played[result.study.best_trial.number])
-    mean = weights_of(compose([f"+preset={result.preset.with_name('mean.yaml')}"]))
+    mean = weights_of(resolve([f"+preset={result.preset.with_name('mean.yaml')}"]))
     assert 0 <= mean["cost"] < 0.5 < mean["pnl"] <= 2
 
 
@@ -133,7 +133,7 @@ def test_the_weights_of_any_reward_are_searched_around_their_own() -> None:
         (["tune.sampler=cme"], r"cme"),
     ],
 )
-def test_wrong_searches_get_one_sentence(words: list[str], text: str, tmp_path: Path, played: list[Config]) -> None:
+def test_wrong_searches_get_one_sentence(words: list[str], text: str, tmp_path: Path, played: list[Plan]) -> None:
     with pytest.raises(ConfigError, match=text):
         tune([f"runs={tmp_path}", *CEM, *words], console=QUIET)
     assert played == []

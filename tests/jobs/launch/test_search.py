@@ -9,9 +9,9 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.launch import assignment as task
 from pacesetter.jobs.launch.search import SPACES, distribution, tune
 from pacesetter.learning.methods import find_support
@@ -23,7 +23,7 @@ ENTROPY = "agent.ent_coef=0.01,0"
 
 
 @pytest.mark.proof
-def test_a_search_finds_the_known_best_and_stops_poor_trials(trained: list[Config], tmp_path: Path) -> None:
+def test_a_search_finds_the_known_best_and_stops_poor_trials(trained: list[Plan], tmp_path: Path) -> None:
     result = tune([f"runs={tmp_path}", RATE, ENTROPY, "tune.trials=15", "tune.startup=4"], console=QUIET)
     assert len(trained) == 15
     assert result.score > -0.25
@@ -33,27 +33,27 @@ def test_a_search_finds_the_known_best_and_stops_poor_trials(trained: list[Confi
     assert all(title in page for title in ("History", "Importance", "Trials"))
 
 
-def test_the_best_is_a_preset_that_stands_alone(trained: list[Config], tmp_path: Path) -> None:
+def test_the_best_is_a_preset_that_stands_alone(trained: list[Plan], tmp_path: Path) -> None:
     words = ["data=sandbox", "agent=a2c", "task.window_bars=12", RATE, "tune.trials=2"]
     result = tune([f"runs={tmp_path}", *words], console=QUIET)
     best = trained[result.study.best_trial.number]
-    again = compose([f"+preset={result.preset}", f"runs={best.runs}", "seed=3"])
+    again = resolve([f"+preset={result.preset}", f"runs={best.runs}", "seed=3"])
     assert again.agent == best.agent
     assert again.task == best.task
     assert again.data == best.data | {"seed": 3}  # what follows the seed still does
     with pytest.raises(ConfigError, match="in a folder named 'preset'"):
-        compose([f"+preset={tmp_path}/best.yaml"])
+        resolve([f"+preset={tmp_path}/best.yaml"])
 
 
 def test_an_equal_seed_gives_equal_trials_and_a_broken_search_goes_on(
-    trained: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: list[Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [RATE, "tune.trials=5", "tune.startup=2", "seed=5"]
     tune([f"runs={tmp_path}/whole", *words], console=QUIET)
     whole = [config.agent["learning_rate"] for config in trained]
     working, calls = task.train, len(trained)
 
-    def break_down(config: Config, **options: Any) -> Any:
+    def break_down(config: Plan, **options: Any) -> Any:
         if len(trained) == calls + 3:
             raise KeyboardInterrupt
         return working(config, **options)
@@ -71,11 +71,11 @@ def test_an_equal_seed_gives_equal_trials_and_a_broken_search_goes_on(
 
 
 def test_a_trial_that_the_fail_safe_stops_does_not_stop_the_search(
-    tmp_path: Path, trained: list[Config], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trained: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     working = task.train
 
-    def diverge(config: Config, **options: Any) -> Any:
+    def diverge(config: Plan, **options: Any) -> Any:
         if config.agent["ent_coef"] == 0:
             raise RunError("NaN in the loss")
         return working(config, **options)
@@ -105,11 +105,11 @@ def test_hydras_grammar_says_what_to_search(text: str, expected: Any) -> None:
 @pytest.mark.parametrize("algorithm", list(SPACES))
 def test_every_usual_space_fits_its_agent(algorithm: str) -> None:
     action = find_support(algorithm, "trading").actions[0]
-    known = compose([f"agent={algorithm}", f"task.action={action}"]).agent
+    known = resolve([f"agent={algorithm}", f"task.action={action}"]).agent
     assert {text.partition("=")[0].removeprefix("agent.") for text in SPACES[algorithm]} <= set(known)
 
 
-def test_wrong_searches_are_refused_before_a_trial(trained: list[Config], tmp_path: Path) -> None:
+def test_wrong_searches_are_refused_before_a_trial(trained: list[Plan], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tune\.trials=0"):
         tune(["tune.trials=0"], console=QUIET)
     with pytest.raises(ConfigError, match=r"'tune\.trial'; did you mean 'trials'"):

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.jobs.launch import assignment as task
-from pacesetter.jobs.launch.sweep import Plan, sweep
+from pacesetter.jobs.launch.sweep import SweepPlan, sweep
 from pacesetter.runs import Run
 
 QUIET = Console(quiet=True)
 
 
 def test_a_grid_has_every_combination() -> None:
-    plan = Plan.of(["data=sandbox", "agent=ppo,a2c", "seed=range(0,3)", "agent.gamma=0.9,0.99"])
+    plan = SweepPlan.of(["data=sandbox", "agent=ppo,a2c", "seed=range(0,3)", "agent.gamma=0.9,0.99"])
     assert plan.fixed == ("data=sandbox",)
     assert plan.variants[0] == ("agent=ppo", "agent.gamma=0.9")
     assert len(plan.variants) == 4
@@ -28,7 +28,7 @@ def test_a_grid_has_every_combination() -> None:
 
 
 def test_an_ablation_changes_one_thing_at_a_time() -> None:
-    plan = Plan.of(["agent.gamma=0.99,0.9", "agent.ent_coef=0.01,0,0.1", "seed=7"], "ablation")
+    plan = SweepPlan.of(["agent.gamma=0.99,0.9", "agent.ent_coef=0.01,0,0.1", "seed=7"], "ablation")
     assert plan.variants == (
         ("agent.gamma=0.99", "agent.ent_coef=0.01"),
         ("agent.gamma=0.9", "agent.ent_coef=0.01"),
@@ -39,12 +39,12 @@ def test_an_ablation_changes_one_thing_at_a_time() -> None:
 
 
 def test_one_variant_alone_is_a_sweep_over_seeds() -> None:
-    plan = Plan.of(["agent=ppo", "seed=0,1"])
+    plan = SweepPlan.of(["agent=ppo", "seed=0,1"])
     assert plan.variants == ((),)
     assert len(plan.pairs()) == 2
 
 
-def test_a_sweep_trains_compares_and_reports(trained: list[Config], tmp_path: Path) -> None:
+def test_a_sweep_trains_compares_and_reports(trained: list[Plan], tmp_path: Path) -> None:
     words = [f"runs={tmp_path}", "agent.ent_coef=0.01,0", "seed=0,1,2", "agent.learning_rate=1e-3"]
     result = sweep(words, console=QUIET)
     assert [(config.agent["ent_coef"], config.seed) for config in trained] == [
@@ -58,11 +58,11 @@ def test_a_sweep_trains_compares_and_reports(trained: list[Config], tmp_path: Pa
 
 
 def test_a_broken_sweep_goes_on_with_the_runs_that_are_left(
-    trained: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: list[Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     working = task.train
 
-    def break_down(config: Config, **options: Any) -> Any:
+    def break_down(config: Plan, **options: Any) -> Any:
         if config.seed == 2:
             raise KeyboardInterrupt
         return working(config, **options)
@@ -78,7 +78,7 @@ def test_a_broken_sweep_goes_on_with_the_runs_that_are_left(
     assert len(list(tmp_path.glob("*-sweep-*"))) == 1
 
 
-def test_wrong_sweeps_are_refused_before_anything_is_trained(trained: list[Config], tmp_path: Path) -> None:
+def test_wrong_sweeps_are_refused_before_anything_is_trained(trained: list[Plan], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'a2c'"):
         sweep([f"runs={tmp_path}", "agent=ppo,a2d"], console=QUIET)
     with pytest.raises(ConfigError, match=r"has no list of values; write agent\.gamma=first,second"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 TOY = (
@@ -27,5 +27,5 @@ TOY = (
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fleet that buys on high sentiment and sells on low, learned from the first 300 bars."""
     steps = ("train.steps=3072", "train.validate_every=1536", "train.checkpoint_every=0")
-    config = compose([*TOY, *steps, f"runs={tmp_path_factory.mktemp('runs')}"])
+    config = resolve([*TOY, *steps, f"runs={tmp_path_factory.mktemp('runs')}"])
     return train(config, console=Console(file=io.StringIO())).run.folder

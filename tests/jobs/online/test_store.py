@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from pacesetter.build import build_panel, stored_config
+from pacesetter.build import build_panel, stored_plan
 from pacesetter.cli.offline import online
 from pacesetter.errors import DataError, RunError
 from pacesetter.runs import Run
@@ -22,7 +22,7 @@ from tests.jobs.online.swaps import FIRST, swapped
 @pytest.fixture(scope="module")
 def updated(run):
     """The run of an updater with two swaps, none of which was bundled: its process was killed before."""
-    panel = build_panel(stored_config(run)).rows(0, FIRST)
+    panel = build_panel(stored_plan(run)).rows(0, FIRST)
     updater = swapped(run, panel, 2)
     # Up to the end of the source, so that nothing is left to learn.
     state = json.loads((updater.run.folder / "online.json").read_text())

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacesetter.build import best_fleet, build_panel, build_table, stored_config
+from pacesetter.build import best_fleet, build_panel, build_table, stored_plan
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.jobs.online import updater as module
 from pacesetter.jobs.online.session import tell_updates, update_online
@@ -30,7 +30,7 @@ CHANGE = 480
 
 @pytest.fixture(scope="module")
 def panel(run):
-    return build_panel(stored_config(run)).rows(0, 780)
+    return build_panel(stored_plan(run)).rows(0, 780)
 
 
 @pytest.fixture(scope="module")

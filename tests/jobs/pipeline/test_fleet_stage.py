@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pacesetter.build import Config, build_panel, stored_config
+from pacesetter.build import Plan, build_panel, stored_plan
 from pacesetter.cli import fleet
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline import fleet_stage
 from pacesetter.jobs.pipeline.fleet_stage import RISK, fleet_config, job_overrides, train_fleet
 from pacesetter.jobs.pipeline.stages import Job, only_run
@@ -27,14 +27,14 @@ SMALL = [
 
 
 def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path):
-    config = compose(SMALL)
+    config = resolve(SMALL)
     made = fleet_config(config, tmp_path, "elsewhere")
     assert made.market.costs.commission_bps == 7
     assert (made.task.problem, made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
     assert made.agent == {"algorithm": "direct"}
-    asked = compose([*SMALL, "features.leadlag.lookback=40"])
+    asked = resolve([*SMALL, "features.leadlag.lookback=40"])
     assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
-    own = compose(["task=fleet", "agent.heads=[8]", "job.fleet_steps=1024"])
+    own = resolve(["task=fleet", "agent.heads=[8]", "job.fleet_steps=1024"])
     assert fleet_config(own, tmp_path, 60).agent["heads"] == [8]
     assert fleet_config(own, tmp_path, 60).train.steps == 1024
 
@@ -48,17 +48,17 @@ def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
 
 
 def test_a_job_takes_a_stated_risk_that_train_presets_and_other_methods_do_not():
-    config = compose(job_overrides(["data=sandbox"]))
+    config = resolve(job_overrides(["data=sandbox"]))
     assert config.risk == RiskOptions(0.1, "inverse_volatility", 0.04)
     assert config.market.limits.position_cap_fraction == 0.5
     assert config.market.orders.minimum_trade == 0  # the band and the policy's zone are in its place
     for words in (["+preset=planted"], ["agent=ppo"], ["task=fleet", "agent.heads=[8]"]):
-        other = compose(job_overrides(words))
+        other = resolve(job_overrides(words))
         assert not other.risk.is_on
         assert other.market.limits.position_cap_fraction == 0.15
-    smaller = compose(job_overrides(["data=sandbox", "risk.target_volatility=0.02"]))
+    smaller = resolve(job_overrides(["data=sandbox", "risk.target_volatility=0.02"]))
     assert (smaller.risk.target_volatility, smaller.risk.tracking_error) == (0.02, 0.008)
-    own = compose(
+    own = resolve(
         job_overrides(["data=sandbox", "risk.base=cash", "risk.target_volatility=null", "market.position_cap=1"])
     )
     assert not own.risk.is_on
@@ -69,7 +69,7 @@ class AskedError(Exception):
     """Ends a stage with the configuration of the run that it would train."""
 
 
-def asked_to_train(config: Config) -> Path:
+def asked_to_train(config: Plan) -> Path:
     raise AskedError(config)
 
 
@@ -77,7 +77,7 @@ def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path,
     monkeypatch.setattr(fleet_stage, "train_quietly", asked_to_train)
     monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
     for words, lookback in ([], 250), (["task=fleet", "agent=ppo"], None), (["job.lookback=given"], "given"):
-        config = compose([*SMALL, *words])
+        config = resolve([*SMALL, *words])
         job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
         agent = str(Run.create(job.folder("lookback"), "lookback", {}).folder)
         with pytest.raises(AskedError) as asked:
@@ -88,7 +88,7 @@ def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path,
 @pytest.fixture
 def job(tmp_path):
     ppo = ["task=fleet", "agent=ppo", "agent.network=mlp_tiny", "agent.heads=[8]"]
-    config = compose([*ppo, *SMALL, "features.leadlag.lookback=40", f"runs={tmp_path}"])
+    config = resolve([*ppo, *SMALL, "features.leadlag.lookback=40", f"runs={tmp_path}"])
     job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
     job.panel = build_panel(config)
     Run.create(job.folder("lookback"), "lookback", {})
@@ -104,7 +104,7 @@ def test_the_stage_leaves_a_run_and_says_in_a_line_what_became_of_its_agents(job
     assert len(section.figures) == 2
     assert set(found.shown["Agents"]) <= set(section.header)
     run = only_run(folder)
-    assert stored_config(run).features.leadlag.lookback == 40
+    assert stored_plan(run).features.leadlag.lookback == 40
     _report_shows(job.run.folder, run)
 
 
@@ -120,7 +120,7 @@ def _report_shows(job, run):
 
 
 def test_the_seed_and_shares_are_those_of_the_job(tmp_path):
-    config = replace(compose(SMALL), seed=7)
+    config = replace(resolve(SMALL), seed=7)
     made = fleet_config(config, tmp_path, 60)
     assert made.seed == 7
     np.testing.assert_array_equal(made.train.shares, config.train.shares)

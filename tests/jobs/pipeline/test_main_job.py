@@ -13,9 +13,9 @@ import signal
 import pytest
 from rich.console import Console
 
-from pacesetter.build import stored_config
+from pacesetter.build import stored_plan
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.jobs import STAGES, compose, run_job
+from pacesetter.jobs import STAGES, resolve, run_job
 from pacesetter.jobs.pipeline import main_job
 from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 from pacesetter.jobs.pipeline.main_job import PAGE, summary
@@ -33,7 +33,7 @@ def console():
 
 def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     short = ["job.lookback_steps=256", "job.direct_steps=3072", "job.draws=50"]
-    job = run_job(compose(job_overrides(["data=sandbox", f"runs={tmp_path}", "name=try", *short])), console)
+    job = run_job(resolve(job_overrides(["data=sandbox", f"runs={tmp_path}", "name=try", *short])), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
     assert set(manifest["costs"]) == set(job.findings)
@@ -46,7 +46,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
-    assert stored_config(judged_run(job)).agent["algorithm"] == "direct"
+    assert stored_plan(judged_run(job)).agent["algorithm"] == "direct"
     assert "skipped  a direct policy allocates one account itself" in printed
     assert any(line in printed for line in ("No edge found", "Edge, not better than", "Better than all"))
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
@@ -73,7 +73,7 @@ def _policies(job):
 
 
 def test_second_job_starts_where_the_first_ended(tmp_path, console):
-    config = compose(["data=sandbox", f"runs={tmp_path}"])
+    config = resolve(["data=sandbox", f"runs={tmp_path}"])
     jobs = [run_job(config, console, stages="describe") for _ in range(2)]
     assert jobs[0].panel == jobs[1].panel
     assert jobs[0].keys == jobs[1].keys
@@ -86,17 +86,17 @@ def test_second_job_starts_where_the_first_ended(tmp_path, console):
 
 
 def test_other_settings_and_damaged_files_make_a_stage_work_again(tmp_path, console):
-    job = run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
+    job = run_job(resolve(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
     (kept,) = (tmp_path / "cache").iterdir()
     (kept / "readiness.json").write_text("{}")
     run_job(job.config, console, stages="check")
-    run_job(compose(["data=sandbox", f"runs={tmp_path}", "seed=1"]), console, stages="check")
+    run_job(resolve(["data=sandbox", f"runs={tmp_path}", "seed=1"]), console, stages="check")
     assert "kept" not in console.file.getvalue()
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 def test_one_stage_runs_with_what_it_needs(tmp_path, console):
-    job = run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
+    job = run_job(resolve(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
     assert list(job.findings) == ["load", "check"]
     with pytest.raises(ConfigError, match="did you mean 'check'"):
         run_job(job.config, console, stages="chek")
@@ -106,7 +106,7 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
     broken = tmp_path / "bars.csv"
     broken.write_text("date,symbol,close\n2020-01-02,A,1\n2020-01-03,A,-1\n")
     with pytest.raises(DataError, match=r"bars\.csv row 3 .*non_positive"):
-        run_job(compose(["data=csv", f"data.path={broken}", f"runs={tmp_path / 'runs'}"]), console)
+        run_job(resolve(["data=csv", f"data.path={broken}", f"runs={tmp_path / 'runs'}"]), console)
     manifest = json.loads(next((tmp_path / "runs").glob("*/manifest.json")).read_text())
     assert manifest["failed"]["stage"] == "load"
     assert manifest["finished"] is False
@@ -120,7 +120,7 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
     )
     for words, told in wrong:
         with pytest.raises(ConfigError, match=told):
-            run_job(compose(["data=sandbox", *words, f"runs={tmp_path}"]), console)
+            run_job(resolve(["data=sandbox", *words, f"runs={tmp_path}"]), console)
     assert not (tmp_path / "cache").exists()
 
 
@@ -139,7 +139,7 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
     ],
 )
 def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_path, console, words, failed, told):
-    config = compose(["data=synthetic", "data.symbols=3", "data.bars=900", *words.split(), f"runs={tmp_path}"])
+    config = resolve(["data=synthetic", "data.symbols=3", "data.bars=900", *words.split(), f"runs={tmp_path}"])
     with pytest.raises((ConfigError, DataError), match=told):
         run_job(config, console)
     (manifest,) = tmp_path.glob("*/manifest.json")
@@ -150,7 +150,7 @@ def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_p
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path, console, monkeypatch, number, ends):
-    config = compose(["data=sandbox", f"runs={tmp_path}"])
+    config = resolve(["data=sandbox", f"runs={tmp_path}"])
     monkeypatch.setattr(main_job, "store_leadlag", lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(ends):
         run_job(config, console, stages=("load", "check", "leadlag"))
@@ -168,7 +168,7 @@ def test_a_job_ends_where_a_signal_cuts_the_training_of_a_stage_short(tmp_path, 
     cut = TrainingResult(Run(tmp_path), 7, 0.0, "", "signal")
     monkeypatch.setattr("pacesetter.jobs.pipeline.stages.train", lambda config, console: cut)
     with pytest.raises(SystemExit, match="143"):
-        train_quietly(compose(["data=sandbox"]))
+        train_quietly(resolve(["data=sandbox"]))
 
 
 def test_summary_has_known_numbers(panel_of_closes):
@@ -192,7 +192,7 @@ def panel_of_closes():
 
 def test_the_costs_of_a_job_are_those_of_its_lead_lag_stage_too(tmp_path, console):
     words = ["data=sandbox", "data.bars=200", f"runs={tmp_path}", "lag.draws=20"]
-    job = run_job(compose([*words, "costs=3"]), console, stages="leadlag")
+    job = run_job(resolve([*words, "costs=3"]), console, stages="leadlag")
     assert "net of costs of 3 bps a side" in " ".join(section.text for section in job.findings["leadlag"].sections)
-    asked = run_job(compose([*words, "costs=3", "lag.cost_bps=7"]), console, stages="leadlag")
+    asked = run_job(resolve([*words, "costs=3", "lag.cost_bps=7"]), console, stages="leadlag")
     assert asked.config.lag["cost_bps"] == 7

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pacesetter.build import stored_config
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.build import stored_plan
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.master_stage import judged_run, needs_no_master, train_master
 from pacesetter.jobs.pipeline.stages import Job, only_run
@@ -26,7 +26,7 @@ SMALL = [
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     ppo = ["task=fleet", "agent=ppo", "agent.network=mlp_tiny", "agent.heads=[8]"]
-    config = compose([*ppo, *SMALL, f"runs={tmp_path}"])
+    config = resolve([*ppo, *SMALL, f"runs={tmp_path}"])
     job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
     train(fleet_config(config, job.folder("agents"), 40), console=Console(quiet=True))
     return job
@@ -36,7 +36,7 @@ def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(jo
     fleet, folder = only_run(job.folder("agents")), job.folder("master")
     found = train_master(job, folder)
     run = only_run(folder)
-    made, there = stored_config(run), stored_config(fleet)
+    made, there = stored_plan(run), stored_plan(fleet)
     assert (made.data, made.features, made.train.shares) == (there.data, there.features, there.train.shares)
     assert made.market == there.market
     assert (made.trading.reward.clip, made.train.steps) == (3, 1024)
@@ -51,7 +51,7 @@ def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(jo
 
 
 def test_behind_a_direct_policy_there_is_nothing_to_allocate(tmp_path: Path) -> None:
-    config = compose([*SMALL, f"runs={tmp_path}"])
+    config = resolve([*SMALL, f"runs={tmp_path}"])
     job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
     assert "allocates one account itself" in needs_no_master(job)
     run = Run.create(job.folder("agents"), "fleet", config.to_dict())

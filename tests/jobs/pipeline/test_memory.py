@@ -10,7 +10,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.pipeline.memory import check_budget, least_mb, peak_mb, reset_peak, within_budget
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag import LeadLag
 from pacesetter.leadlag.estimators import products
 
 

@@ -22,7 +22,7 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.fleet.agents_page import fleet_sentence
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run import fleet, fleet_agents
 from pacesetter.jobs.run.fleet_agents import agent_table, retrain, struggling_symbols
 from pacesetter.jobs.run.train import TrainingResult, train
@@ -56,7 +56,7 @@ def small(tmp_path: Path) -> Any:
 
     def configure(*more: str) -> Any:
         own = [] if "agent=sac" in more else ["agent.n_steps=16"]
-        return compose([*FLEET, *own, f"runs={tmp_path}", *more])
+        return resolve([*FLEET, *own, f"runs={tmp_path}", *more])
 
     return configure
 
@@ -65,7 +65,7 @@ def small(tmp_path: Path) -> Any:
 def struggling(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingResult, str]:
     """Such a run with PPO, and what was printed."""
     console = Console(file=io.StringIO(), width=120)
-    config = compose([*FLEET, "agent.n_steps=16", f"runs={tmp_path_factory.mktemp('struggling')}"])
+    config = resolve([*FLEET, "agent.n_steps=16", f"runs={tmp_path_factory.mktemp('struggling')}"])
     return train(config, console=console), console.file.getvalue()
 
 
@@ -73,7 +73,7 @@ def struggling(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingResult
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run whose bar everybody reaches."""
     runs = tmp_path_factory.mktemp("finished")
-    config = compose([*FLEET, "agent.n_steps=16", f"runs={runs}", "task.bar_sharpe=-1000"])
+    config = resolve([*FLEET, "agent.n_steps=16", f"runs={runs}", "task.bar_sharpe=-1000"])
     return train(config, console=Console(quiet=True)).run.folder
 
 
@@ -149,13 +149,13 @@ def test_the_stored_fleet_acts_for_the_symbols_of_a_panel_in_their_order(small, 
     some = {name: entry[[2, 0]] for name, entry in seen.items()}
     np.testing.assert_array_equal(mixed.act(some), fleet_agent.act(seen)[[2, 0]])
     with pytest.raises(ConfigError, match="no agent for 'S3'"):
-        load_fleet_agent(folder, build_panel(compose(["data=synthetic", "data.symbols=4", "data.bars=50"])))
+        load_fleet_agent(folder, build_panel(resolve(["data=synthetic", "data.symbols=4", "data.bars=50"])))
 
 
 def test_a_run_of_another_task_has_no_fleet(tmp_path, console):
-    run = Run.create(tmp_path, "other", compose([]).to_dict())
+    run = Run.create(tmp_path, "other", resolve([]).to_dict())
     with pytest.raises(RunError, match="task=trading, which has no fleet"):
-        load_fleet_agent(run.folder, build_panel(compose(["data=synthetic"])))
+        load_fleet_agent(run.folder, build_panel(resolve(["data=synthetic"])))
 
 
 def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
@@ -272,7 +272,7 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
 
 
 def test_a_method_of_single_agents_is_refused(small, console):
-    assert compose(["task=fleet"]).agent["algorithm"] == "ppo"
+    assert resolve(["task=fleet"]).agent["algorithm"] == "ppo"
     config = replace(small(), agent={"algorithm": "a2c"})
     with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
         train(config, console=console)

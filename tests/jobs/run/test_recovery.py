@@ -13,7 +13,7 @@ import torch
 
 from pacesetter.agents.heads import MaskedCategorical, TanhGaussian, apply_temperature
 from pacesetter.evaluation.recovery.measures import ABOVE_CONSTANT
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 
 EVERY = {
@@ -50,7 +50,7 @@ def test_a_fleet_is_measured_agent_by_agent(small, console):
         "train.validate_every=256",
         "agent.network=mlp_tiny",
     ]
-    config = compose([*small.common, *more, "agent.network_options=null", "agent.n_steps=16", "task.retrain_share=0"])
+    config = resolve([*small.common, *more, "agent.network_options=null", "agent.n_steps=16", "task.retrain_share=0"])
     stored = gates_of(train(config, console=console))
     assert len(stored["agents"]) == 3
     assert set(stored["agents"]) == set(stored["recovered"])

@@ -13,7 +13,7 @@ from pacesetter.build import build_panel, build_parts, build_table
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.evaluation.statistics.trials import Trials
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.seeds import train_seeds
 from pacesetter.jobs.run.callbacks import FailSafeGuard
 from pacesetter.jobs.run.train import train
@@ -95,7 +95,7 @@ WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid
 @pytest.mark.parametrize(("task", "more"), [("lookback", WINDOWS.split()), ("portfolio", ["task.curriculum=adaptive"])])
 def test_the_other_problems_train_and_resume_too(small, console, task, more):
     kept = [text for text in small.overrides if not text.startswith("task.") or task == "portfolio"]
-    config = compose([f"task={task}", *kept, *more])
+    config = resolve([f"task={task}", *kept, *more])
     whole = train(config, console=console)
     cut = train(config, console=console, report=lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM)))
     assert cut.stopped == "signal"
@@ -182,7 +182,7 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
 
 def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
     overrides = [*small.overrides, "train.steps=64", "train.seeds=2"]
-    result = train_seeds(overrides, compose(overrides), console)
+    result = train_seeds(overrides, resolve(overrides), console)
     assert list(result.runs["seed"]) == [0, 1]
     assert result.runs["weights_hash"].nunique() == 2
     assert "mean" in console.file.getvalue()

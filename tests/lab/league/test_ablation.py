@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league import cell as cells
 from pacesetter.lab.league import ladder, windows
 from pacesetter.lab.league.ablation import Ablation, ablate, ablation_names, ablation_table, load_ablation
@@ -104,7 +104,7 @@ def test_shipped_presets_compose_on_their_markets(name: str) -> None:
     preset = load_ablation(name)
     for cell in {cell.entrant: cell for cell in Ablation(name, seeds="1").cells(preset)}.values():
         if cell.overrides is not None:
-            assert compose([*cell.market_overrides, *cell.overrides]).train.steps > 0
+            assert resolve([*cell.market_overrides, *cell.overrides]).train.steps > 0
     compared = len(preset.variants) + len(preset.others) + sum(map(len, preset.sweeps.values()))
     assert len(preset.overrides()) == 1 + compared
 

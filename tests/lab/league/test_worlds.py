@@ -15,7 +15,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.sized import OracleSized
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features import feature_table
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
 from pacesetter.lab.league.cell import Cell, _yardstick
 from pacesetter.lab.league.ladder import WORLDS, markets_of
@@ -39,7 +39,7 @@ def reference_ratio(generator: ModuleType, world: str, seed: int) -> float:
     index = pd.bdate_range("2000-01-03", periods=len(response), tz="UTC") + pd.Timedelta(hours=21)
     symbols = [f"S{number}" for number in range(response.shape[1])]
     panel = Panel.from_fields(index.as_unit("ns"), symbols, fields)
-    market = compose(list(WORLDS[world])).trading.market
+    market = resolve(list(WORLDS[world])).trading.market
     bank = market_bank(panel, feature_table(panel, ["return_1"]))
     truth: object = SimpleNamespace(response=response)
     policy = OracleSized.from_truth(truth, bank, market)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def test_worlds_are_played_only_where_they_are_named() -> None:
 
 @pytest.mark.parametrize("world", list(WORLDS))
 def test_every_world_composes_with_its_rules(world: str) -> None:
-    config = compose([*WORLDS[world], "seed=1"])
+    config = resolve([*WORLDS[world], "seed=1"])
     costs = config.trading.market.costs
     assert config.data["world"] == world
     assert (costs.commission_bps, costs.impact_bps) == {"persistent": (13.5, 0.0), "impact": (1.0, 50.0)}.get(

@@ -22,7 +22,7 @@ from pacesetter.evaluation.programme.status import (
     read_status,
     write_status,
 )
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.pipeline.stages import Job, StageResult
 from pacesetter.lab.programme import programme
 from pacesetter.lab.programme.programme import PHASES, roll_back, run_programme
@@ -88,7 +88,7 @@ def test_a_no_go_ends_it_and_the_same_command_resumes(tmp_path: Path, monkeypatc
     for name in ("run_baselines", "run_prototype", "run_tuning", "run_master", "run_validation"):
         monkeypatch.setattr(programme, name, quick)
     monkeypatch.setattr(programme, "run_fleet", refusing)
-    config = compose([*SMALL, f"runs={tmp_path}"])
+    config = resolve([*SMALL, f"runs={tmp_path}"])
     console = Console(file=io.StringIO(), width=200)
     found = run_programme(config, no_bundle, console)
     assert found.is_stopped
@@ -106,7 +106,7 @@ def test_a_no_go_ends_it_and_the_same_command_resumes(tmp_path: Path, monkeypatc
 
 
 def test_a_method_without_agents_and_an_unknown_phase_are_refused(tmp_path: Path) -> None:
-    config = compose(["data=synthetic", "data.bars=200", "data.symbols=3", f"runs={tmp_path}"])
+    config = resolve(["data=synthetic", "data.bars=200", "data.symbols=3", f"runs={tmp_path}"])
     with pytest.raises(ConfigError, match="did you mean 'tuning'"):
         run_programme(config, no_bundle, until="tunning")
     with pytest.raises(ConfigError, match="trains an agent for each symbol"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.lab.programme.tuning import Candidate, choose_candidate, config_preset
 
 
@@ -41,8 +41,8 @@ def test_ten_percent_of_a_default_below_zero() -> None:
 
 
 def test_a_configuration_survives_as_a_preset(tmp_path: Path) -> None:
-    config = compose(["+preset=prototype_offline", "agent.gamma=0.7", "data.symbols=4"])
-    again = compose([f"+preset={config_preset(config, tmp_path / 'preset' / 'own.yaml')}"])
+    config = resolve(["+preset=prototype_offline", "agent.gamma=0.7", "data.symbols=4"])
+    again = resolve([f"+preset={config_preset(config, tmp_path / 'preset' / 'own.yaml')}"])
     assert again.agent == config.agent
     assert again.data == config.data
     assert again.task == config.task

@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from pacesetter.errors import ConfigError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.lab.selftest.selftest import Selftest, Tally, bisect_strength, run_selftest
 
 
 def test_the_engine_finds_strong_relations_and_the_report_says_how_strong(tmp_path: Path) -> None:
-    config = compose(["data=synthetic", "data.symbols=5", "data.bars=500", f"runs={tmp_path}"])
+    config = resolve(["data=synthetic", "data.symbols=5", "data.bars=500", f"runs={tmp_path}"])
     settings = Selftest(copies=8, agent_copies=1, halvings=3, draws=60, strength=0.6, steps=256)
     result, run = run_selftest(config, settings, Console(quiet=True))
     assert 0.05 < result.detectable < 0.5

@@ -12,8 +12,8 @@ import pytest
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag import ESTIMATORS, LeadLag
 from pacesetter.leadlag.answer import Preparation, StrengthMeasure, answer_window
+from pacesetter.leadlag.answer.answer import lagged_correlations
 from pacesetter.leadlag.answer.rolling import rolling_answers
-from pacesetter.leadlag.answer.strength import lagged_correlations
 from pacesetter.leadlag.estimators.dependence import pearson
 from pacesetter.leadlag.series import read_series
 from pacesetter.leadlag.study import Study, refuse_mixed_days

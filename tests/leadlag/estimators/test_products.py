@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pacesetter.data import load
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag import LeadLag
 from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.estimators.products import KEPT_EVERY, LaggedProducts, lagged_products
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag.answer import StrengthMeasure
 from pacesetter.leadlag.structure.clustering import hermitian_clusters, hermitian_projector
-from pacesetter.leadlag.structure.intervals import engine_score
 
 TOLERANCE = 0.02  # of the mean over 10 seeds, which are other seeds than the table's
 
@@ -23,7 +23,7 @@ def planted(seed: int, groups: int, noise: float) -> tuple[np.ndarray, np.ndarra
 
 
 def matrix_of(method: str, increments: np.ndarray) -> np.ndarray:
-    return engine_score(method)(increments[None])[0]
+    return StrengthMeasure(method).scores(increments[None])[0]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_rollout_has_the_rewards_of_its_rows() -> None:
     batch = Transitions(torch.zeros(15, dtype=torch.long), {}, actions, rewards=torch.ones(15), follows=follows)
     for _ in range(12):  # past the first updates, in which nothing is paid
         row_by_row = ways[0].reward(batch, states[:-1].flatten(0, 1), states[1:].flatten(0, 1), 0)
-        whole = ways[1].reward_rollout(batch, states[:-1], states[-1], 0)
+        whole = ways[1].reward_rollout(batch, states[:-1], states[1:].flatten(0, 1), 0)
     torch.testing.assert_close(whole, row_by_row)
     assert (whole[follows] != 0.5).all()
 

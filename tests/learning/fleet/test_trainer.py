@@ -12,7 +12,7 @@ from torch import nn
 
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import EXTRAS, ExtraSpec, Surroundings
+from pacesetter.learning.extras.extra import EXTRAS, Extra, ExtraSpec, Surroundings
 from pacesetter.learning.learner import StepRecord
 from pacesetter.registry import Registry
 
@@ -46,21 +46,12 @@ def test_steps_are_reported_before_they_are_learned_from(make_learner: Make) -> 
     assert int(first.done.sum()) == 12  # episodes of 10 bars: every environment once in 16 steps
 
 
-class Recall:
+class Recall(Extra):
     """An extra that predicts the reward of a row by a head of its symbol; the trainer trains it."""
-
-    declared = ()
-    optimiser = None
 
     def __init__(self, around: Surroundings, config: Any) -> None:
         self.weight = nn.Parameter(torch.zeros(4, around.width))
         self.own = nn.ModuleDict({"head": nn.ParameterList([self.weight])})
-
-    def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> None:
-        """It leaves rewards as they are."""
-
-    def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """It is trained by its loss."""
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
         assert batch.targets is not None

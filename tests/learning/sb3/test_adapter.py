@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pacesetter.build import build_learner, build_panel, build_parts
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.policies.modules import serve_algorithm
 
 SMALL = (
@@ -24,7 +24,7 @@ SMALL = (
 
 @pytest.mark.parametrize("agent", ["ppo", "sac"])
 def test_the_whole_range_means_zero_to_the_cap(agent: str) -> None:
-    config = compose([*SMALL, f"agent={agent}", "agent.network=mlp_tiny", "task.action=target", "train.envs=4"])
+    config = resolve([*SMALL, f"agent={agent}", "agent.network=mlp_tiny", "task.action=target", "train.envs=4"])
     learner: Any = build_learner(config, build_parts(config, build_panel(config)))
     adapter = learner.algorithm.env
     assert (learner.algorithm.action_space.low, learner.algorithm.action_space.high) == (-1.0, 1.0)

@@ -13,7 +13,7 @@ from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.data import load
 from pacesetter.envs import TradingVectorEnv
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.learner import Between
 from pacesetter.learning.sb3.algorithms import learn, make_algorithm
@@ -27,7 +27,7 @@ SMALL = (
 
 
 def made(*more: str) -> Any:
-    config = compose([*SMALL, *more])
+    config = resolve([*SMALL, *more])
     return build_learner(config, build_parts(config, build_panel(config)))
 
 

@@ -18,7 +18,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.folds import run_walk_forward
 from pacesetter.jobs.run.train import TrainingResult, train
 from pacesetter.market.risk import RiskColumn
@@ -31,7 +31,7 @@ SMALL = (
 
 
 def trained(folder: Path, *overrides: str) -> TrainingResult:
-    config = compose([*SMALL, *overrides, f"runs='{folder}'", "track.progress=false"])
+    config = resolve([*SMALL, *overrides, f"runs='{folder}'", "track.progress=false"])
     return train(config, console=Console(file=io.StringIO()))
 
 
@@ -45,8 +45,8 @@ def test_a_fleet_and_a_portfolio_are_the_same_account(tmp_path: Path) -> None:
 
 
 def test_windows_are_as_long_as_the_policy_reads_them() -> None:
-    assert compose([*SMALL, "task=fleet"]).trading.window_bars == 125
-    assert compose([*SMALL, "task=fleet", "task.window_bars=160"]).trading.window_bars == 160
+    assert resolve([*SMALL, "task=fleet"]).trading.window_bars == 125
+    assert resolve([*SMALL, "task=fleet", "task.window_bars=160"]).trading.window_bars == 160
 
 
 def test_many_symbols_in_accounts_of_their_own_are_refused(tmp_path: Path) -> None:

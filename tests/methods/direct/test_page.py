@@ -10,7 +10,7 @@ from rich.console import Console
 from pacesetter.build import build_panel
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.direct.page import TITLE, LearnedRelations
 from pacesetter.policies.agent import AgentPolicy
@@ -23,7 +23,7 @@ SMALL = [
 
 
 def learned(runs: Path, strength: float) -> tuple[Path, LearnedRelations]:
-    config = compose([*SMALL, f"data.strength={strength}", f"runs={runs}"])
+    config = resolve([*SMALL, f"data.strength={strength}", f"runs={runs}"])
     run = train(config, console=Console(quiet=True)).run.folder
     return run, LearnedRelations.of(run, build_panel(config))
 

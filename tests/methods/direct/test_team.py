@@ -14,7 +14,7 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.market.covariance import make_tables
 from pacesetter.market.risk import RiskOptions
@@ -278,7 +278,7 @@ RUN = (
 
 def test_a_run_of_a_team_is_played_reported_and_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pacesetter.methods.direct.joint.LEAST_GAIN", -1e9)
-    config = compose([*RUN, f"runs={tmp_path}"])
+    config = resolve([*RUN, f"runs={tmp_path}"])
     run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
     sections = run.sections()
     assert [each.title for each in sections][-1] == TEAM_TITLE

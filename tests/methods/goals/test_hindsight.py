@@ -17,7 +17,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.trading import FleetTrading
 from pacesetter.envs.batch.account_entries import PortfolioEntry
 from pacesetter.envs.batch.bank import Bank
@@ -178,4 +178,4 @@ def test_goals_that_cannot_be_are_refused(stated: dict[str, Any], sentence: str)
 
 def test_a_goal_beyond_the_cap_is_refused_with_the_configuration() -> None:
     with pytest.raises(ConfigError, match=r"agent.hindsight.goal=0.5 is beyond the cap"):
-        Config(agent={"algorithm": "sac", "hindsight": {"goal": 0.5}}, task=FleetTrading())
+        Plan(agent={"algorithm": "sac", "hindsight": {"goal": 0.5}}, task=FleetTrading())

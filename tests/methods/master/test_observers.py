@@ -28,7 +28,7 @@ from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.jobs.run.verify import verify
 from pacesetter.learning.state import tensors_hash
@@ -55,20 +55,20 @@ MASTER = [
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = compose([*FLEET, f"runs={tmp_path_factory.mktemp('fleet')}"])
+    config = resolve([*FLEET, f"runs={tmp_path_factory.mktemp('fleet')}"])
     return train(config, console=Console(quiet=True)).run.folder
 
 
 @pytest.fixture
 def small(fleet: Path, tmp_path: Path) -> Any:
     """A master over the three agents; more overrides follow."""
-    return lambda *more: compose([*MASTER, f"task.fleet={fleet}", f"runs={tmp_path}", *more])
+    return lambda *more: resolve([*MASTER, f"task.fleet={fleet}", f"runs={tmp_path}", *more])
 
 
 @pytest.fixture(scope="module")
 def trained(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The result of such a run, and what it printed."""
-    config = compose([*MASTER, f"task.fleet={fleet}", f"runs={tmp_path_factory.mktemp('master')}"])
+    config = resolve([*MASTER, f"task.fleet={fleet}", f"runs={tmp_path_factory.mktemp('master')}"])
     console = Console(file=io.StringIO(), width=200)
     return train(config, console=console), console.file.getvalue()
 
@@ -229,7 +229,7 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
 
 @pytest.mark.proof
 def test_a_master_with_shares_of_its_own_learns_from_bars_that_its_fleet_never_saw(small, tmp_path, console):
-    early = compose([*FLEET, "train.shares=[0.4,0.1]", f"runs={tmp_path / 'fleet'}"])
+    early = resolve([*FLEET, "train.shares=[0.4,0.1]", f"runs={tmp_path / 'fleet'}"])
     folder = train(early, console=console).run.folder
     config = small(f"task.fleet={folder}", "task.shares=[0.7,0.15]")
     panel = build_panel(config)
@@ -274,6 +274,6 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     folder = trained[0].run.folder
     with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
-    assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
+    assert resolve(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
     with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; use agent=ppo$"):
-        compose(["task=master", f"task.fleet={fleet}", "agent=sac"])
+        resolve(["task=master", f"task.fleet={fleet}", "agent=sac"])

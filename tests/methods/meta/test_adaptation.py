@@ -81,10 +81,10 @@ def test_a_curve_of_some_families_only_names_them() -> None:
 def test_the_oracle_holds_in_a_bull_and_has_cash_in_a_bear_whatever_the_orders_are(
     meta_words: list[str], tmp_path: Path, action: str
 ) -> None:
-    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.hydra.resolve import resolve
     from pacesetter.jobs.run.train import train
 
-    config = compose([*meta_words, f"task.action={action}", "agent.context=sums", f"runs={tmp_path}"])
+    config = resolve([*meta_words, f"task.action={action}", "agent.context=sums", f"runs={tmp_path}"])
     run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
     for task in unseen_tasks(run, "persistent", 2, seed=9):
         played = {one.player: one.returns for one in play_yardsticks(run, "persistent", task, 4, 2, seed=3)}
@@ -99,11 +99,11 @@ def test_the_oracle_holds_in_a_bull_and_has_cash_in_a_bear_whatever_the_orders_a
 def test_an_opponent_may_see_more_and_must_trade_by_the_same_rules(
     meta_words: list[str], meta_run: Path, tmp_path: Path
 ) -> None:
-    from pacesetter.jobs.hydra.compose import compose
+    from pacesetter.jobs.hydra.resolve import resolve
     from pacesetter.jobs.run.train import train
 
     def plain(*more: str) -> Path:
-        config = compose([*meta_words, "agent.context=off", *more, f"runs={tmp_path}"])
+        config = resolve([*meta_words, "agent.context=off", *more, f"runs={tmp_path}"])
         return Path(train(config, console=Console(quiet=True)).run.folder)
 
     folder = Path(shutil.copytree(meta_run, tmp_path / "own"))

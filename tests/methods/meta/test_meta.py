@@ -11,7 +11,7 @@ import torch
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.fleet.validation import play
@@ -22,7 +22,7 @@ from pacesetter.methods.meta.memory import CONTEXT, NOISE
 @pytest.fixture(scope="module")
 def make(meta_words):
     def made(*more):
-        config = compose([*meta_words, *more])
+        config = resolve([*meta_words, *more])
         return build_learner(config, build_parts(config, build_panel(config)))
 
     return made
@@ -137,7 +137,7 @@ def test_one_agent_answers_as_in_the_fleet_and_a_stored_fleet_as_before(make, me
 
 
 def test_validation_keeps_the_context_too(meta_words):
-    config = compose([*meta_words, "agent.context=gru"])
+    config = resolve([*meta_words, "agent.context=gru"])
     parts = build_parts(config, build_panel(config))
     fleet = build_learner(config, parts).fleet
     torch.nn.init.normal_(fleet.actor.last.weight, std=0.3)
@@ -158,11 +158,11 @@ def test_nothing_is_written_where_it_is_refused(meta_words, tmp_path):
         ("task.curriculum=five_stages", r"agent\.family=persistent makes other markets"),
     ):
         with pytest.raises(ConfigError, match=sentence):
-            train(compose([*meta_words, wrong, runs]))
+            train(resolve([*meta_words, wrong, runs]))
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("more", [(), ("+preset=planted",)])
 def test_the_smoke_preset_fits_a_round_of_environments(more):
-    config = compose(["task=fleet", "agent=meta_smoke", "task.action=target", *more])
+    config = resolve(["task=fleet", "agent=meta_smoke", "task.action=target", *more])
     assert config.agent["n_steps"] * config.train.envs % config.agent["batch_size"] == 0

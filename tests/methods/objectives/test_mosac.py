@@ -13,7 +13,7 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.build.trading import FleetTrading
 from pacesetter.envs.batch.bank import Bank
@@ -187,7 +187,7 @@ def test_rows_that_keep_their_weights_keep_those_of_the_next_bar_too(bank: Bank)
 )
 def test_what_cannot_be_is_refused_with_the_configuration(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        Config(agent={"algorithm": "mosac"} | options, task=FleetTrading())
+        Plan(agent={"algorithm": "mosac"} | options, task=FleetTrading())
 
 
 def test_first_weights_are_the_programmes() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes
 from pacesetter.methods.offline.export import export_episodes
@@ -101,7 +101,7 @@ def run(toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = ("agent.n_steps=8", "agent.gamma=0.5", "agent.gae_lambda=0.5", "agent.learning_rate=0.005")
     rest = ("agent.batch_size=64", "agent.encoder_learning_rate=0.005", "agent.target_kl=null", "train.envs=16")
     steps = ("train.steps=1536", "train.validate_every=768", "train.checkpoint_every=0", "train.log_episodes=true")
-    config = compose([*toy, *own, *rest, *steps, f"runs={tmp_path_factory.mktemp('runs')}"])
+    config = resolve([*toy, *own, *rest, *steps, f"runs={tmp_path_factory.mktemp('runs')}"])
     return train(config, console=Console(file=io.StringIO())).run.folder
 
 

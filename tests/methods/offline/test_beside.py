@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pacesetter.build import build_panel
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.methods.offline.beside import beside_words, sharpe_beside
 
 PLANTED = ("+preset=planted", "task=fleet", "data.symbols=5", "data.groups=1", "data.bars=600", "data.strength=0.8")
 
 
 def test_the_oracle_stands_beside_where_a_truth_is_known():
-    config = compose([*PLANTED, "features.leadlag.lookback=null"])
+    config = resolve([*PLANTED, "features.leadlag.lookback=null"])
     panel = build_panel(config)
     figures = sharpe_beside(config, panel)
     assert list(figures) == ["hold", "ridge", "lasso", "oracle"]

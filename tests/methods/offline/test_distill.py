@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from pacesetter.build import best_fleet, read_config, stored_config
+from pacesetter.build import best_fleet, read_plan, stored_plan
 from pacesetter.cli import app
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.state import tensors_hash
@@ -39,11 +39,11 @@ def test_a_student_is_smaller_and_carries_its_teachers_hash(run, tmp_path):
 
 
 def test_a_teacher_of_a_gpu_is_distilled_where_there_is_none(run, monkeypatch):
-    stored = stored_config(run)
-    monkeypatch.setattr(module, "stored_config", lambda _: replace(stored, train=replace(stored.train, device="cuda")))
+    stored = stored_plan(run)
+    monkeypatch.setattr(module, "stored_plan", lambda _: replace(stored, train=replace(stored.train, device="cuda")))
     asked = Student("mlp", {"width": 8}, heads=8, steps=64, episodes=8)
     student = distill(run, asked, console=Console(quiet=True))
-    assert read_config(student).train.device == "cpu"
+    assert read_plan(student).train.device == "cpu"
 
 
 def test_a_temperature_is_learned_with_and_stored(run):

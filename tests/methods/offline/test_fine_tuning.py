@@ -8,9 +8,9 @@ import json
 import pytest
 from rich.console import Console
 
-from pacesetter.build import read_config
+from pacesetter.build import read_plan
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.offline.fine_tuning import TransferRow, fine_tune
 
@@ -36,9 +36,9 @@ def test_a_network_of_another_width_is_taken_as_it_is(toy, tmp_path):
     own = ("train.envs=4", "train.steps=64", "train.validate_every=64", "agent.n_steps=16", "agent.batch_size=16")
     sizes = ("agent.network=mlp", "agent.network_options={width:8,layers:1}", "agent.heads=[8]")
     quiet = Console(quiet=True)
-    first = train(compose(["task=fleet", *market, *own, *sizes, f"runs={tmp_path}"]), console=quiet).run.folder
+    first = train(resolve(["task=fleet", *market, *own, *sizes, f"runs={tmp_path}"]), console=quiet).run.folder
     tuned = fine_tune(first, [*market, *own, f"runs={tmp_path}"], quiet)
-    assert read_config(tuned).agent["network_options"] == {"width": 8, "layers": 1}
+    assert read_plan(tuned).agent["network_options"] == {"width": 8, "layers": 1}
 
 
 def test_a_market_without_its_symbols_is_refused(run, tmp_path):

@@ -16,7 +16,7 @@ from rich.console import Console
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.dataset import DatasetWriter, read_dataset
 from pacesetter.learning.experience.market import FleetMarket
@@ -31,7 +31,7 @@ FAST = ("agent.learning_rate=0.01", "agent.encoder_learning_rate=0.01", "agent.g
 def train_offline(toy, name: str, dataset, folder, *more: str) -> tuple[Path, str]:
     told = io.StringIO()
     own = (f"agent={name}", f"agent.dataset={dataset}", *FAST, "train.steps=24576", "train.validate_every=8192")
-    config = compose([*toy, *own, f"runs={folder}", *more])
+    config = resolve([*toy, *own, f"runs={folder}", *more])
     return train(config, console=Console(file=told, width=150)).run.folder, told.getvalue()
 
 
@@ -76,7 +76,7 @@ def test_conservative_learning_beats_cloning_on_the_same_mixed_episodes(toy, exp
 
 
 def test_an_offline_learner_is_never_handed_a_market(toy, exported, monkeypatch):
-    config = compose([*toy, "agent=iql", f"agent.dataset={exported}"])
+    config = resolve([*toy, "agent=iql", f"agent.dataset={exported}"])
     parts = build_parts(config, build_panel(config))
 
     def refuse(*_, **__):
@@ -107,9 +107,9 @@ def test_a_dataset_that_does_not_fit_is_refused_and_nothing_is_written(toy, expo
     ]
     for more, sentence in cases:
         with pytest.raises((ConfigError, DataError), match=sentence):
-            train(compose([*toy, *more, f"runs={tmp_path / 'runs'}"]), console=Console(file=io.StringIO()))
+            train(resolve([*toy, *more, f"runs={tmp_path / 'runs'}"]), console=Console(file=io.StringIO()))
     with pytest.raises(ConfigError, match="agent=bc does not support task=trading, only fleet"):
-        compose(["task=trading", "agent=bc"])
+        resolve(["task=trading", "agent=bc"])
     assert not (tmp_path / "runs").exists()
 
 
@@ -132,7 +132,7 @@ def test_another_schema_and_a_single_episode_are_refused_and_nothing_is_written(
     for path, sentence in cases:
         own = ("agent=cql", f"agent.dataset={path}", f"runs={tmp_path / 'runs'}")
         with pytest.raises(DataError, match=sentence):
-            train(compose([*toy, *own]), console=Console(file=io.StringIO()))
+            train(resolve([*toy, *own]), console=Console(file=io.StringIO()))
     assert not (tmp_path / "runs").exists()
 
 

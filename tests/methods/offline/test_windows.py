@@ -22,7 +22,7 @@ from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.cli import app
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.lookback.stored import LookbackRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.dataset import read_dataset
 from pacesetter.learning.experience.recording import order_teacher
@@ -47,7 +47,7 @@ LEARNED = (*LEARNER, "agent.learning_rate=0.005", "train.steps=2048", "train.val
 def learn(folder: Path, name: str, dataset: Path, *more: str) -> tuple[Path, str]:
     told = io.StringIO()
     own = (f"agent={name}", f"agent.dataset={dataset}", *LEARNED, f"runs={folder}", *more)
-    return train(compose([*MARKET, *own]), console=Console(file=told, width=200)).run.folder, told.getvalue()
+    return train(resolve([*MARKET, *own]), console=Console(file=told, width=200)).run.folder, told.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_cql_learns_windows_from_random_episodes_alone(learned: tuple[Path, str]
 
 
 def test_it_is_never_handed_a_market(random: Path) -> None:
-    config = compose([*MARKET, "agent=cql", f"agent.dataset={random}"])
+    config = resolve([*MARKET, "agent=cql", f"agent.dataset={random}"])
     parts = build_parts(config, build_panel(config))
     assert isinstance(parts.train, StoredWindows)
     with pytest.raises(ConfigError, match="cannot be stepped"):
@@ -124,14 +124,14 @@ def test_cloning_reaches_85_percent_of_a_teachers_windows(tmp_path: Path, monkey
     monkeypatch.setitem(TEACHERS["windows"], "expert", turns)
     path = tmp_path / "turns.h5"
     export_episodes("expert", MARKET, out=path, episodes=40, regimes=("expert",))
-    config = compose([*MARKET, "agent=bc", f"agent.dataset={path}", *LEARNED])
+    config = resolve([*MARKET, "agent=bc", f"agent.dataset={path}", *LEARNED])
     learner: Any = build_learner(config, build_parts(config, build_panel(config)))
     learner.learn(8192)
     assert float(learner.algorithm.method.judge_held_out(learner.algorithm)["accuracy"]) >= 0.85
 
 
 def test_it_resumes_bit_exactly(random: Path, tmp_path: Path) -> None:
-    config = compose([*MARKET, "agent=iql", f"agent.dataset={random}", *LEARNED])
+    config = resolve([*MARKET, "agent=iql", f"agent.dataset={random}", *LEARNED])
     panel = build_panel(config)
     learner: Any = build_learner(config, build_parts(config, panel))
     learner.learn(512)
@@ -172,11 +172,11 @@ def test_what_does_not_fit_gets_one_sentence(
 ) -> None:
     words = [word.replace("{path}", str(random)) for word in overrides]
     with pytest.raises((ConfigError, DataError), match=message):
-        train(compose([*MARKET, *words, f"runs={tmp_path}"]), console=Console(file=io.StringIO()))
+        train(resolve([*MARKET, *words, f"runs={tmp_path}"]), console=Console(file=io.StringIO()))
 
 
 def test_a_dataset_of_another_task_gets_one_reason(toy: tuple[str, ...], random: Path, tmp_path: Path) -> None:
-    config = compose([*toy, "agent=cql", f"agent.dataset={random}", f"runs={tmp_path}"])
+    config = resolve([*toy, "agent=cql", f"agent.dataset={random}", f"runs={tmp_path}"])
     sentence = "random.h5 does not fit this run: it is of task=lookback, not of task=fleet; export it again with this"
     with pytest.raises(DataError, match=sentence):
         train(config, console=Console(file=io.StringIO()))
@@ -189,7 +189,7 @@ def test_a_policy_that_remembers_cannot_be_recorded() -> None:
 
     with pytest.raises(ConfigError, match="without a memory"):
         PolicyAgents(Recurrent())
-    config = compose([*MARKET, "task.episodes.bars=null"])
+    config = resolve([*MARKET, "task.episodes.bars=null"])
     panel = build_panel(config)
     with pytest.raises(ConfigError, match="has no end; give --bars"):
         build_recording_market(config, panel, 2)

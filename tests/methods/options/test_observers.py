@@ -14,10 +14,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from pacesetter.build import build_learner, build_panel, build_parts, stored_config
+from pacesetter.build import build_learner, build_panel, build_parts, stored_plan
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.learner import Between
@@ -40,7 +40,7 @@ def make(option_words: list[str]) -> Callable[..., Any]:
     """An untrained learner with further overrides."""
 
     def made(*more: str) -> Any:
-        config = compose([*option_words, *more])
+        config = resolve([*option_words, *more])
         return build_learner(config, build_parts(config, build_panel(config)))
 
     return made
@@ -55,7 +55,7 @@ def test_a_run_logs_its_options_and_leaves_their_gates(option_run: Path) -> None
     gates = json.loads((option_run / "gates.json").read_text())["gates"]["deterministic"]
     assert set(gates) == GATES
     assert 0 <= gates["option success"]["value"] <= 1
-    assert stored_config(option_run).agent["kind"] == "written"
+    assert stored_plan(option_run).agent["kind"] == "written"
 
 
 def test_phase_b_reads_these_gates() -> None:
@@ -156,10 +156,10 @@ def test_what_cannot_work_is_refused_before_a_folder_is_made(
         make(*more)
         return
     with pytest.raises(ConfigError, match=sentence):
-        train(compose(words), console=Console(quiet=True))
+        train(resolve(words), console=Console(quiet=True))
     assert not (tmp_path / "runs").exists()
 
 
 def test_orders_other_than_continuous_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"agent=options does not support task\.action=discrete"):
-        compose(["agent=options", "task.action=discrete"])
+        resolve(["agent=options", "task.action=discrete"])

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacesetter.build import build_panel, stored_config
+from pacesetter.build import build_panel, stored_plan
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.stored_run import StoredRun
@@ -41,7 +41,7 @@ def played(run: StoredRun) -> Backtest:
 @pytest.fixture(scope="module")
 def bundled(option_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder, bundle = bundle_run(option_run, tmp_path_factory.mktemp("store"), observations=400)
-    config = stored_config(option_run)
+    config = stored_plan(option_run)
     return SimpleNamespace(folder=folder, bundle=bundle, config=config, panel=build_panel(config))
 
 

@@ -17,7 +17,7 @@ from bundles import LOOKBACK, trained
 from starlette.testclient import TestClient
 from torch import nn
 
-from pacesetter.build import build_panel, load_lookback, stored_config
+from pacesetter.build import build_panel, load_lookback, stored_plan
 from pacesetter.errors import DataError
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.panel import Panel
@@ -52,7 +52,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if kind not in made:
             run = trained(overrides(kind), where)
             _, bundle = bundle_run(run.folder, where / "bundles", observations=200)
-            made[kind] = run.folder, build_panel(stored_config(run.folder)), bundle
+            made[kind] = run.folder, build_panel(stored_plan(run.folder)), bundle
         return made[kind]
 
     return make
@@ -60,7 +60,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def early(folder: Path, panel: Panel, bundle: Bundle) -> WindowRuntime:
     """A runtime that knows the schedule up to UNTIL only, with the memory that the agent had there."""
-    known = lookback_spec(folder, stored_config(folder), panel.rows(0, UNTIL + 1))
+    known = lookback_spec(folder, stored_plan(folder), panel.rows(0, UNTIL + 1))
     told = json.dumps(asdict(known)).encode()
     return WindowRuntime(replace(bundle, files={**bundle.files, "lookback.json": told}))
 

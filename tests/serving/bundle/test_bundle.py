@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config, build_table
+from pacesetter.build import Plan, build_table
 from pacesetter.cli.serve import register
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, PacesetterError, RunError
@@ -56,7 +56,7 @@ def copy(made, tmp_path) -> Path:
 def test_a_bundle_tells_how_it_was_made(made):
     bundle = made.bundle
     assert set(bundle.files) == set(NEEDED)
-    assert bundle.config == replace(made.config, runs=Config.runs)
+    assert bundle.config == replace(made.config, runs=Plan.runs)
     # The portfolio's are the plan's: one position may have 15 %, all together 100 %, clusters no less than that.
     assert bundle.limits == GuardLimits(symbol_fraction=0.15, cluster_fraction=1.0)
     assert bundle.features.names[0] == "return_1"
@@ -131,7 +131,7 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
     (cut.folder / "checkpoints").mkdir()
     with pytest.raises(RunError, match=r"not a finished training run; run pacesetter train --resume"):
         bundle_run(cut.folder, tmp_path / "bundles")
-    lookback = Run.create(tmp_path, "lookback", Config(task=LookbackConfig()).to_dict())
+    lookback = Run.create(tmp_path, "lookback", Plan(task=LookbackConfig()).to_dict())
     with pytest.raises(RunError, match="holds no agent to bundle"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -17,6 +18,7 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.panel import Panel
 from pacesetter.serving.journal.journal import tables
 from pacesetter.serving.risk.order import Order
+from pacesetter.serving.trader import alpaca
 from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.broker import OrderStatus
 
@@ -73,6 +75,22 @@ def test_an_account_or_a_venue_that_does_not_fit_is_refused(rig: Rig) -> None:
     rig.exchange.held["YYY"], rig.exchange.prices["YYY"] = Decimal(1), Decimal(1)
     with pytest.raises(ConfigError, match="holds YYY, which is not traded here"):
         AlpacaBroker(rig.panel.symbols, alpaca_client(rig.url))
+
+
+def test_requests_wait_where_they_would_be_too_many(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alpaca, "MOST_REQUESTS", 5)
+    monkeypatch.setattr(alpaca, "PER_SECONDS", 0.2)
+    broker, moments, request = rig.broker(), list[float](), rig.exchange.fault
+
+    def note(method: str, path: str) -> str:
+        moments.append(time.monotonic())
+        return request(method, path)
+
+    monkeypatch.setattr(rig.exchange, "fault", note)
+    for _ in range(12):
+        broker.open_orders()
+    # A request is noted a moment after it is sent: five that came late may be nearer to the next five.
+    assert moments[-1] - moments[0] > 2 * 0.2 * 0.9
 
 
 def test_quantities_have_the_digits_that_the_venue_takes(rig: Rig) -> None:

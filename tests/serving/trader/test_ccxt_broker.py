@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from ccxt_double import is_ccxt_there
 from exchange import BinanceExchange, Fault
 from trading import FIRST, SPAN, Rule, small_panel
 from venues import CALM, MARKET, Rig, hurry, open_rig
@@ -101,6 +103,45 @@ def test_an_exit_of_a_contract_only_reduces_and_has_no_minimum(linear: Rig) -> N
     assert broker.submit(exit_order) is OrderStatus.SENT
     exchange.held[symbol] = Decimal(0)  # closed by hand meanwhile: a second one opens nothing
     assert broker.submit(replace(exit_order, client_id="c")) is OrderStatus.REJECTED
+
+
+def test_a_contract_of_another_size_is_converted(linear: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At okx, for one, a contract is a part of a coin; the fake counts contracts."""
+    exchange, symbol, market = of(linear), linear.panel.symbols[0], of(linear)._market
+    monkeypatch.setattr(exchange, "_market", lambda name: market(name) | {"contractSize": 0.01})
+    broker, bar = linear.broker(), np.full((4, 7), 100.0)
+    order = broker.fit_order(Order("a", symbol, 1.23456789, 100.0), 0.0)
+    assert isinstance(order, Order)
+    assert order.quantity == pytest.approx(1.2345678)
+    assert broker.submit(order) is OrderStatus.SENT
+    (resting,) = exchange.orders.values()
+    assert resting.quantity == Decimal("123.45678")
+    assert broker.list_open()[0].quantity == pytest.approx(1.2345678)
+    exchange.fill(resting, Decimal(1), Decimal(100))
+    (fill,) = broker.settle(bar, bar, [order], SPAN).executions
+    assert fill.quantity == pytest.approx(1.2345678)
+
+
+def test_requests_keep_the_exchanges_rate_and_no_order_is_tried_twice(rig: Rig) -> None:
+    broker = rig.broker()
+    assert isinstance(broker, CcxtBroker)
+    assert broker._client.settings["enableRateLimit"] is True
+    assert broker._client.settings["options"]["maxRetriesOnFailure"] == 0
+
+
+def test_ccxt_itself_spaces_requests(panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_ccxt_there():
+        pytest.skip("CCXT ITSELF WAS NOT TESTED: it is not installed; pip install ccxt")
+    hurry(monkeypatch)
+    with open_rig("spot", panel, tmp_path, monkeypatch, is_real=True) as rig:
+        broker = rig.broker()
+        assert isinstance(broker, CcxtBroker)
+        client = broker._client
+        client.enableRateLimit = True  # the rig switches it off, for speed
+        begun = time.monotonic()
+        for _ in range(4):
+            broker.find(Order("a", rig.panel.symbols[0], 1.0, 100.0))
+        assert time.monotonic() - begun > 3 * client.rateLimit / 1000
 
 
 # ---- money -----------------------------------------------------------------------------------------------------------
@@ -286,7 +327,7 @@ def play_both(kind_panel: Panel, options: CcxtOptions) -> tuple[Any, Any]:
 
 def check_dry_run(bars: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
     """Relative difference of a dry run's equity to the backtest's: with the exchange's rules, and with tiny steps."""
-    hurry(monkeypatch, 60.0)
+    hurry(monkeypatch)
     whole = load("synthetic", symbols=3, bars=FIRST + bars, seed=5)
     index = pd.date_range("2020-01-01", periods=len(whole), freq="h", tz="UTC").as_unit("ns")
     with open_rig("spot", replace(whole, index=index), tmp_path, monkeypatch) as rig:

@@ -15,10 +15,10 @@ import pytest
 from bundles import FLEET
 from rich.console import Console
 
-from pacesetter.build import stored_config
+from pacesetter.build import stored_plan
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.baselines.catalogue import BASELINES
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.dataset import read_dataset
 from pacesetter.methods.offline.export import export_episodes
@@ -40,7 +40,7 @@ def traded(fleet: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lookback_of(fleet: Any) -> str:
     """Where the fleet's lookback agent lies: a bundle knows its name alone."""
-    return f"features.leadlag.lookback={stored_config(fleet.run.folder).features.leadlag.lookback}"
+    return f"features.leadlag.lookback={stored_plan(fleet.run.folder).features.leadlag.lookback}"
 
 
 def share_until(fleet: Any, folder: Path) -> str:
@@ -77,7 +77,7 @@ def test_an_agent_learns_from_it(fleet: Any, traded: Path, tmp_path: Path) -> No
     size = ("train.steps=256", "train.best_by=score", "train.validate_every=128", f"runs={tmp_path / 'runs'}")
     market = [word for word in FLEET if not word.startswith(("agent", "train"))]
     features = (lookback_of(fleet), "features.leadlag.gap_bars=5")
-    result = train(compose([*market, *features, *agent, *size, shares]), console=Console(file=io.StringIO()))
+    result = train(resolve([*market, *features, *agent, *size, shares]), console=Console(file=io.StringIO()))
     assert json.loads((result.run.folder / "offline.json").read_text())["held_out"]["accuracy"] >= 0
 
 

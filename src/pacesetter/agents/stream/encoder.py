@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
@@ -25,6 +24,7 @@ from pacesetter.agents.encoders import NETWORKS, Encoder, Network
 from pacesetter.agents.initialise import shrink
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stream.following import Following
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 
 __all__ = ["STREAM", "BarFollower", "Memory", "Stream", "StreamEncoder", "follower_of"]
@@ -34,7 +34,6 @@ CHUNK = 32  # queries that share their keys: those of their chunk and of the one
 FIRST_GAIN = 0.1  # of what blocks add to a bar's embedding, when learning begins
 NEVER = -1e9  # score of a key that is not there; finite, so that a gradient through it is 0
 
-Array = NDArray[Any]
 Pair = Sequence[torch.Tensor]  # keys, and values
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["Following"]
 
 MOST_NEW = 8  # bars between two windows that are run one by one; more are run from the start, which is as exact
 
-Array = NDArray[Any]
 AnswerT = TypeVar("AnswerT")
 Step = Callable[[int, Array, Array], tuple[AnswerT, Array]]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
-from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until, split_panel
 from pacesetter.build.fleet import best_fleet, build_market
+from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, sample_observations
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, market_copies
@@ -33,7 +31,6 @@ __all__ = [
     "known_table",
 ]
 
-Array = NDArray[Any]
 FEW_BARS = 1000  # in which an episode mostly has room
 
 
@@ -47,7 +44,7 @@ class FleetTask(Task):
     observers = "fleet"
     reads_table = True
 
-    def check_bars(self, config: Config, panel: Panel, bars: int) -> None:
+    def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:
         """Refuses bars without room for an episode behind the longest window."""
         for some in (min(FEW_BARS, bars), bars):  # a few will do unless a symbol comes late
             try:
@@ -57,7 +54,7 @@ class FleetTask(Task):
                 if some == bars:
                     raise
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         split, prior = feature_split(config, panel), None
         if has_prior(config):
             prior, ends = fit_prior(config, split)
@@ -75,7 +72,7 @@ class FleetTask(Task):
         train, validation = self.with_entries(train, validation)
         return Parts(train, validation, prior)
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
         refuse_folds(config)
         first, last = int(fold.train[0]), int(fold.train[-1])
@@ -87,11 +84,11 @@ class FleetTask(Task):
         (market,) = self.with_entries(market)
         return Parts(market, market)
 
-    def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
+    def copies(self, config: Plan, split: FeatureSplit) -> MarketCopies:
         """Other markets of the same symbols that are learned from beside the training bars; mostly none."""
         return market_copies(config, split)
 
-    def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> Any:
         # Episodes of one length: an evaluation weights them equally.
         bars = config.trading.episode_bars if episode_bars is None else episode_bars
         if bars is None:
@@ -99,7 +96,7 @@ class FleetTask(Task):
         split = feature_split(config, panel)
         return build_market(config, split.learned, envs, **split.features(split.learned), episode_bars=bars)
 
-    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+    def recorded_facts(self, config: Plan, panel: Panel, market: Any) -> dict[str, Any]:
         from pacesetter.methods.offline.manifest import content_hash
 
         task, batch = config.trading, market.batch
@@ -128,10 +125,10 @@ class FleetTask(Task):
             return replace(policy, advice=PriorAdvice(policy.advice, beside_prior(stored)))
         return self.asked(policy, stored.config, stored.folder)  # type: ignore[no-any-return]
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Policy:
+    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> Policy:
         return self.asked(self._policy(learner.fleet, config, until), config)  # type: ignore[no-any-return]
 
-    def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> Policy:
+    def _policy(self, fleet: Any, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.policies.fleet import fleet_policy
 
         return fleet_policy(fleet, config.task_as(FleetTrading), until)
@@ -220,7 +217,7 @@ def _follow(market: Any, curriculum: str) -> None:
         market.follow(partial(Course, stages=FIVE_STAGES if curriculum == "five_stages" else adaptive_stages()))
 
 
-def episode_options(config: Config) -> dict[str, Any]:
+def episode_options(config: Plan) -> dict[str, Any]:
     """Options of the market that a fleet's episodes are played in."""
     task = config.trading
     limit = {} if task.repetition_limit is None else {"repetition_limit": task.repetition_limit}

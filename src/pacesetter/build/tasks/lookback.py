@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, split_panel
-from pacesetter.build.stored import load_agent, stored_config
+from pacesetter.build.plan import Plan
+from pacesetter.build.stored import load_agent, stored_plan
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.data.splits import Fold
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -50,13 +50,13 @@ class LookbackTask(Task):
         "job": "the pipeline trains traders; task={task} is for `pacesetter train`",
     }
 
-    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Plan, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel."""
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
         return LookbackVectorEnv(panel, envs, config.lookback, **options)
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
         task, split = config.lookback, split_panel(config, learned_universe(config, panel))
@@ -76,14 +76,14 @@ class LookbackTask(Task):
         validation = LookbackVectorEnv(split.known, stretches, replace(task, episodes=steady))
         return Parts(self.environment(config, split.learned, config.train.envs), validation)
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
         known = learned_universe(config, panel).rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs)
         # The panel begins at bar 0 for the windows' history; episodes stay in the fold's own bars.
         env.batch.dealer.keep_within(fold.train)
         return Parts(env, env)
 
-    def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> Any:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
         from pacesetter.learning.experience.window_market import WindowMarket
 
@@ -94,7 +94,7 @@ class LookbackTask(Task):
         learned = split_panel(config, learned_universe(config, panel)).learned
         return WindowMarket(LookbackVectorEnv(learned, envs, replace(task, episodes=replace(task.episodes, bars=bars))))
 
-    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+    def recorded_facts(self, config: Plan, panel: Panel, market: Any) -> dict[str, Any]:
         from pacesetter.methods.offline.manifest import content_hash
 
         task: LookbackConfig = config.lookback
@@ -121,7 +121,7 @@ class LookbackTask(Task):
         agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
         return _as_policy(agent, stored.config, is_stochastic)
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> LookbackPolicy:
+    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> LookbackPolicy:
         return _as_policy(learner.agent, config)
 
     def export(self, stored: Stored, count: int) -> Exported:
@@ -132,7 +132,7 @@ class LookbackTask(Task):
         return Exported(module, spec, stored.panel.symbols, _sample_observations(stored, spec, count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
-        most = stored_config(str(run)).lookback.view.max_assets
+        most = stored_plan(str(run)).lookback.view.max_assets
         if len(there) > (most or len(own)) or (most is None and len(there) != len(own)):
             raise ConfigError(
                 f"{run} chooses windows for {most or len(own)} symbols, but {label} has {len(there)}; train it with "
@@ -140,7 +140,7 @@ class LookbackTask(Task):
             )
 
 
-def learned_universe(config: Config, panel: Panel) -> Panel:
+def learned_universe(config: Plan, panel: Panel) -> Panel:
     """The symbols that the agent learns from, `task.symbols`; all of them where none are named."""
     symbols = config.lookback.symbols
     return panel.select(list(symbols)) if symbols else panel
@@ -159,7 +159,7 @@ def _sample_observations(stored: Stored, spec: PolicySpec, wanted: int) -> Itera
         yield allow_all_actions(batch.observe(), spec)
 
 
-def _as_policy(agent: Any, config: Config, is_stochastic: bool = False) -> LookbackPolicy:
+def _as_policy(agent: Any, config: Plan, is_stochastic: bool = False) -> LookbackPolicy:
     """An agent that has learned as a policy of a panel."""
     from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
 

@@ -19,8 +19,8 @@ from pacesetter.registry import Registry
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pacesetter.build.configuration import Config
     from pacesetter.build.environments import Parts
+    from pacesetter.build.plan import Plan
     from pacesetter.data.splits import Fold
     from pacesetter.features import FeatureTable
     from pacesetter.panel import Panel
@@ -42,7 +42,7 @@ class Stored:
     """
 
     folder: Path
-    config: Config
+    config: Plan
     panel: Panel
     table: FeatureTable | None = None
 
@@ -112,7 +112,7 @@ class Task(ABC):
         """Markets of a fleet that also show what is asked for."""
         return list(markets) if self.conditions is None else self.conditions.markets(markets)
 
-    def asked(self, policy: Any, config: Config, run: Path | None = None) -> Any:
+    def asked(self, policy: Any, config: Plan, run: Path | None = None) -> Any:
         """A policy that is asked for what the agent of the `run` is by default."""
         if self.conditions is None:
             return policy
@@ -132,23 +132,23 @@ class Task(ABC):
 
     # ---- what a task does -----------------------------------------------------------------------------------------
 
-    def completed(self, config: Config) -> Config:
+    def completed(self, config: Plan) -> Plan:
         """The configuration with what the task takes from another run."""
         return config
 
-    def check_bars(self, config: Config, panel: Panel, bars: int) -> None:
+    def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:
         """Refuse a panel whose first `bars` are too few to learn from, before anything is trained."""
         return None
 
     @abstractmethod
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         """The environments that an agent learns and is validated in; bars of the test set are in neither."""
 
-    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Plan, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel; refused by a task that learns in a market of its own."""
         raise ConfigError(f"task={self.name} has no vector environment; its markets are those of build_parts")
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
         """The environments to train in on the training bars of a fold alone; `folds` is refused without them."""
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class Task(ABC):
     def policy(self, stored: Stored) -> Any:
         """The best policy of a run, which evaluate, explain and inspect ask: a `Policy`, or one of windows."""
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Any:
+    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> Any:
         """The policy of a learner as it is now, fitted on bars up to `until`; `folds` is refused without it."""
         raise NotImplementedError
 
@@ -164,11 +164,11 @@ class Task(ABC):
     def export(self, stored: Stored, count: int) -> Exported:
         """What a bundle holds of a run, with `count` observations of its own market to compare the graph on."""
 
-    def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> Any:
         """The training set with random starts, in which episodes of one length are recorded; refused by default."""
         raise self._not_recorded()
 
-    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+    def recorded_facts(self, config: Plan, panel: Panel, market: Any) -> dict[str, Any]:
         """What a dataset of that market says of it; refused by default."""
         raise self._not_recorded()
 

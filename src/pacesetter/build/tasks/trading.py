@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, has_prior
+from pacesetter.arrays import Array
 from pacesetter.build.environments import (
     FeatureSplit,
     Parts,
@@ -19,6 +18,7 @@ from pacesetter.build.environments import (
     fitted_until,
     learned_risk,
 )
+from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
 from pacesetter.build.tasks.task import TASKS, Stored, Task
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MarketCopies", "SingleAgentTask", "TradingTask", "market_copies", "starts_within"]
 
-Array = NDArray[Any]
-
 
 class SingleAgentTask(Task):
     """What trading and portfolio share: vector environments, one agent, its policy and its graph.
@@ -52,7 +50,7 @@ class SingleAgentTask(Task):
     is_whole: ClassVar[bool] = False
     reads_table = True
 
-    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Plan, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel; `options` beside those of the task, e.g. a table that is known."""
         from pacesetter.envs.portfolio import PortfolioVectorEnv
         from pacesetter.envs.residual import ResidualVectorEnv
@@ -78,14 +76,14 @@ class SingleAgentTask(Task):
         env = kind(panel, envs, task.symbols or None, **own | {"prior": none} | options)
         return ResidualVectorEnv(env, float(config.agent.get("prior_reach", 1.0)))
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         split = feature_split(config, panel)
         if not has_prior(config):
             return self._parts(config, split)
         prior, ends = fit_prior(config, split)
         return self._parts(config, replace(split, prior=ends))._replace(prior=prior)
 
-    def _parts(self, config: Config, split: FeatureSplit) -> Parts:
+    def _parts(self, config: Plan, split: FeatureSplit) -> Parts:
         task, learned, visible = config.trading, split.learned, split.known
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=visible.bars_per_year)}
@@ -125,7 +123,7 @@ class SingleAgentTask(Task):
             env, course=make_course(task.curriculum, env.batch, (np.arange(blocks) // each).tolist())
         )
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
         refuse_folds(config)
         task, known = config.trading, panel.rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs, episode_bars=task.episode_bars, starts=task.starts)
@@ -146,10 +144,10 @@ class SingleAgentTask(Task):
             return PriorPolicy(policy, beside_prior(stored))
         return self.asked(policy, config, stored.folder)  # type: ignore[no-any-return]
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
+    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         return self.asked(self._policy(learner.agent, config, until), config)  # type: ignore[no-any-return]
 
-    def _policy(self, agent: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
+    def _policy(self, agent: Any, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
         name, task = str(config.agent["algorithm"]), config.trading
@@ -206,7 +204,7 @@ class MarketCopies:
         return [panel, *self.panels], {"table": [features["table"], *self.tables], "supervised": None}
 
 
-def market_copies(config: Config, split: FeatureSplit) -> MarketCopies:
+def market_copies(config: Plan, split: FeatureSplit) -> MarketCopies:
     """The copies that `task.curriculum` asks for; refuses them beside a classifier that knows nothing of such bars."""
     from pacesetter.envs.difficulty import alter_returns
 

@@ -30,7 +30,7 @@ def _read(folder: Path) -> Any:
     )
 
 
-def _flatten(content: Any, before: str = "") -> dict[str, str]:
+def _flatten(content: object, before: str = "") -> dict[str, str]:
     if isinstance(content, dict) and content:
         parts = [_flatten(value, f"{before}.{key}" if before else str(key)) for key, value in content.items()]
         return {key: value for part in parts for key, value in part.items()}

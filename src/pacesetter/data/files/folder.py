@@ -9,19 +9,17 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.table_options import TableOptions
 from pacesetter.errors import DataError, did_you_mean
 from pacesetter.frames import Bars
 from pacesetter.panel import Panel
 
 __all__ = ["Files", "open_file"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.files.folder import Files, open_file
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
@@ -24,7 +24,6 @@ from pacesetter.panel import STORED_AS
 
 __all__ = ["ParquetFiles"]
 
-Array = NDArray[Any]
 log = logging.getLogger(__name__)
 
 

@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.files.folder import Files
 from pacesetter.data.loading import Loading, apply_allowances, apply_loading, validate_bars
 from pacesetter.data.quality import Examined, Readiness, examine_bars, whole_readiness
@@ -26,7 +26,6 @@ from pacesetter.panel import Panel, utc_index
 
 __all__ = ["RunGroups", "SymbolStream", "check_stream", "groups", "one_by_one", "open_stream"]
 
-Array = NDArray[Any]
 Symbols = tuple[str, ...]
 Result = TypeVar("Result")
 

@@ -9,14 +9,14 @@ import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.files.folder import Files, open_file
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
@@ -24,7 +24,6 @@ from pacesetter.frames import check_columns, recognise
 
 __all__ = ["CsvFiles"]
 
-Array = NDArray[Any]
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # first bytes of Excel's "Unicode text"
 SHORTEST_ROW = 16  # bytes: a date and a price
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 
 __all__ = ["TickSeries", "read_ticks"]
 
-Array = NDArray[Any]
 TIMES, PRICES, QUOTES = ("time", "timestamp", "date", "datetime"), ("price", "last", "close"), ("bid", "ask")
 SYMBOLS = ("symbol", "ticker", "asset")
 TEXT, PARQUET = (".csv", ".txt", ".gz"), (".parquet", ".pq")

@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
-from numpy.typing import NDArray
-
+from pacesetter.arrays import Array, Floats, Singles, Values
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import is_liquidating
@@ -28,8 +26,6 @@ __all__ = [
     "write_own_accounts",
     "write_own_masks",
 ]
-
-Array = NDArray[Any]
 
 
 class PositionEntry(IntEnum):
@@ -66,7 +62,7 @@ ACCOUNT_ENTRIES = {entry.name.lower(): f"position.{entry.value}" for entry in Po
 
 
 @jitable
-def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameters: Any) -> None:
+def write_account(vector: Singles, account: Floats, positions: Floats, bar: Floats, parameters: Floats) -> None:
     """Fill `vector` (K · PositionEntry + PortfolioEntry,) from an account's rows and its bar (K, Bar) at the close."""
     count, equity = positions.shape[0], account[Account.EQUITY]
     # A ruined account shows zeros, not infinities.
@@ -107,7 +103,7 @@ def account_entries(vector: Array) -> dict[str, Array]:
     return {"position": vector[:end].reshape(-1, POSITION_SIZE), "portfolio": vector[end:]}
 
 
-def write_own_accounts(accounts: Any, position: Any) -> Any:
+def write_own_accounts(accounts: Values, position: Values) -> Values:
     """Fill zeros (…, symbol, PortfolioEntry) with accounts that hold one of the positions (…, symbol, ·) each.
 
     An agent that trades one symbol learned in an account of its own. In a joint account, under a master, in a backtest,
@@ -124,7 +120,7 @@ def write_own_accounts(accounts: Any, position: Any) -> Any:
     return accounts
 
 
-def write_own_masks(masks: Any, position: Any) -> Any:
+def write_own_masks(masks: Values, position: Values) -> Values:
     """Fill (…, symbol, 7) booleans, all False, with the discrete orders that such accounts would send, and give them.
 
     Those are buys where the position cap leaves room, and sales of what is held.

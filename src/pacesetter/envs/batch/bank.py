@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.market.account_bars import apply_market, check_account_bars, check_step_symbols
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PRIOR", "Bank", "check_kind"]
 
-Array = NDArray[Any]
 PRIOR = "prior"  # entry of the context, see `around_prior`
 
 
@@ -240,7 +240,7 @@ def check_kind(kind: type, /, **values: Any) -> None:
             raise ConfigError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
 
 
-def _for_each(given: Any, count: int, name: str) -> list[Any]:
+def _for_each(given: object, count: int, name: str) -> list[Any]:
     """One of `given` for each market; None for each where nothing is given."""
     several = list(given) if isinstance(given, (list, tuple)) else [given] * (count if given is None else 1)
     if len(several) != count:

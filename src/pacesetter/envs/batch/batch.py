@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, typeof
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.counterfactual import Counterfactual, try_orders
 from pacesetter.envs.batch.loops import (
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "Batch", "Step"]
 
-Array = NDArray[Any]
 
 ACTIONS = {
     "discrete": OrderKind.DISCRETE,
@@ -240,7 +240,7 @@ class Batch:
         observation = self.builder.arrange(vectors[0], index, *tables)
         return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
 
-    def step_alone(self, action: Any) -> tuple[Array, Array, list[float]]:
+    def step_alone(self, action: object) -> tuple[Array, Array, list[float]]:
         """Step a batch of one: copies of its ledger row (Column,) and account vector (size,), and its `Outcome`.
 
         The arrays that the compiled call writes to are kept from step to step; windows are not gathered.
@@ -369,10 +369,10 @@ class Batch:
         # A parallel loop over one environment would only start threads.
         self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in REMADE}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._make_views()
 
@@ -424,7 +424,7 @@ class Batch:
         arguments = self._arguments(index, ends, ledger, outcome, vectors, *self._unseen)
         return partial(self._step_rows, *arguments), ledger[0], vectors[0, 0], outcome[:, 0]
 
-    def _read(self, actions: Any) -> None:
+    def _read(self, actions: object) -> None:
         """Take the actions as numbers, one row for each environment."""
         try:
             given = np.asarray(actions)

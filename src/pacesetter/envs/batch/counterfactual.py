@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.envs.batch.loops import try_rows
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from pacesetter.envs.batch.batch import Batch
 
 __all__ = ["Counterfactual", "check_counterfactual", "repeated_reward", "try_orders"]
-
-Array = NDArray[Any]
 
 
 class Counterfactual(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 from numba import prange
 
+from pacesetter.arrays import Booleans, Floats, Integers, Singles
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_account
 from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.rows import (
@@ -48,14 +49,14 @@ WIDTHS = (
 
 
 @jitable
-def locate_row(e: int, cursor: Any, index: Any) -> None:
+def locate_row(e: int, cursor: Integers, index: Integers) -> None:
     """Write the block and the bar that environment e sees."""
     index[e, 0] = cursor[e, Cursor.BLOCK]
     index[e, 1] = cursor[e, Cursor.TIME]
 
 
 @jitable
-def list_ended(ends: Any, rows: Any) -> int:
+def list_ended(ends: Booleans, rows: Integers) -> int:
     """Write the environments whose episode ended into the first of `rows` (env,); gives how many there are."""
     count = 0
     for e in range(ends.shape[1]):
@@ -66,7 +67,7 @@ def list_ended(ends: Any, rows: Any) -> int:
 
 
 @jitable
-def fetch_bar(e: int, bars: Any, cursor: Any) -> None:
+def fetch_bar(e: int, bars: Floats, cursor: Integers) -> None:
     """Have the bar that environment e fills in brought near: each stands at its own place in a table of many MB."""
     if e < cursor.shape[0]:
         block, t = locate(e, cursor)
@@ -100,7 +101,7 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
     `has_one`: only for arrays that have known widths, whose step takes a tenth less time without loops over positions.
     """
 
-    def step_rows(ended: Any, index: Any, ends: Any, arrays: Any) -> int:
+    def step_rows(ended: Integers, index: Integers, ends: Booleans, arrays: Any) -> int:
         # Before the loop: no account moves unless all can.
         refused = first_refused(arrays[0], arrays[1])
         if refused >= 0:
@@ -130,16 +131,16 @@ def _compile_loop(row: Any, digest: int) -> Any:
 @jitable
 def restart_where(
     e: int,
-    is_chosen: Any,
-    settings: Any,
-    bars: Any,
-    parameters: Any,
-    accounts: Any,
-    positions: Any,
-    cursor: Any,
-    vectors: Any,
-    pool: Any,
-    offsets: Any,
+    is_chosen: Booleans,
+    settings: Floats,
+    bars: Floats,
+    parameters: Floats,
+    accounts: Floats,
+    positions: Floats,
+    cursor: Integers,
+    vectors: Singles,
+    pool: Integers,
+    offsets: Integers,
 ) -> None:
     """Begin an episode of environment e where it is chosen; write what it sees in any case."""
     if is_chosen[e]:
@@ -149,7 +150,13 @@ def restart_where(
 
 @jitable
 def observe_row(
-    e: int, cursor: Any, windows_from: Any, context_from: Any, index: Any, windows: Any, context: Any
+    e: int,
+    cursor: Integers,
+    windows_from: Singles,
+    context_from: Singles,
+    index: Integers,
+    windows: Singles,
+    context: Singles,
 ) -> None:
     """Write what environment e sees of the tables, or where to look."""
     locate_row(e, cursor, index)
@@ -158,7 +165,9 @@ def observe_row(
 
 
 @jitable
-def account_row(e: int, vectors: Any, accounts: Any, positions: Any, bars: Any, parameters: Any) -> None:
+def account_row(
+    e: int, vectors: Singles, accounts: Floats, positions: Floats, bars: Floats, parameters: Floats
+) -> None:
     """Write what is seen of account e at the close of its own bar; every array has a row for each account."""
     write_account(vectors[e], accounts[e], positions[e], bars[e], parameters[e])
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from pacesetter.arrays import Booleans, Floats, Integers
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Setting
 from pacesetter.market.bars import Bar, has_events, is_trading
 from pacesetter.market.jit import jitable
@@ -17,7 +16,9 @@ __all__ = ["limit_row", "mask_row"]
 
 
 @jitable
-def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any) -> None:
+def mask_row(
+    e: int, masks: Booleans, bars: Floats, parameters: Floats, accounts: Floats, positions: Floats, cursor: Integers
+) -> None:
     """Fill `masks[e]` (K · Discrete,): True where the order would be sent at this close; hold always is."""
     bar, rules = bars[cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]], parameters[0, e]
     equity = accounts[e, Account.EQUITY]
@@ -44,7 +45,7 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
 
 
 @jitable
-def limit_row(e: int, masks: Any, settings: Any, cursor: Any) -> None:
+def limit_row(e: int, masks: Booleans, settings: Floats, cursor: Integers) -> None:
     """Forbid in `masks[e]` (Discrete,) the order that was repeated too often; one that alone is allowed stays."""
     if settings[Setting.REPETITION_LIMIT] <= 0.0 or cursor[e, Cursor.REPEATS] < settings[Setting.REPETITION_LIMIT]:
         return

@@ -15,19 +15,17 @@ A feature that is unknown at a bar (a halt, a gap) keeps its last known value, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry
 
 if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
 
 __all__ = ["ObservationBuilder"]
-
-Array = NDArray[Any]
 
 
 class ObservationBuilder:
@@ -91,6 +89,6 @@ class ObservationBuilder:
         end = self.bank.positions_each * POSITION_SIZE
         self._position_place, self._portfolio_place = (..., slice(0, end)), (..., slice(end, None))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Views are created again: a pickled view of overlapping windows would be a copy of each."""
         return type(self), (self.bank, self.window_bars, self.has_windows)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
 from pacesetter.rewards import Reward
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PLACE", "REMEMBERED", "check_stored", "load_reward", "stored_reward"]
 
-Array = NDArray[Any]
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
 PREFIX = "reward."  # of what the reward remembers, in a stored state
 PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of starts
 
 
-def check_stored(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
+def check_stored(batch: Batch, stored: Mapping[str, object]) -> dict[str, Array]:
     """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
     given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
     # A state stored before a market parameter was added can still be resumed.
@@ -55,12 +54,12 @@ def _with_later_columns(stored: Array, own: Array) -> Array:
     return np.pad(stored, ((0, 0), (0, own.shape[1] - stored.shape[1])))
 
 
-def _on_host(values: Any) -> Array:
+def _on_host(values: object) -> Array:
     """An array or a tensor, of whatever device."""
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
 
 
-def stored_reward(reward: Reward | None) -> dict[str, Any]:
+def stored_reward(reward: Reward | None) -> dict[str, object]:
     """What a reward remembers, by names that begin with `reward.`; nothing where the compiled step writes it."""
     return {} if reward is None else {f"{PREFIX}{name}": values for name, values in reward.state_dict().items()}
 

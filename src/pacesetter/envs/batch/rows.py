@@ -16,10 +16,10 @@ and `context` (env, K, number) are gathered from; without rows they are left alo
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
+from pacesetter.arrays import Floats, Integers, Singles
 from pacesetter.envs.batch.account_entries import write_account
 from pacesetter.envs.batch.starts import Start, draw_below, draw_start, next_stream
 from pacesetter.market.jit import jitable
@@ -88,23 +88,23 @@ class Outcome(IntEnum):
 @jitable
 def step_row(
     e: int,
-    inputs: Any,
-    settings: Any,
-    bars: Any,
-    parameters: Any,
-    accounts: Any,
-    positions: Any,
-    cursor: Any,
-    ledger: Any,
-    fills: Any,
-    outcome: Any,
-    vectors: Any,
-    pool: Any,
-    offsets: Any,
-    windows_from: Any,
-    context_from: Any,
-    windows: Any,
-    context: Any,
+    inputs: Floats,
+    settings: Floats,
+    bars: Floats,
+    parameters: Floats,
+    accounts: Floats,
+    positions: Floats,
+    cursor: Integers,
+    ledger: Floats,
+    fills: Floats,
+    outcome: Floats,
+    vectors: Singles,
+    pool: Integers,
+    offsets: Integers,
+    windows_from: Singles,
+    context_from: Singles,
+    windows: Singles,
+    context: Singles,
 ) -> tuple[bool, bool]:
     """Step environment e by one bar; where that ends the episode and `settings` say so, begin the next one.
 
@@ -137,7 +137,7 @@ def step_row(
 
 
 @jitable
-def count_order(e: int, order: float, cursor: Any) -> None:
+def count_order(e: int, order: float, cursor: Integers) -> None:
     """Count how often environment e has given this discrete order in a row."""
     code = 1 + int(order)
     cursor[e, Cursor.REPEATS] = cursor[e, Cursor.REPEATS] + 1 if cursor[e, Cursor.ORDER] == code else 1
@@ -145,7 +145,7 @@ def count_order(e: int, order: float, cursor: Any) -> None:
 
 
 @jitable
-def keep_mode(e: int, order: Any, cursor: Any) -> None:
+def keep_mode(e: int, order: Floats, cursor: Integers) -> None:
     """Let the first switch of an episode decide for all of it whether a hybrid action is discrete or continuous."""
     if cursor[e, Cursor.ORDER] == 0:
         cursor[e, Cursor.ORDER] = 1 if order[0] < 0.0 else 2
@@ -155,19 +155,19 @@ def keep_mode(e: int, order: Any, cursor: Any) -> None:
 @jitable
 def try_row(
     r: int,
-    inputs: Any,
-    settings: Any,
-    bars: Any,
-    parameters: Any,
-    accounts: Any,
-    positions: Any,
-    cursor: Any,
-    tried_accounts: Any,
-    tried_positions: Any,
-    ledger: Any,
-    fills: Any,
-    outcome: Any,
-    vectors: Any,
+    inputs: Floats,
+    settings: Floats,
+    bars: Floats,
+    parameters: Floats,
+    accounts: Floats,
+    positions: Floats,
+    cursor: Integers,
+    tried_accounts: Floats,
+    tried_positions: Floats,
+    ledger: Floats,
+    fills: Floats,
+    outcome: Floats,
+    vectors: Singles,
 ) -> None:
     """Step a copy of an account by one of the discrete orders: row r is order r % 7 of environment r // 7.
 
@@ -191,13 +191,15 @@ def try_row(
 
 
 @jitable
-def locate(e: int, cursor: Any) -> tuple[int, int]:
+def locate(e: int, cursor: Integers) -> tuple[int, int]:
     """Block and bar of environment e. `max` tells the compiler that they are not negative: no wrap-around check."""
     return max(cursor[e, Cursor.BLOCK], 0), max(cursor[e, Cursor.TIME], 0)
 
 
 @jitable
-def write_outcome(e: int, outcome: Any, ledger: Any, is_terminated: bool, is_time_up: bool, settings: Any) -> None:
+def write_outcome(
+    e: int, outcome: Floats, ledger: Floats, is_terminated: bool, is_time_up: bool, settings: Floats
+) -> None:
     """The P&L reward, and how the episode ended if it did: an account that is terminated is not truncated too."""
     growth, clip = pnl(ledger[Column.EQUITY_BEFORE], ledger[Column.EQUITY_CHANGE]), settings[Setting.CLIP]
     outcome[Outcome.REWARD, e] = min(max(settings[Setting.WEIGHT] * growth, -clip), clip)
@@ -208,7 +210,14 @@ def write_outcome(e: int, outcome: Any, ledger: Any, is_terminated: bool, is_tim
 
 @jitable
 def restart_row(
-    e: int, settings: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any, pool: Any, offsets: Any
+    e: int,
+    settings: Floats,
+    parameters: Floats,
+    accounts: Floats,
+    positions: Floats,
+    cursor: Integers,
+    pool: Integers,
+    offsets: Integers,
 ) -> None:
     """Begin an episode of environment e: the parameters that wait for it, a fresh account, a drawn start."""
     # A curriculum writes to row 1 at any time; copying it here alone keeps a running episode's rules as they were.
@@ -234,14 +243,18 @@ def restart_row(
 
 
 @jitable
-def see_row(e: int, bars: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any, vectors: Any) -> None:
+def see_row(
+    e: int, bars: Floats, parameters: Floats, accounts: Floats, positions: Floats, cursor: Integers, vectors: Singles
+) -> None:
     """Write what environment e sees of its account."""
     block, t = locate(e, cursor)
     write_account(vectors[0, e], accounts[e], positions[e], bars[block, t], parameters[0, e])
 
 
 @jitable
-def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, windows: Any, context: Any) -> None:
+def gather_row(
+    e: int, cursor: Integers, windows_from: Singles, context_from: Singles, windows: Singles, context: Singles
+) -> None:
     """Copy the window and the context that environment e sees."""
     block, t = locate(e, cursor)
     features = windows_from.shape[2] // context_from.shape[1]
@@ -254,7 +267,7 @@ def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, window
 
 
 @jitable
-def first_refused(inputs: Any, settings: Any) -> int:
+def first_refused(inputs: Floats, settings: Floats) -> int:
     """The first row of actions with NaN, a number outside the box or no whole discrete order; −1 without one."""
     numbers, fitting = inputs.reshape(inputs.size), 0
     for place in range(numbers.size):  # no early exit: the compiler can then vectorise the loop
@@ -268,7 +281,7 @@ def first_refused(inputs: Any, settings: Any) -> int:
 
 
 @jitable
-def is_in_box(number: float, settings: Any) -> bool:
+def is_in_box(number: float, settings: Floats) -> bool:
     """Whether an action may hold this number."""
     is_within: bool = (number >= settings[Setting.LOWEST]) & (number <= settings[Setting.HIGHEST])
     is_kind: bool = (int(settings[Setting.KIND]) != OrderKind.DISCRETE) | (number == np.floor(number))
@@ -276,7 +289,7 @@ def is_in_box(number: float, settings: Any) -> bool:
 
 
 @jitable
-def read_order(order: Any, settings: Any) -> int:
+def read_order(order: Floats, settings: Floats) -> int:
     """The kind of an order; a hybrid (switch, value) is rewritten to a discrete one below 0, else to continuous."""
     kind = int(settings[Setting.KIND])
     if kind != HYBRID:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.envs.batch.account_entries import POSITION_SIZE, PositionEntry
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
@@ -29,27 +29,26 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSizer"]
 
-Array = NDArray[Any]
 STORED = ("base_quantities", "sizes")
 
 
 def _size_batch(digest: int) -> Any:
     def size_batch(
-        views: Any,
-        base: Any,
-        volatilities: Any,
-        correlations: Any,
-        days: Any,
-        cursor: Any,
-        base_quantities: Any,
-        accounts: Any,
-        positions: Any,
-        bars: Any,
-        risk: Any,
-        parameters: Any,
-        wanted: Any,
-        targets: Any,
-        sizes: Any,
+        views: Floats,
+        base: Floats,
+        volatilities: Floats,
+        correlations: Array,
+        days: Integers,
+        cursor: Integers,
+        base_quantities: Floats,
+        accounts: Floats,
+        positions: Floats,
+        bars: Floats,
+        risk: Floats,
+        parameters: Floats,
+        wanted: Floats,
+        targets: Floats,
+        sizes: Floats,
     ) -> int:
         for e in range(views.shape[0]):
             block, t = cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]

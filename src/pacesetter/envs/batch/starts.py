@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array, Integers
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.market.jit import jitable
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Start", "Starts", "chosen_rows", "draw_below", "draw_start", "next_stream", "whole_seeds"]
 
-Array = NDArray[Any]
 WHOLE = (int, np.integer)
 KINDS = ("random", "stratified", "fixed")
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # the odd step of SplitMix64 (Steele, Lea, Flood 2014), as an int64
@@ -121,7 +121,7 @@ def draw_below(stream: int, count: int) -> int:
 
 
 @jitable
-def draw_start(e: int, stream: int, offsets: Any, is_fixed: bool) -> tuple[int, int]:
+def draw_start(e: int, stream: int, offsets: Integers, is_fixed: bool) -> tuple[int, int]:
     """Place in the pool of environment e's next start, and the stream after it."""
     if is_fixed:
         return offsets[e % (offsets.shape[0] - 1)], stream

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import DataError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ObservationTables", "entry_columns", "last_known", "to_observation"]
 
-Array = NDArray[Any]
 Names = dict[str, tuple[str, ...]]
 CONTEXT = {
     "regime": "regime_",

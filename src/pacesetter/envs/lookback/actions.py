@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from enum import IntFlag
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import SHORTEST
 
 __all__ = ["Bounds", "Clamp", "Windows", "clamp_windows"]
-
-Array = NDArray[Any]
 
 
 class Clamp(IntFlag):

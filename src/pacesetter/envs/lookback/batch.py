@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.starts import chosen_rows, whole_seeds
 from pacesetter.envs.lookback.actions import Bounds, Clamp, Windows, clamp_windows
 from pacesetter.envs.lookback.curriculum import Episodes, EpisodeSampler
@@ -31,7 +32,6 @@ from pacesetter.rewards.reward import Reward, RewardConfig, RewardValues
 
 __all__ = ["LookbackBatch", "LookbackConfig", "LookbackStep", "lookback_config"]
 
-Array = NDArray[Any]
 BPS = 1e-4
 UNBEGUN = -1  # last bar of an environment that was never reset
 

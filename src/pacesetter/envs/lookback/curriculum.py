@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.market import LookbackMarket, View, lookback_market
@@ -23,7 +23,6 @@ from pacesetter.registry import configure
 
 __all__ = ["OWN_RESOLUTION", "Curriculum", "EpisodeSampler", "Episodes", "LookbackEpisode", "common_labels"]
 
-Array = NDArray[Any]
 logger = logging.getLogger(__name__)
 SWEPT_WINDOWS = 500  # windows among which the least stable ones are sought
 OWN_RESOLUTION = ""

@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.actions import Clamp, Windows
 from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep, lookback_config
 from pacesetter.envs.single import check_reset
@@ -16,7 +16,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["LookbackEnv", "action_space", "observation_space"]
 
-Array = NDArray[Any]
 Observation = dict[str, Array]
 LARGEST = float(np.finfo(np.float32).max)  # encodings have no common bound, and Gymnasium wants one
 
@@ -82,7 +81,7 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
     def _observation(self) -> Observation:
         return {name: entry[0] for name, entry in self.batch.observe().items()}
 
-    def _info(self, action: Any, step: LookbackStep) -> dict[str, Any]:
+    def _info(self, action: object, step: LookbackStep) -> dict[str, Any]:
         batch, bar = self.batch, int(step.bars[0])
         market = batch.decided_in[0]
         names = batch.reward.names

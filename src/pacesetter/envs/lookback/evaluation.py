@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import LookbackPolicy
@@ -18,7 +18,6 @@ from pacesetter.rewards.sharpe import sharpe
 
 __all__ = ["AgentLookback", "LookbackEvaluation", "evaluate_lookback"]
 
-Array = NDArray[Any]
 FEWEST_BLOCKS = 2
 BLOCK_BARS = 256
 
@@ -135,7 +134,7 @@ class AgentMemory(Protocol):
 
     def remember(self) -> Any: ...
 
-    def recall(self, remembered: Any) -> None: ...
+    def recall(self, remembered: object) -> None: ...
 
 
 class AgentLookback:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 
 __all__ = ["Liquidity", "LiquidityFilter"]
 
-Array = NDArray[Any]
 TRADES = "trades"
 
 

@@ -13,13 +13,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.liquidity import Liquidity
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.feature import FEATURES
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.lookback.policy import SHORTEST
 from pacesetter.leadlag.observed import mean_observed, observed_assets
 from pacesetter.leadlag.prediction import FEW_WINDOWS, Prediction, window_predictions
@@ -30,7 +30,6 @@ from pacesetter.registry import configure
 
 __all__ = ["LookbackMarket", "View", "lookback_market"]
 
-Array = NDArray[Any]
 BLOCK_WINDOWS = 1024
 BLOCK_BYTES = 64 * 2**20  # of matrices that are encoded at once
 REMEMBERED_BYTES = 256 * 2**20  # of encodings of all windows of the grid; of more than that, those always seen alone
@@ -119,7 +118,7 @@ class LookbackMarket:
                 f"view.max_assets={self.assets} is below the panel's {len(panel.symbols)} symbols; raise it"
             )
         self.encoder = view.coder()
-        self.engine = LeadLag(view.method, **view.options).fit(panel)
+        self.engine = Engine(view.method, **view.options).fit(panel)
         # Holds outcomes after t: for the reward alone, never in an observation.
         self.prediction = Prediction.of(panel, self.engine, view.horizon_bars, windows.longest)
         self.fills, self.moves = fill_to_fill_returns(panel), last_moves(panel)

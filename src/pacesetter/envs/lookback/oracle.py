@@ -11,11 +11,10 @@ on bars of the training set, never a competitor.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.envs.lookback.table import RewardTable, reward_table
@@ -23,8 +22,6 @@ from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 
 __all__ = ["LookbackOracle", "lookback_oracle", "optimal_values"]
-
-Array = NDArray[Any]
 
 
 def optimal_values(table: RewardTable) -> tuple[Array, Array]:

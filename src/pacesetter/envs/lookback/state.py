@@ -13,7 +13,7 @@ from pacesetter.errors import ConfigError
 __all__ = ["load_lookback_state", "lookback_state"]
 
 
-def lookback_state(batch: LookbackBatch) -> dict[str, Any]:
+def lookback_state(batch: LookbackBatch) -> dict[str, object]:
     """Copies of all that changes; synthetic markets are told by their seeds."""
     return {
         "rows": {name: getattr(batch, name).copy() for name in batch.stored_rows},

@@ -7,11 +7,10 @@ switching, stability and turnover compare the two. A `RewardTable` holds all of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.errors import ConfigError
@@ -24,7 +23,6 @@ from pacesetter.rewards.schedule import Schedule
 
 __all__ = ["RewardTable", "check_tabular", "reward_table"]
 
-Array = NDArray[Any]
 BLOCK_BARS = 512
 
 
@@ -98,7 +96,7 @@ class _Windows:
     measured: Array
     thin: Array
 
-    def rows(self, which: Any) -> _Windows:
+    def rows(self, which: object) -> _Windows:
         """The same of some of the bars."""
         return _Windows(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep
 from pacesetter.envs.lookback.curriculum import OWN_RESOLUTION, EpisodeSampler, common_labels
@@ -28,7 +29,6 @@ from pacesetter.rewards.schedule import Schedule
 
 __all__ = ["Controller", "LevelSetting", "TwoLevelBatch", "TwoLevelConfig"]
 
-Array = NDArray[Any]
 WHERE = "task.controller"
 
 

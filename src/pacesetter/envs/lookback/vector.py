@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.starts import WHOLE
 from pacesetter.envs.lookback.batch import LookbackConfig, LookbackStep, lookback_config
 from pacesetter.envs.lookback.environment import action_space, observation_space
@@ -18,7 +18,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["LookbackVectorEnv"]
 
-Array = NDArray[Any]
 Observation = dict[str, Array]
 
 
@@ -69,7 +68,7 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
         """(env, action) True where a discrete action is feasible as it is."""
         return self.batch.masks()
 
-    def _infos(self, actions: Array, step: LookbackStep) -> dict[str, Any]:
+    def _infos(self, actions: Array, step: LookbackStep) -> dict[str, object]:
         names = self.batch.reward.names
         entered, left = self.batch.universe_changes(step.bars)
         return {

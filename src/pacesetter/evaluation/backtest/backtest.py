@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
@@ -55,7 +55,6 @@ __all__ = [
     "risk_tables",
 ]
 
-Array = NDArray[Any]
 READ_AS = {"hybrid": "continuous", QUANTITIES: "target"}  # what the batch is told that a policy's actions are
 QUANTITY_SETTINGS = OrderKind.QUANTITY, -LARGEST_QUANTITY, LARGEST_QUANTITY  # no agent's action, hence no batch's own
 FREE = MarketParameters(

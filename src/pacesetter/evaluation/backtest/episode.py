@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
+from pacesetter.arrays import Array
 from pacesetter.envs.render import episode_chart
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section, write_report
@@ -24,7 +24,6 @@ from pacesetter.words import for_spreadsheets
 
 __all__ = ["BRIEF", "HEADER", "Episode", "episode_folder", "trade_rows"]
 
-Array = NDArray[Any]
 BLUE, ORANGE, GREEN, RED = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[5]
 HEADER = (
     *("symbol", "entry", "exit", "bars", "fills", "most held", "entry price", "exit price", "P&L", "return"),
@@ -187,7 +186,7 @@ class Episode:
             raise RunError(f"{folder} cannot be written ({problem.strerror}); copy the ledger elsewhere") from problem
         return page, picture, table, lots
 
-    def _describe_trade(self, trade: Trade, rows: Array) -> dict[str, Any]:
+    def _describe_trade(self, trade: Trade, rows: Array) -> dict[str, object]:
         """A row of `trades`, from the fills (bar, Fill) of its symbol from its entry on."""
         is_open = trade.exit_bar is None
         last = len(self.ledger) - 1 if trade.exit_bar is None else trade.exit_bar
@@ -222,7 +221,7 @@ class Episode:
         # Value now less all money put in is the whole gain; what was realised by reducing is taken off.
         return float(quantities.sum() * close - (quantities * prices).sum() - realised)
 
-    def _unit(self, symbol: Any) -> float:
+    def _unit(self, symbol: object) -> float:
         """What a price is divided by in the chart: 1 for one symbol, its first close for several."""
         close = self.fills.loc[self.fills["symbol"] == symbol, "close"]
         # Several symbols share an axis only as growth from their first close.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
@@ -18,8 +17,6 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
 __all__ = ["check_policy"]
-
-Array = NDArray[Any]
 
 
 def check_policy(

@@ -11,7 +11,7 @@ import pandas as pd
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.scenarios import Scenario
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.structure.anomaly import instability, worst_windows
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
@@ -60,7 +60,7 @@ def unstable_windows(
     panel: Panel, first: int, count: int = 5, *, lookback: int = 60, step: int = 5, method: str = "ccf_lag1"
 ) -> pd.DataFrame:
     """The windows after bar `first` whose lead–lag matrix changed most: `start`, `end` (bars), `score`."""
-    engine = LeadLag(method).fit(panel)
+    engine = Engine(method).fit(panel)
     ends, lookbacks = engine.windows(lookback, step)
     scores = instability(engine.many(ends, lookbacks))
     # Whole windows after the first decision, so that none reaches into training.

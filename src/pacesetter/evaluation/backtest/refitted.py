@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = ["RefittedPolicy"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

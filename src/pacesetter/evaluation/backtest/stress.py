@@ -10,12 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.backtest.sensitivity import scaled_costs
@@ -24,8 +23,6 @@ from pacesetter.panel import PRICE_FIELDS, Panel
 from pacesetter.registry import Registry
 
 __all__ = ["STRESSES", "Stress", "stress_scenarios"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.splits import Fold, combinatorial_purged
 from pacesetter.data.splits import walk_forward as walk_forward_splits
 from pacesetter.envs.batch.bank import Bank
@@ -29,7 +29,6 @@ from pacesetter.policies.policy import Policy
 
 __all__ = ["Each", "Fit", "FoldResult", "Paths", "WalkForward", "combinatorial_paths", "walk_forward"]
 
-Array = NDArray[Any]
 Fit = Callable[[tuple[Panel, ...], Fold], Policy]
 Tell = Callable[[str], object]  # hears a line after each fold
 Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]  # a function of every task, in their order

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
@@ -27,7 +27,6 @@ __all__ = [
     "RiskParity",
 ]
 
-Array = NDArray[Any]
 QUARTER_BARS, YEAR_BARS, MONTH_BARS = 63, 252, 21
 LEAST_VOLATILITY = 0.01  # of the largest: a price that stands still is not the safest holding
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
@@ -23,7 +23,6 @@ from pacesetter.registry import Registry, configure
 
 __all__ = ["BASELINES", "Allocation", "Baseline", "cap_shares", "recent_returns"]
 
-Array = NDArray[Any]
 LEAST_OBSERVED = 0.5  # of the returns of a history; a symbol with fewer is left out
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
@@ -17,8 +17,6 @@ from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
 
 __all__ = ["Carry"]
-
-Array = NDArray[Any]
 
 
 @BASELINES.register("carry")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -82,16 +83,25 @@ def evaluate_baselines(
     no scale, each fit of a sized regression brings its own, measured on bars that it was not fitted to.
     """
     bank = market_bank(panel, table) if bank is None else bank
-    rules = market or MarketParameters()
-    if risk is not None and risk.has_base:
-        rules = replace(rules, limits=replace(rules.limits, shorting=True))
-    chosen = [make_baseline(name, bank, rules) for name in names or possible_baselines(bank)]
+    chosen = [_make_views(name, bank, market, risk) for name in names or possible_baselines(bank)]
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     played = {}
     for baseline in chosen:
         policy, step = _refit_policy(baseline, panel, panel.index[[first]] if refits is None else refits, risk)
         played[baseline.name] = backtest(policy, panel, risk=step, **options)
     return played
+
+
+def _make_views(name: str, bank: Bank, market: MarketParameters | None, risk: RiskOptions | None) -> Baseline:
+    """The baseline as its account needs it: views around a base are signed, and no budget binds what a step sizes."""
+    rules = market or MarketParameters()
+    if risk is not None and risk.has_base:
+        rules = replace(rules, limits=replace(rules.limits, shorting=True))
+    if risk is not None and risk.is_on and issubclass(BASELINES[name], sized.SizedForecast):
+        # Signed views of 143 symbols are 19 times equity before the step. Within a budget of 1 they would be compared
+        # with shares of another size, no zone would hold, and the whole book would be traded at each bar.
+        return make_baseline(name, bank, rules, budget=math.inf)
+    return make_baseline(name, bank, rules)
 
 
 def _refit_policy(

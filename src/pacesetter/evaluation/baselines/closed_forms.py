@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 
 __all__ = ["DecayProblem", "cushion_growth", "cushion_shares", "play_cushion"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
@@ -30,7 +30,6 @@ from pacesetter.registry import configure
 
 __all__ = ["Expected", "Forecasting", "Lasso", "Oracle", "ReturnsOracle", "Ridge", "fill_returns", "lagged_returns"]
 
-Array = NDArray[Any]
 LEAST_BARS = 120  # known at the first decision; below them nothing is fitted and everything stays in cash
 VALIDATION_SHARE = 0.25  # of the known bars, the last ones, on which penalty and thresholds are chosen
 ENTRIES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # in deviations of the forecasts

@@ -9,11 +9,11 @@ response; p and the noise are counted on the bars known at the first decision, a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.evaluation.baselines.baseline import recent_returns
 from pacesetter.evaluation.baselines.forecasting import LEAST_BARS, fill_returns
@@ -22,7 +22,6 @@ from pacesetter.policies.policy import Snapshot
 
 __all__ = ["OraclePlanned", "plan", "transition_of"]
 
-Array = NDArray[Any]
 SIGNALS, POSITIONS, WIDTH = 41, 31, 4.0  # points of the grids, and deviations that the signal's reaches to
 AVERSIONS = 2.0 ** np.arange(0, 9)
 BARS_AHEAD = 60

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.agents.rules import RULES, RuleAgent
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
@@ -18,8 +18,6 @@ from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
 
 __all__ = ["Rule", "Supervised"]
-
-Array = NDArray[Any]
 
 
 @BASELINES.register("rule")

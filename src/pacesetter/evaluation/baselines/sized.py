@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.baselines.baseline import BASELINES, LEAST_OBSERVED, recent_returns
@@ -64,7 +64,6 @@ __all__ = [
     "recent_volatility",
 ]
 
-Array = NDArray[Any]
 VOLATILITY_BARS = 40
 DECAY = 0.5 ** (np.arange(VOLATILITY_BARS) * 4.0 / VOLATILITY_BARS)  # of the newest bar first
 LEAST_VOLATILITY = 1e-6  # per bar
@@ -162,18 +161,19 @@ def recent_volatility(returns: Array) -> Array:
 
 
 def net_returns(
-    sizing: Sizing, forecasts: Array, volatility: Array, earned: Array, depth: Array, impact: float
+    sizing: Sizing, forecasts: Array, volatility: Array, earned: Array, depth: Array, impact: float, budget: float
 ) -> Array:
     """(time, shape) what the shares earn after costs, held from fill to fill.
 
     net_t = Σ w_t·r_t − Σ |w_t − w_{t−1}| · (cost + impact · √(|w_t − w_{t−1}| / depth_t))
-    depth   (time, symbol) money value of the volume that a fill meets, as a multiple of equity
+    depth    (time, symbol) money value of the volume that a fill meets, as a multiple of equity
+    budget   most of Σ|w|; above it all shares shrink by one factor
     """
     shapes = np.broadcast(sizing.gain, sizing.zone).size
     held, nets = np.zeros((shapes, forecasts.shape[1])), np.zeros((len(forecasts), shapes))
     for t, (forecast, risk, gains, room) in enumerate(zip(forecasts, volatility, earned, depth, strict=True)):
         wanted = np.broadcast_to(np.nan_to_num(sizing.targets(forecast, risk, held)), held.shape)
-        wanted = wanted / np.maximum(np.abs(wanted).sum(axis=1, keepdims=True), 1.0)
+        wanted = wanted / np.maximum(np.abs(wanted).sum(axis=1, keepdims=True) / budget, 1.0)
         traded = np.abs(wanted - held)
         nets[t] = wanted @ np.nan_to_num(gains) - sizing.cost * traded.sum(axis=1)
         if impact:
@@ -190,6 +190,7 @@ class SizedForecast(Forecasting):
     """Trades a forecast by `Sizing`, which is set at the first decision from forecasts that were not fitted.
 
     impact        of a fill of a bar's whole volume, as a fraction        capital   that impact is reckoned with
+    budget        most of Σ|share| on the bars that it is tried on; infinite for views, which the risk step sizes
     has_choice    whether gain and zone are chosen from a grid by the net Sharpe ratio on those bars. An oracle's are,
                   and everybody's where fills move the price, which the first shape does not know
     """
@@ -199,6 +200,7 @@ class SizedForecast(Forecasting):
     lowest: float = 0.0
     impact: float = 0.0
     capital: float = 1e5
+    budget: float = 1.0
     has_choice: bool = False
     sizing: Sizing | None = field(default=None, init=False, repr=False)
 
@@ -206,6 +208,7 @@ class SizedForecast(Forecasting):
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
         limits, impact = market.limits, market.costs.impact_bps * BPS
         own = {"lowest": -limits.position_cap_fraction if limits.shorting else 0.0, "impact": impact}
+        own["budget"] = limits.gross_leverage - limits.reserve_cash_fraction
         choice = {"capital": market.initial_cash, "has_choice": impact > 0 or not cls.is_fitted}
         return super().on(bank, market, **own | choice | options)
 
@@ -250,7 +253,7 @@ class SizedForecast(Forecasting):
         base = self.kind(cap=self.size, lowest=self.lowest, cost=self.cost, price=first_price(moves))
         rows = np.nan_to_num(forecasts[unseen]), volatility
         sizing = base.first(*rows)
-        played: Any = (*rows, earned[unseen], self._depth(panel)[unseen], self.impact)
+        played: Any = (*rows, earned[unseen], self._depth(panel)[unseen], self.impact, self.budget)
         if self.has_choice:
             sizing = _best_sizing(sizing, played)
         # As for thresholds: a forecast that never paid its costs on unseen bars is not traded.

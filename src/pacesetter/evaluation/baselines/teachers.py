@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
@@ -28,8 +28,6 @@ from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
 
 __all__ = ["Expert", "OracleTeacher"]
-
-Array = NDArray[Any]
 
 
 @BASELINES.register("expert")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, needs
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding, Names
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Attributions", "integrated_gradients"]
 
-Array = NDArray[Any]
 STEPS = (64, 256, 1024)
 AT_ONCE = 2048  # points of all paths evaluated together
 MOST_BARS = 25
@@ -169,7 +168,7 @@ def _rank_influence(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def integrated_gradients(
-    agent: Any,
+    agent: object,
     observations: Mapping[str, Array],
     names: Names | None = None,
     symbols: Sequence[str] = (),

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
@@ -33,7 +32,6 @@ __all__ = [
     "value_landscape",
 ]
 
-Array = NDArray[Any]
 Names = Mapping[str, Sequence[str]]  # entry of the observation -> names of its last axis
 Feature = tuple[str, str]
 BINS = 20
@@ -62,7 +60,7 @@ class BehaviourFinding:
         return Section(self.title, self.text, (self.figure,), header, rows)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, pd.Timestamp):
         return f"{value:%Y-%m-%d}"
     return number(value, ".4g") if isinstance(value, float) else str(value)
@@ -160,7 +158,7 @@ def _label(feature: Feature) -> str:
 
 
 def value_landscape(
-    agent: Any,
+    agent: object,
     observations: Mapping[str, Array],
     x: Feature,
     y: Feature,
@@ -200,7 +198,7 @@ def value_landscape(
 
 
 def attention_map(
-    agent: Any, observations: Mapping[str, Array], symbols: Sequence[str] | None = None
+    agent: object, observations: Mapping[str, Array], symbols: Sequence[str] | None = None
 ) -> BehaviourFinding:
     """Mean attention over observations, layers and heads: of bars to bars of a window, or of assets to assets.
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import Agent, Observation
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.attribution import Attributions, integrated_gradients
@@ -29,7 +29,6 @@ from pacesetter.policies.market_rows import market_bank
 
 __all__ = ["Witness", "explain_agent"]
 
-Array = NDArray[Any]
 LEAST_ORDER, MOST_ORDERS = 0.1, 5  # of the orders that are explained: beyond the hold zone, the latest
 HOLDING = ("position", "weight"), ("position", "unrealised_return")
 
@@ -143,7 +142,7 @@ def _strongest_features(attributions: Attributions) -> list[tuple[str, str]]:
     return list(zip(own["entry"], own["feature"], strict=True))
 
 
-def _has_attention(agent: Any) -> bool:
+def _has_attention(agent: object) -> bool:
     from pacesetter.agents.encoders import TransformerEncoder
     from pacesetter.learning.sb3.readout import readout
 

@@ -13,7 +13,7 @@ from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit_ledger
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.structure.anomaly import anomaly_score
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.fleet import fleet_action
@@ -90,7 +90,7 @@ def _audit_section(audit: RewardAudit, steps: int) -> Section:
 
 def anomaly_section(run: StoredRun, judgement: Judgement) -> Section:
     """The judged equity with the moments at which the lead–lag matrix changed more than it used to."""
-    engine = LeadLag("ccf_lag1").fit(run.panel)
+    engine = Engine("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(LOOKBACK, STEP)
     scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
     equity = pd.Series(judgement.result.equity[1:], judgement.result.times)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.evaluation.report.page import number
 from pacesetter.leadlag.observed import ratio
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RewardAudit", "audit", "audit_ledger", "reward_frame"]
 
-Array = NDArray[Any]
 STRETCHES = 20  # equal parts of the steps, in which reward and equity are compared
 DOMINANT, ALIKE, WEAK, OFTEN, IDLE = 0.9, 0.95, 0.1, 0.5, 0.2  # limits of the signs below
 PREFIX = "reward_"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.statistics.contribution import Contribution, contribution_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ensemble", "evidence", "returns_frame", "unseen_returns"]
 
-Array = NDArray[Any]
 REDUNDANT = 0.8  # correlation of two agents' returns from which one tells the other's tale
 FEWEST_BARS = 20
 FEWEST_DRAWS, DRAWS_EACH = 1000, 40  # of the bootstrap, in all and for each agent: twice what a level of 0.05 takes
@@ -64,10 +63,10 @@ class Ensemble:
         return pd.DataFrame(correlation, self.returns.columns, self.returns.columns)
 
     @property
-    def _of_movers(self) -> NDArray[Any]:
+    def _of_movers(self) -> Array:
         """Correlations of the agents that ever move."""
         moves = self.returns.std(ddof=0).to_numpy() > 0
-        matrix: NDArray[Any] = self.correlation.to_numpy()[np.ix_(moves, moves)]
+        matrix: Array = self.correlation.to_numpy()[np.ix_(moves, moves)]
         return matrix
 
     @property

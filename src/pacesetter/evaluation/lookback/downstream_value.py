@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPECTED", "downstream_sentences", "downstream_table"]
 
-Array = NDArray[Any]
 EXPECTED = "expected"
 HISTORY_BARS = 750  # before the test bars, from which the rule takes its thresholds
 

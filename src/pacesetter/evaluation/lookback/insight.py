@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build import load_agent
 from pacesetter.evaluation.explain.attribution import integrated_gradients
 from pacesetter.evaluation.explain.behaviour import anomaly_overlay, attention_map
@@ -21,7 +21,7 @@ from pacesetter.evaluation.explain.reward_audit import audit
 from pacesetter.evaluation.lookback.judgement import AGENT, LookbackJudgement
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import style_figure
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import fill_to_fill_returns, follower_weights, last_moves
 from pacesetter.leadlag.structure.anomaly import anomaly_score
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["entry_names", "lookback_insights"]
 
-Array = NDArray[Any]
 EXPLAINED = 64  # decisions, evenly spread
 ANOMALY_BARS, STEP = 60, 5
 MOST_ROWS = 25
@@ -168,14 +167,14 @@ def _audit(run: LookbackRun, judgement: LookbackJudgement) -> Section:
 def _strategy(run: LookbackRun, judgement: LookbackJudgement) -> Array:
     """(time, symbol) what following the leaders of the agent's windows earns by each symbol, before costs."""
     bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
-    engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
+    engine = Engine(run.task.view.method, **run.task.view.options).fit(run.panel)
     weights = follower_weights(engine.many(bars, own), last_moves(run.panel)[bars], run.task.quantile)
     return np.asarray(np.nan_to_num(weights * fill_to_fill_returns(run.panel)[bars]))
 
 
 def _anomalies(run: LookbackRun, judgement: LookbackJudgement) -> Section:
     """The agent's cumulated reward with the moments at which the lead–lag matrix changed more than it used to."""
-    engine = LeadLag("ccf_lag1").fit(run.panel)
+    engine = Engine("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(ANOMALY_BARS, STEP)
     scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
     own = judgement.evaluation.rewards[:, judgement.evaluation.place(AGENT)]
@@ -189,7 +188,7 @@ def _anomalies(run: LookbackRun, judgement: LookbackJudgement) -> Section:
 def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Section]:
     """Of the choices, by asset and by pair: who leads in the chosen windows, who earns, and how concentrated it is."""
     bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
-    engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
+    engine = Engine(run.task.view.method, **run.task.view.options).fit(run.panel)
     matrices = engine.many(bars, own)  # (time, leader, follower)
     symbols = run.panel.symbols
     # Leads alone: the matrix is antisymmetric, and its sum over all pairs would be 0.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.actions import Clamp
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
@@ -26,7 +26,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["AGENT", "OPTIMUM", "STOCHASTIC", "LookbackJudgement", "judge_lookback", "lookback_policies"]
 
-Array = NDArray[Any]
 AGENT, STOCHASTIC = "agent", "agent, stochastic"
 REGIME_ORACLE, OPTIMUM, HINDSIGHT = "regime oracle", "optimum", "hindsight"
 KNOWING = (REGIME_ORACLE, OPTIMUM, HINDSIGHT)  # what no trader knows: limits, not rivals
@@ -141,7 +140,7 @@ class LookbackJudgement:
             f"{row['limited']:.1%}; its windows hold {row['coverage']:.0%} of the bars they could."
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Every figure by name, as a regression gate and a comparison read it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "costs": self.costs, "safety": self.safety}
         tables |= {"windows": self.windows, "liquidity": self.liquidity, "worth": self.worth}
@@ -399,7 +398,7 @@ def _text(interval: Interval) -> str:
     return f"{interval.value:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
 
 
-def _to_plain(content: Any) -> Any:
+def _to_plain(content: object) -> Any:
     """Numbers as JSON has them; what is not known is null."""
     if isinstance(content, Mapping):
         return {str(key): _to_plain(value) for key, value in content.items()}

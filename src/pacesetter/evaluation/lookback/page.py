@@ -25,7 +25,7 @@ from pacesetter.evaluation.statistics.regimes import index_returns, market_regim
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.features.regime import REGIMES
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.panel import Panel
 from pacesetter.runs import write_atomic
 
@@ -206,7 +206,7 @@ def _leadership(panel: Panel, judgement: LookbackJudgement) -> tuple[Any, Any]:
     bars = judgement.evaluation.bars
     ends = bars[:: max(len(bars) // 200, 1)]
     ends = ends[ends >= 60]
-    matrices = LeadLag("ccf_lag1").fit(panel).many(ends, 60)
+    matrices = Engine("ccf_lag1").fit(panel).many(ends, 60)
     return ends, np.nanmean(np.abs(matrices), axis=(1, 2))
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from pacesetter.errors import RunError
@@ -20,13 +18,12 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.trials import RETURNS
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.runs import EVALUATION
 from pacesetter.words import for_spreadsheets
 
 __all__ = ["BRIEF", "HEADER", "LookbackReplay", "has_replay"]
 
-Array = NDArray[Any]
 HEADER = ("from", "to", "bars", "window", "reward a bar", "leader", "follower")
 BRIEF = ("to", "follower")  # columns left out on a console of 80 letters
 SHOWN_MATRICES = 6
@@ -117,9 +114,9 @@ class LookbackReplay:
         ]
         return [write_report(target / "replay.html", self.run.folder.name, sections), csv]
 
-    def _engine(self) -> LeadLag:
+    def _engine(self) -> Engine:
         view = self.run.task.view
-        return LeadLag(view.method, **view.options).fit(self.run.panel)
+        return Engine(view.method, **view.options).fit(self.run.panel)
 
     def _decisions(self) -> list[int]:
         """Rows of decisions to look at: those after the longest stretches began."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from pacesetter.build import Config, build_fold, build_panel, stored_config
+from pacesetter.build import Plan, build_fold, build_panel, stored_plan
 from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -63,8 +63,8 @@ class LookbackRun:
     figure: ClassVar[str] = "reward"
 
     @cached_property
-    def config(self) -> Config:
-        return stored_config(self.folder)
+    def config(self) -> Plan:
+        return stored_plan(self.folder)
 
     @cached_property
     def task(self) -> LookbackConfig:

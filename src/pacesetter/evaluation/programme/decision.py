@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pacesetter.build import Config, stored_config
+from pacesetter.build import Plan, stored_plan
 from pacesetter.errors import RunError
 from pacesetter.evaluation.programme.gate_sets import GateSet
 from pacesetter.evaluation.programme.measured import RunRecord, find_metric, measure, read_record
@@ -82,7 +81,7 @@ class GateDecision:
         stretch = tuple((f"stretch: {each.row[0]}", *each.row[1:]) for each in self.stretch)
         return (*(each.row for each in (*self.held, *self.conditional)), *stretch)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """All of it, as `decision.json` stores it."""
         return {
             "gates": self.gates.name,
@@ -101,7 +100,7 @@ def decide(folder: Path, gates: GateSet, beside: Path | None = None) -> GateDeci
     record = _read_evaluated(folder, gates)
     if beside is not None:
         record = replace(record, beside=_read_evaluated(beside, gates))
-    config = stored_config(folder)
+    config = stored_plan(folder)
     own = tuple(limit for limit in gates.gates if not limit.subject or has_subject(config, limit.subject))
     return GateDecision(
         gates,
@@ -141,7 +140,7 @@ def _explain_measuring(metrics: list[str]) -> str:
     return f": {', '.join(ways)}" if ways else ""
 
 
-def _explain_withheld(config: Config, gates: GateSet) -> str:
+def _explain_withheld(config: Plan, gates: GateSet) -> str:
     """Why these bars cannot earn a GO; empty where they can."""
     source = str(config.data.get("source", ""))
     if gates.synthetic or source not in MADE_UP:

@@ -114,7 +114,7 @@ def read_gate_set(name: str) -> GateSet:
     return parse_gate_set(name, yaml.safe_load(text))
 
 
-def parse_gate_set(name: str, content: Any) -> GateSet:
+def parse_gate_set(name: str, content: object) -> GateSet:
     """A set from a mapping; refuses unknown keys, metrics and limits."""
     if not isinstance(content, Mapping):
         raise ConfigError(f"the gates '{name}' are not a mapping; write about: … and gates: […]")

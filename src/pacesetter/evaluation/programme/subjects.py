@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.trading import Trading
 
 __all__ = ["SUBJECTS", "has_subject"]
 
 
-def _extra(name: str) -> Callable[[Config], bool]:
+def _extra(name: str) -> Callable[[Plan], bool]:
     return lambda config: (config.agent.get("extras") or {}).get(name) is not None
 
 
-def _algorithm(*names: str) -> Callable[[Config], bool]:
+def _algorithm(*names: str) -> Callable[[Plan], bool]:
     return lambda config: config.agent["algorithm"] in names
 
 
-SUBJECTS: dict[str, Callable[[Config], bool]] = {
+SUBJECTS: dict[str, Callable[[Plan], bool]] = {
     "curiosity": _extra("curiosity"),
     "options": _algorithm("options"),
     "hindsight": lambda config: config.agent.get("hindsight") is not None,
@@ -31,6 +31,6 @@ SUBJECTS: dict[str, Callable[[Config], bool]] = {
 }
 
 
-def has_subject(config: Config, name: str) -> bool:
+def has_subject(config: Plan, name: str) -> bool:
     """Whether a run was trained with it."""
     return SUBJECTS[name](config)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build.sections import Gates
 from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, Sense, hold
@@ -41,7 +40,6 @@ __all__ = [
     "training_gates",
 ]
 
-Array = NDArray[Any]
 BINS = 20  # of a continuous action's range
 SLIDING = 20  # steps in which distinct actions are counted
 GAINS = (-0.01, 0.0, 0.01)  # edges of a position's unrealised return
@@ -177,7 +175,7 @@ def beside_oracle(gates: Sequence[Gate], oracle: Mapping[str, float] | None) -> 
     return [replace(gate, oracle=oracle.get(gate.name)) for gate in gates]
 
 
-def gates_by_name(gates: Sequence[Gate]) -> dict[str, dict[str, Any]]:
+def gates_by_name(gates: Sequence[Gate]) -> dict[str, dict[str, object]]:
     """Name → value, sense, limit, passed, oracle, applicable: what a gate engine reads."""
     return {
         gate.name: {
@@ -192,7 +190,7 @@ def gates_by_name(gates: Sequence[Gate]) -> dict[str, dict[str, Any]]:
     }
 
 
-def is_recovered(gates: Mapping[str, Mapping[str, Any]]) -> bool:
+def is_recovered(gates: Mapping[str, Mapping[str, object]]) -> bool:
     """Whether every gate that applies is passed, and the best constant action was beaten after costs.
 
     A gate that was not measured says nothing, except the last: without it no policy is called recovered.

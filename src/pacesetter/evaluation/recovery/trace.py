@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
@@ -20,7 +20,6 @@ from pacesetter.market.orders import Discrete, target_range
 
 __all__ = ["Act", "Trace", "constant_actions", "play_trace"]
 
-Array = NDArray[Any]
 Act = Callable[[Mapping[str, Array], Array | None], Array]  # compact observations and masks -> actions (env, …)
 STEADY = (-1.0, -0.5, 0.0, 0.5, 1.0)  # constant continuous orders that a policy is held against
 

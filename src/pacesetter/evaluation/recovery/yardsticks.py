@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build.sections import Gates
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.batch import Batch
@@ -19,8 +18,6 @@ from pacesetter.market.orders import Discrete, as_continuous, target_range
 from pacesetter.panel import Panel
 
 __all__ = ["Yardsticks", "oracle_act"]
-
-Array = NDArray[Any]
 
 
 class Yardsticks:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure
@@ -22,7 +22,6 @@ from pacesetter.market.trades import Trade
 
 __all__ = ["monthly_section", "page_header", "trades_section", "weights_section"]
 
-Array = NDArray[Any]
 MOST_WEIGHTS = 8  # symbols with a colour of their own; the others are one band
 MOST_POINTS = 400  # of a line
 MOST_IN_ALL = 24_000  # of the price lines of all symbols together, so that the page stays below 3 MB
@@ -196,7 +195,7 @@ def _prices_figure(result: Backtest, place: int, closed: list[Trade]) -> go.Figu
     return style_figure(figure, f"{result.symbols[place]}: entries and exits{cut}", 420)
 
 
-def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, Any]]:
+def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, object]]:
     """Name in the legend -> points."""
     form = day_form(result.times)
     longs = [trade for trade in drawn if trade.quantity > 0]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
-from pacesetter.build import stored_config
+from pacesetter.arrays import Array
+from pacesetter.build import stored_plan
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import style_figure, thin_bars
@@ -28,7 +28,6 @@ from pacesetter.runs import EVALUATION, Run, read_tags
 
 __all__ = ["BRIEF", "Judged", "RunFilter", "compare_section", "find_judged", "find_matching"]
 
-Array = NDArray[Any]
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
 OWN_BARS = " Gates and verdict are those of each run's own bars."
 BRIEF = ("annual return", "gates passed")  # columns left out on a console of 80 letters
@@ -114,7 +113,7 @@ class RunFilter:
         is_named = self.name in name and (not self.tag or self.tag in tags)
         return (not self.task or task == self.task) and is_named and is_then
 
-    def check(self, kept: Sequence[Any], count: int) -> None:
+    def check(self, kept: Sequence[object], count: int) -> None:
         """Refuse filters that leave no run of `count`."""
         if not kept:
             raise ConfigError(f"none of {count} runs is of that task, name, tag and time; leave a filter out")
@@ -142,7 +141,7 @@ def _runs_of(folder: Path) -> list[Path]:
 
 
 def _matches(run: Path, wanted: RunFilter) -> bool:
-    config, started = stored_config(run), Run.open(run).manifest.get("started", "")
+    config, started = stored_plan(run), Run.open(run).manifest.get("started", "")
     return wanted.passes(config.task.problem, config.name, read_tags(run), str(started)[:10])
 
 

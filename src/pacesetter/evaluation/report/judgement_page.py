@@ -260,7 +260,7 @@ def equity_picture(results: Sequence[Backtest], has_equal_volatility: bool = Fal
     return style_figure(figure, "Equity (start = 100) and drawdown", 520)
 
 
-def _draw(figure: go.Figure, result: Backtest, scale: float, line: Mapping[str, Any]) -> None:
+def _draw(figure: go.Figure, result: Backtest, scale: float, line: Mapping[str, object]) -> None:
     rows, returns = thin_bars(len(result)), scale * result.returns
     equity = 100 * np.cumprod(1 + returns)
     common = {"x": result.times[rows], "mode": "lines", "line": line, "legendgroup": result.name, "name": result.name}

@@ -11,9 +11,8 @@ import pandas as pd
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import day_form, style_figure
 from pacesetter.leadlag import pictures
-from pacesetter.leadlag.answer.influence import HALF
-from pacesetter.leadlag.groups import GroupFinding
-from pacesetter.leadlag.study import StudyResult
+from pacesetter.leadlag.answer.network import HALF
+from pacesetter.leadlag.study import GroupFinding, StudyResult
 from pacesetter.words import for_spreadsheets
 
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
@@ -252,7 +251,7 @@ def _links_text(result: StudyResult) -> str:
     )
 
 
-def _links_table(result: StudyResult, most: int = 20) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+def _links_table(result: StudyResult, most: int = 20) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
     rows = []
     for link in _links(result).head(most).to_dict("records"):
         delay = f"{link['delay']:.0f}" if np.isfinite(link["delay"]) else "–"
@@ -278,7 +277,7 @@ def _time_text(result: StudyResult) -> str:
     )
 
 
-def _unstable_rows(result: StudyResult) -> tuple[tuple[Any, ...], ...]:
+def _unstable_rows(result: StudyResult) -> tuple[tuple[object, ...], ...]:
     days, form = result.panel.index, day_form(result.panel.index)
     worst = result.unstable_windows()
     return tuple((f"{days[int(a)]:{form}}", f"{days[int(b)]:{form}}", f"{c:.3g}") for a, b, c in worst.to_numpy())

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import last_moves
@@ -17,7 +17,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["lookback_picture"]
 
-Array = NDArray[Any]
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 SMOOTHED_BARS = 21  # a month of days: single switches would hide the course
 VOLATILITY_BARS = 20

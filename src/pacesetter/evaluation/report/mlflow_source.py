@@ -48,7 +48,7 @@ def _client(uri: str) -> Any:
     return mlflow.MlflowClient(tracking_uri=uri if "://" in uri else f"sqlite:///{Path(uri).resolve()}")
 
 
-def _runs(uri: str) -> list[Any]:
+def _runs(uri: str) -> list[object]:
     """Every run of every experiment."""
     from mlflow.exceptions import MlflowException
 

@@ -128,7 +128,7 @@ class Section:
         columns = list(zip(*self.rows, strict=True))
         return [place > 0 and all(NUMBER.match(str(cell)) for cell in cells) for place, cells in enumerate(columns)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain content, pictures included, that `from_json` makes the same section of."""
         from plotly.io import to_json
 
@@ -184,7 +184,7 @@ def _persian_attribute(text: str) -> Any:
     return Markup(' data-persian="{}"').format(persian) if persian else ""
 
 
-def _part(section: Section, figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _part(section: Section, figures: list[dict[str, object]]) -> dict[str, Any]:
     """What the template shows of a section; its pictures join the page's list and are named by their places."""
     return {
         "section": section,
@@ -194,7 +194,7 @@ def _part(section: Section, figures: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _place_figure(figure: Any, figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _place_figure(figure: object, figures: list[dict[str, object]]) -> dict[str, object]:
     from plotly.io import to_json
 
     # Validation takes longer than drawing, and every figure here was made by plotly itself.
@@ -204,12 +204,12 @@ def _place_figure(figure: Any, figures: list[dict[str, Any]]) -> dict[str, Any]:
     return {"place": len(figures) - 1, "height": layout.get("height", 380), "title": _title(layout)}
 
 
-def _title(layout: Mapping[str, Any]) -> str:
+def _title(layout: Mapping[str, object]) -> str:
     title = layout.get("title", "")
     return str(title.get("text", "") if isinstance(title, dict) else title)
 
 
-def _single_precision(content: Any) -> Any:
+def _single_precision(content: object) -> Any:
     """Arrays of a figure with seven digits: no screen shows more, and the page is half as large."""
     if isinstance(content, list):
         return [_single_precision(each) for each in content]

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.panel import Panel
 
 __all__ = ["coverage", "day_form", "lookbacks", "prices", "regimes", "span_text", "style_figure", "thin_bars"]
 
-Array = NDArray[Any]
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 DASHES = ("solid", "dash", "dot", "dashdot")  # of the first lines of each colour
 MOST_POINTS = 1500

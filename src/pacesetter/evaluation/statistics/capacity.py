@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.statistics.metrics import volatility
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import BPS, EXPONENTS, Costs
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Capacity", "find_capacity"]
 
-Array = NDArray[Any]
 LARGEST = 1e6  # times the equity played with: beyond it nothing is said
 
 

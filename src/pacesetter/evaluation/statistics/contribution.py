@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.structure.concentration import gini, herfindahl
 from pacesetter.market.ledger import Column, Fill, Flag
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.backtest import Backtest
 
 __all__ = ["Contribution", "asset_pnl", "contribution", "contribution_of"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pacesetter.errors import ConfigError
 
@@ -117,7 +117,7 @@ class Held:
         sure = "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
         return self.limit.name, f"{self.measured.value:.4g}", wanted, sure, self.state
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain values; what was not measured is null."""
         measured = self.measured
         return {

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.statistics.metrics import alpha_beta, check_returns, sharpe
 
 __all__ = ["Difference", "Interval", "Statistic", "alpha_interval", "block_length", "interval", "paired_difference"]
 
-Array = NDArray[Any]
 Statistic = Callable[[Array], Array]  # (time, many) -> (many,)
 BATCH_BYTES = 32 * 2**20  # of indices at a time
 FEWEST_BARS = 20  # that show dependence; arch itself takes more than ten

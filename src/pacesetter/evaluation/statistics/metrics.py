@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
 from pacesetter.market.ledger import Column
@@ -44,7 +45,6 @@ __all__ = [
     "win_rate",
 ]
 
-Array = NDArray[Any]
 TAIL = 0.05  # share of the bars in each tail
 MONTH_DAYS = 21  # of the sums whose volatility is shown beside that of bars
 
@@ -239,7 +239,7 @@ def _align_benchmark(benchmark: ArrayLike, returns: Array) -> Array:
     return index
 
 
-def _trading(result: Backtest) -> dict[str, Any]:
+def _trading(result: Backtest) -> dict[str, object]:
     """Costs, turnover and exposure by the ledger, round trips, and the results of closed lots."""
     ledger, lots = result.ledger, result.lots().drop_open()
     cost, money = ledger[:, Column.COST].sum(), np.abs(lots.quantity) * lots.entry_price

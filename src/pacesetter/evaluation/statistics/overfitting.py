@@ -8,11 +8,11 @@ ratio efficient frontier" (2012); Bailey, Borwein, López de Prado and Zhu, "The
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.statistics.metrics import check_returns
 from pacesetter.rewards.sharpe import SAME, sharpe
@@ -27,7 +27,6 @@ __all__ = [
     "probabilistic_sharpe",
 ]
 
-Array = NDArray[Any]
 FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.statistics.metrics import alpha_beta, check_returns, max_drawdown, sharpe, total_return
@@ -18,8 +18,6 @@ from pacesetter.leadlag.strategy import last_moves
 from pacesetter.panel import Panel
 
 __all__ = ["Index", "benchmark_table", "check_index", "index_returns", "market_regimes", "regime_table"]
-
-Array = NDArray[Any]
 
 
 def market_regimes(panel: Panel) -> Array:

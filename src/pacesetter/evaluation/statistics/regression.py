@@ -16,7 +16,9 @@ __all__ = ["RESULT", "read_result", "regression_gates"]
 RESULT = "evaluation.json"
 
 
-def regression_gates(stored: Mapping[str, Any], measured: Mapping[str, Any], tolerance: float = 1e-6) -> list[Gate]:
+def regression_gates(
+    stored: Mapping[str, object], measured: Mapping[str, object], tolerance: float = 1e-6
+) -> list[Gate]:
     """A gate for each number of the stored result: how far the new one is away, as a share of it (of 1 where smaller).
 
     Names of nested entries are joined by dots. A stored number that the new result does not have fails, and so does
@@ -27,7 +29,7 @@ def regression_gates(stored: Mapping[str, Any], measured: Mapping[str, Any], tol
     return [Gate(name, _distance(value, new.get(name)), "<=", tolerance) for name, value in _flatten(stored)]
 
 
-def _flatten(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(content: object, name: str = "") -> Iterator[tuple[str, object]]:
     """(dotted name, value) of every leaf."""
     if not isinstance(content, (Mapping, list)):
         yield name, content

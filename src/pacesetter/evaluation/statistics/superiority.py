@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.statistics.intervals import FEWEST_BARS, block_length
 
 __all__ = ["Superiority", "find_superior"]
 
-Array = NDArray[Any]
 SIZE = 0.05  # chance of naming any run that is not better
 
 

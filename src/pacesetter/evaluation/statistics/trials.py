@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
@@ -22,7 +22,6 @@ from pacesetter.runs import EVALUATION
 
 __all__ = ["RETURNS", "Trial", "Trials"]
 
-Array = NDArray[Any]
 FILE = "trials.jsonl"
 RETURNS = "returns.parquet"  # of a judgement: (time, policy), the judged one first
 TRADING = ("trading", "portfolio", "fleet", "master")

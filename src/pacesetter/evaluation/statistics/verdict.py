@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.evaluation.statistics.intervals import (
     Difference,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CASH", "Claim", "Verdict", "judge"]
 
-Array = NDArray[Any]
 CASH = "cash"
 MARKETS = ("hold", "equal_weight")  # baselines that stand for the market where no index is named
 ROUNDING = 1e-12  # of returns

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
@@ -97,7 +97,7 @@ class Explained(NamedTuple):
     about: str
 
 
-def explain_keys(config: Config, key: str) -> list[Explained]:
+def explain_keys(config: Plan, key: str) -> list[Explained]:
     """Every key below `key`, e.g. `task.market`, or the key itself, also a short one; refuses an unknown one."""
     group, _, name = key.removeprefix("task.").partition(".")
     if group == "market":
@@ -134,11 +134,11 @@ def _about(texts: Mapping[str, str], name: str) -> str:
     return texts.get(name) or COMMON.get(name, "")
 
 
-def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:
+def _kinds(config: Plan, group: str | None = None) -> list[type[Any]]:
     """The dataclasses whose fields are the keys of a group, or of the whole configuration."""
     problem, method = str(config.task.problem), str(config.agent.get("algorithm", "ppo"))
     groups: dict[str | None, list[type[Any]]] = {
-        None: [Config],
+        None: [Plan],
         "data": [Loading, SOURCES[str(config.data["source"])]],
         "lag": [Study, ESTIMATORS[str(config.lag.get("method", Study.method))]],
         "task": [TASKS[problem].config],
@@ -149,7 +149,7 @@ def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:
         "evaluation": [Evaluation],
         "programme": [Programme],
     }
-    return groups[group] if group in groups else _below([Config], str(group))
+    return groups[group] if group in groups else _below([Plan], str(group))
 
 
 def _below(kinds: Sequence[type[Any]], name: str) -> list[type[Any]]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pacesetter.build.configuration import plain_task
+from pacesetter.build.plan import plain_task
 from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading

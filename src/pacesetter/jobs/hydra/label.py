@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.data import SOURCES, Loading
 from pacesetter.data.quality import Quality
 from pacesetter.errors import PacesetterError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.runs import data_name
 
 __all__ = ["label_of"]
@@ -27,7 +27,7 @@ SHORT = {
 }
 
 
-def label_of(config: Config) -> str:
+def label_of(config: Plan) -> str:
     """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them."""
     about = [data_name(config.data), str(config.agent.get("algorithm", "no agent"))]
     if config.name != UNNAMED:
@@ -37,14 +37,14 @@ def label_of(config: Config) -> str:
     return " · ".join([*about, *changed[:MOST], *more])
 
 
-def _differences(config: Config) -> Iterator[str]:
+def _differences(config: Plan) -> Iterator[str]:
     source = data_defaults(str(config.data.get("source", "")))
     yield from _changed_keys(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
     choices = [f"task={config.task.problem}"]
     if "algorithm" in config.agent:
         choices.append(f"agent={config.agent['algorithm']}")
     try:
-        usual = compose(choices).to_dict()
+        usual = resolve(choices).to_dict()
     except PacesetterError:  # a plugin's agent that the command line does not know
         return
     given = config.to_dict()

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pacesetter.errors import RunError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import Report, train
 from pacesetter.runs import Run
 
@@ -52,7 +52,7 @@ def run_task(task: Assignment, report: Report | None = None) -> RunOutcome:
     if begun:
         result = train(resume=begun.folder, report=report, console=quiet)
     else:
-        result = train(compose([*task.overrides, f"runs='{task.folder}'"]), report=report, console=quiet)
+        result = train(resolve([*task.overrides, f"runs='{task.folder}'"]), report=report, console=quiet)
     if result.stopped == "signal":
         raise InterruptedRunError("stopped by a signal; resume with --resume and the folder printed first")
     return RunOutcome(str(result.run.folder), result.steps, result.score, result.weights_hash, result.stopped)

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_parts
+from pacesetter.build import Plan, build_panel, build_parts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, number, write_report
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.jobs.launch.cluster_progress import Progress
 from pacesetter.jobs.launch.comparison import LEVEL, mean_and_half_width
@@ -62,14 +62,14 @@ class ClusterPlan:
         return cls(tuple(tuple(part) for part in parts), tuple(seeds), folds)
 
     @classmethod
-    def from_config(cls, config: Config, groups: int, seeds: Sequence[int] = (0,), folds: int = 1) -> ClusterPlan:
+    def from_config(cls, config: Plan, groups: int, seeds: Sequence[int] = (0,), folds: int = 1) -> ClusterPlan:
         """The plan over the symbols of the task, or where it names none, of the panel; refuses one without groups."""
         config.problem.check("cluster")
         panel = build_panel(config)
-        plan = cls.of(config.task.symbols or panel.symbols, groups, seeds, folds)
+        cluster = cls.of(config.task.symbols or panel.symbols, groups, seeds, folds)
         if folds > 1:  # the first is the shortest: refuses too few bars before any run is made
             build_parts(replace(config, train=replace(config.train, folds=folds, fold=0)), panel)
-        return plan
+        return cluster
 
     def rows(self) -> list[dict[str, int]]:
         """Group, fold and seed of every run, in order."""
@@ -119,31 +119,31 @@ class ClusterResult:
 
 
 def run_cluster(
-    plan: ClusterPlan, overrides: Sequence[str], launcher: Launcher | None = None, console: Console | None = None
+    cluster: ClusterPlan, overrides: Sequence[str], launcher: Launcher | None = None, console: Console | None = None
 ) -> ClusterResult:
     """Train all of the plan under `runs`, or what an earlier call left of it; a run that fails leaves the others be."""
     console = console or Console()
-    config = compose([*overrides, *plan.overrides(**plan.rows()[0])])  # a mistake is refused before a machine is asked
+    config = resolve([*overrides, *cluster.overrides(**cluster.rows()[0])])  # refused before a machine is asked
     launcher = _launcher(launcher or Launcher(), config)
     # The seed of a run must not change synthetic data: seeds are compared on the same bars.
-    overrides = [*overrides, *same_data(compose(overrides))]
-    run = _folder(config, {"overrides": overrides, "plan": asdict(plan)})
-    rows = {plan.task(run.folder / "runs", overrides, **row): row for row in plan.rows()}
+    overrides = [*overrides, *same_data(resolve(overrides))]
+    run = _folder(config, {"overrides": overrides, "plan": asdict(cluster)})
+    rows = {cluster.task(run.folder / "runs", overrides, **row): row for row in cluster.rows()}
     progress = Progress(run, list(rows), config.train.steps, console)
     settled = {task: progress.restore_finished(task) for task in rows if _is_finished(task)}
     left = [task for task in rows if task not in settled]
     console.print(f"{len(left)} of {len(rows)} runs to train → {run.folder}", soft_wrap=True)
     if left:
         # the longest first, by the steps of all its symbols, so that none begins when the others end
-        left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.steps_left(task), reverse=True)
+        left.sort(key=lambda task: len(cluster.groups[rows[task]["group"]]) * progress.steps_left(task), reverse=True)
         stopped = print_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
         with stopped, launcher.session() as pool, progress.open_table():
             settled |= {job.task: job for job in pool.settle(run_task, left, progress.watch)}
-    runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])
+    runs = pd.DataFrame([_row(cluster, row, settled[task]) for task, row in rows.items()])
     return _store(ClusterResult(run, runs, by_fold(runs)))
 
 
-def _launcher(launcher: Launcher, config: Config) -> Launcher:
+def _launcher(launcher: Launcher, config: Plan) -> Launcher:
     """Runs apart from this process, which watches them; refuses a GPU's run on actors that Ray shows none."""
     if launcher.name == "ray" and config.train.device.startswith("cuda") and not launcher.gpus:
         raise ConfigError(f"train.device={config.train.device} on Ray needs launcher.gpus, e.g. 1 or 0.25")
@@ -151,7 +151,7 @@ def _launcher(launcher: Launcher, config: Config) -> Launcher:
     return replace(launcher, workers=os.cpu_count() or 1) if is_here else launcher
 
 
-def _folder(config: Config, asked: dict[str, Any]) -> Run:
+def _folder(config: Plan, asked: dict[str, Any]) -> Run:
     """The folder of an earlier call that asked for the same, or a new one."""
     # Named by the hash of what was asked for: the same command finds its own folder and resumes there.
     earlier = sorted(Path(config.runs).glob(f"*-cluster-{config_hash(asked)[:8]}"))
@@ -165,9 +165,9 @@ def _is_finished(task: Assignment) -> bool:
 # ---- what is gathered -----------------------------------------------------------------------------------------------
 
 
-def _row(plan: ClusterPlan, row: dict[str, int], job: TrackedTask[Assignment, RunOutcome]) -> dict[str, Any]:
+def _row(cluster: ClusterPlan, row: dict[str, int], job: TrackedTask[Assignment, RunOutcome]) -> dict[str, Any]:
     """One run and what it came to; one that failed has NaN for it."""
-    name, symbols = Path(job.task.folder).name, len(plan.groups[row["group"]])
+    name, symbols = Path(job.task.folder).name, len(cluster.groups[row["group"]])
     described = {"name": name, **row, "symbols": symbols, "state": job.state, "tries": job.tries, "worker": job.worker}
     result = asdict(job.result) if job.result else {}
     nothing = {"steps": np.nan, "score": np.nan, "stopped": "", "weights_hash": "", "run": ""}

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
 
 from pacesetter.build import (
-    Config,
+    Plan,
     build_learner,
     build_supervised,
     build_table,
 )
-from pacesetter.build.configuration import parse_config
 from pacesetter.build.members import members_of
+from pacesetter.build.plan import parse_plan
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.evaluation.backtest.walk_forward import (
@@ -48,7 +47,6 @@ __all__ = [
     "walk_forward_section",
 ]
 
-Array = NDArray[Any]
 BESIDE = "equal_weight"
 HEADER = (
     "test from",
@@ -65,7 +63,7 @@ BRIEF = ("to", "trained", "round trips")  # columns left out on a console of 80 
 SHOWN = {"total_return": "+.1%", "sharpe": "+.2f", "max_drawdown": ".1%", "round_trips": ".0f"}
 
 
-def change_config(config: Config, overrides: Sequence[str]) -> Config:
+def change_config(config: Plan, overrides: Sequence[str]) -> Plan:
     """The configuration with keys such as `train.steps=1000` set; refuses an unknown one."""
     # A deep copy in plain types, as `configure` reads them.
     plain = json.loads(json.dumps(config.to_dict()))
@@ -78,7 +76,7 @@ def change_config(config: Config, overrides: Sequence[str]) -> Config:
         if not is_set or not isinstance(node, dict):
             raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
         node[name] = yaml.safe_load(value)
-    return parse_config(plain)
+    return parse_plan(plain)
 
 
 class FoldReport(NamedTuple):
@@ -90,7 +88,7 @@ class FoldReport(NamedTuple):
 
 
 def fold_report(
-    config: Config,
+    config: Plan,
     panel: Panel,
     folds: int,
     *,
@@ -111,7 +109,7 @@ def fold_report(
 
 
 def _account_report(
-    config: Config,
+    config: Plan,
     panel: Panel,
     folds: int,
     expanding: bool,
@@ -128,7 +126,7 @@ def _account_report(
 
 
 def _windows_report(
-    config: Config,
+    config: Plan,
     panel: Panel,
     folds: int,
     expanding: bool,
@@ -148,7 +146,7 @@ def _windows_report(
 
 
 def run_walk_forward(
-    config: Config,
+    config: Plan,
     panel: Panel,
     folds: int,
     *,
@@ -172,7 +170,7 @@ def run_walk_forward(
     return own, walk_forward(lambda train, fold: beside, panel, expanding=expanding, **common)
 
 
-def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | None = None, each: Each = map) -> Paths:
+def run_combinatorial(config: Plan, panel: Panel, folds: int, *, tell: Tell | None = None, each: Each = map) -> Paths:
     """The paths of the agent of `config` through all bars, two of `folds` blocks tested at a time.
 
     A decision is paid by the next bar, so one bar on each side of a test is purged; episodes end with their training
@@ -192,7 +190,7 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
     return combinatorial_paths(Refit(config, panel), panel, folds=folds, risk=config.risk, **options, **common)
 
 
-def _market(config: Config, panel: Panel) -> dict[str, Any]:
+def _market(config: Plan, panel: Panel) -> dict[str, Any]:
     """Rules, features and window of every test; refuses a task that declares that folds cannot test it."""
     config.problem.check("folds")
     task = config.trading
@@ -208,7 +206,7 @@ class Refit:
     pickles, so that folds can be fitted in other processes.
     """
 
-    config: Config
+    config: Plan
     panel: Panel
 
     def __call__(self, train: tuple[Panel, ...], fold: Fold) -> Policy:
@@ -216,7 +214,7 @@ class Refit:
         policies = [self._fit_one(replace(self.config, seed=seed), fold) for seed in seeds]
         return policies[0] if len(policies) == 1 else average_policies(policies)
 
-    def _fit_one(self, config: Config, fold: Fold) -> Policy:
+    def _fit_one(self, config: Plan, fold: Fold) -> Policy:
         task = config.problem
         learner: Any = build_learner(config, task.fold_parts(config, self.panel, fold))
         # To the last step, without validation: choosing the best step on test bars would be in-sample.

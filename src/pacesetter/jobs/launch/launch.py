@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from pacesetter.errors import ConfigError, RunError, did_you_mean
-from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.hydra.overrides import take_options
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.workers import Launcher
 
 __all__ = ["launch_training", "whole_numbers"]
@@ -54,7 +54,7 @@ def _train_here(overrides: Sequence[str], resume: Path | None) -> None:
 
     given = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides]
     _, own = take_options(given, "launcher", Launcher)
-    config = compose(own) if own or resume is None else None
+    config = resolve(own) if own or resume is None else None
     if resume is None and config is not None and config.train.seeds > 1:
         train_seeds(given, config)
         return
@@ -69,9 +69,9 @@ def _train_cluster(overrides: Sequence[str], groups: int, seeds: list[int], fold
     from pacesetter.jobs.pipeline.show import section_table
 
     launcher, own = take_options(overrides, "launcher", Launcher)
-    plan = ClusterPlan.from_config(compose(own), groups, seeds, folds)
+    cluster = ClusterPlan.from_config(resolve(own), groups, seeds, folds)
     console = Console()
-    result = run_cluster(plan, own, launcher, console)
+    result = run_cluster(cluster, own, launcher, console)
     for section in result.sections():
         console.print(section_table(section))
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)

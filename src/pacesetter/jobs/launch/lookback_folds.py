@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from pacesetter.build import Config, build_learner
+from pacesetter.build import Plan, build_learner
 from pacesetter.data.splits import Fold, combinatorial_purged, walk_forward
 from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
 from pacesetter.errors import ConfigError, check_range
@@ -22,13 +21,12 @@ from pacesetter.panel import Panel
 
 __all__ = ["lookback_paths", "lookback_walk_forward"]
 
-Array = NDArray[Any]
 LEARNED, VALIDATED, BEST = "constant by training", "cross-validated", "best constant in hindsight"
 Tell = Callable[[str], object]
 
 
 def lookback_walk_forward(
-    config: Config, panel: Panel, folds: int, *, expanding: bool, refit_every: int, tell: Tell | None = None
+    config: Plan, panel: Panel, folds: int, *, expanding: bool, refit_every: int, tell: Tell | None = None
 ) -> tuple[Section, pd.DataFrame]:
     """The agent on `folds` tests in a row, which share the second half of the bars; refitted every so many."""
     check_range(1, folds=folds, refit_every=refit_every)
@@ -47,7 +45,7 @@ def lookback_walk_forward(
     return _walk_section(table), table
 
 
-def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None = None) -> tuple[Section, pd.DataFrame]:
+def lookback_paths(config: Plan, panel: Panel, folds: int, tell: Tell | None = None) -> tuple[Section, pd.DataFrame]:
     """Paths through all bars, two of `folds` blocks tested at a time.
 
     A decision is paid by the bars of its outcome, which are purged; behind a test as many bars are embargoed as a
@@ -75,13 +73,13 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
     return _paths_section(table), table
 
 
-def _purge(config: Config) -> int:
+def _purge(config: Plan) -> int:
     """Bars whose outcome a decision may still wait for."""
     # A decision is filled in the next bar, and its outcome takes `horizon_bars` from there.
     return max(int(config.lookback.view.horizon_bars) + 1, config.train.purge_bars)
 
 
-def _fit_agent(config: Config, panel: Panel, fold: Fold) -> LookbackPolicy:
+def _fit_agent(config: Plan, panel: Panel, fold: Fold) -> LookbackPolicy:
     """An agent with fresh weights, trained on the fold's training bars and taken as it is at the end."""
     task = config.problem
     learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
@@ -91,7 +89,7 @@ def _fit_agent(config: Config, panel: Panel, fold: Fold) -> LookbackPolicy:
 
 
 def _play_block(
-    agent: LookbackPolicy, config: Config, panel: Panel, fold: Fold, first: int, last: int
+    agent: LookbackPolicy, config: Plan, panel: Panel, fold: Fold, first: int, last: int
 ) -> LookbackEvaluation:
     """The agent beside constants and cross-validation on a block of bars; the training bars choose a constant."""
     task = config.lookback

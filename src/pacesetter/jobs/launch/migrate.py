@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts, stored_config
+from pacesetter.build import Plan, build_learner, build_panel, build_parts, stored_plan
 from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.statistics.gates import Gate
@@ -58,7 +58,7 @@ class Migration:
 def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Console | None = None) -> Migration:
     """Back the checkpoint up, train the continuous agent for a little, check it, and leave `migration.json`."""
     console, run = console or Console(), Run.open(folder)
-    config = continuous_config(stored_config(folder), run.folder, overrides)
+    config = continuous_config(stored_plan(folder), run.folder, overrides)
     # Before the backup and the training: a run whose encoder does not fit is refused at once.
     equal = _taken_share(config)
     _back_up(run.folder)
@@ -80,7 +80,7 @@ def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Cons
     return migration
 
 
-def continuous_config(config: Config, folder: Path, overrides: Sequence[str] = ()) -> Config:
+def continuous_config(config: Plan, folder: Path, overrides: Sequence[str] = ()) -> Plan:
     """The configuration of the continuous agent; refuses a run without discrete orders, and options beside train's."""
     task, agent = config.task, dict(config.agent)
     if not isinstance(task, Trading) or task.action != "discrete" or task.problem not in ("trading", "fleet"):
@@ -109,7 +109,7 @@ def _with_overrides(train_options: Any, overrides: Sequence[str]) -> Any:
     return configure(type(train_options), changed, "train")
 
 
-def _taken_share(config: Config) -> float:
+def _taken_share(config: Plan) -> float:
     """Share of the encoder's tensors that the new agent has exactly as the old one had them."""
     assert config.train.init_from is not None
     parts = build_parts(config, build_panel(config))
@@ -136,7 +136,7 @@ def _encoder(learner: Any) -> dict[str, Any]:
     return dict(first_extractor(learner.algorithm).encoder.state_dict())
 
 
-def _largest_order(config: Config, folder: Path) -> float:
+def _largest_order(config: Plan, folder: Path) -> float:
     """Size of the largest order that the migrated agent gives on the validation set."""
     from pacesetter.build.fleet import best_fleet
     from pacesetter.evaluation.recovery.trace import play_trace

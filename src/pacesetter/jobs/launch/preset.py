@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from pacesetter.jobs.hydra.compose import Composed, compose
+from pacesetter.jobs.hydra.resolve import Composed, resolve
 from pacesetter.runs import SCHEMA, write_atomic
 
 __all__ = ["write_preset"]
@@ -17,7 +17,7 @@ OWN_KEYS = ("name", "runs", "seed")  # of a run, not of a way to train
 
 def write_preset(path: Path, overrides: Sequence[str], about: str) -> Path:
     """Write what the overrides configure, less the name, folder and seed of a run, as a preset that stands alone."""
-    compose(overrides)  # refuses what cannot be
+    resolve(overrides)  # refuses what cannot be
     composed = Composed(overrides)
     groups = [{f"override /{group}": choice} for group, choice in composed.chosen.groups.items()]
     # Unresolved: interpolations such as ${seed} must follow the run that uses the preset.

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import style_figure
-from pacesetter.jobs.hydra.compose import compose_tree
+from pacesetter.jobs.hydra.resolve import resolve_tree
 from pacesetter.learning.cross_entropy import CrossEntropy, Proposal
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ __all__ = [
     "value_at",
 ]
 
-Array = NDArray[Any]
 WEIGHTS = "task.reward.components"
 # Beside a reward of `pnl` alone, as shares of its weight: in a bar each is then about as large as the profit.
 COMPANIONS = {"cost": 0.5, "drawdown": 0.02, "differential_sharpe": 1e-3, "hold": 1e-4}
@@ -123,7 +121,7 @@ def reward_weights(fixed: Sequence[str]) -> tuple[list[str], list[str]]:
 
     A reward of `pnl` alone gets companions; any other one of one component is refused, since a factor changes nothing.
     """
-    terms = compose_tree(fixed)["task"]["reward"]["components"]
+    terms = resolve_tree(fixed)["task"]["reward"]["components"]
     own = {name: _weight(name, term) for name, term in terms.items()}
     more = []
     if list(own) == ["pnl"]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
-from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overrides, take_options
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
 from pacesetter.jobs.launch.preset import write_preset
 from pacesetter.jobs.launch.samplers import (
@@ -241,7 +241,7 @@ def _space(overrides: Sequence[str], search: Search) -> tuple[list[str], dict[st
         if not any(text.startswith("train.best_by=") for text in fixed):
             fixed.append("train.best_by=sharpe")
     elif not varied:
-        algorithm = str(compose(fixed).agent["algorithm"])
+        algorithm = str(resolve(fixed).agent["algorithm"])
         if algorithm not in SPACES:
             raise ConfigError(f"nothing to search for {algorithm}; give several values for a key, {RATE} or {DISCOUNT}")
         varied = split_varied(SPACES[algorithm])[1]
@@ -262,15 +262,15 @@ def distribution(override: Override) -> BaseDistribution:
         raise ConfigError(f"'{override.input_line}' is not an interval to search ({problem})") from problem
 
 
-def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:
+def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Plan:
     """The configuration with the first value of each key; refuses a wrong value of any before there is a trial."""
     values = [_values(override) for override in space.values()]
     first = [each[0] for each in values]
     for place, each in enumerate(values):
         # Each value beside the first of all others: every key is checked without composing every combination.
         for value in each[1:]:
-            compose([*fixed, *first[:place], value, *first[place + 1 :]])
-    config = compose([*fixed, *first])
+            resolve([*fixed, *first[:place], value, *first[place + 1 :]])
+    config = resolve([*fixed, *first])
     if not config.train.validate_every:
         raise ConfigError("a search compares validation scores; set train.validate_every above 0")
     weights = [key for key in space if key.startswith(WEIGHTS)]

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.jobs.launch.comparison import LEVEL, mean_and_half_width
 from pacesetter.jobs.launch.sweep import SweepResult, sweep
 
 __all__ = ["same_data", "train_seeds"]
 
 
-def train_seeds(overrides: Sequence[str], config: Config, console: Console | None = None) -> SweepResult:
-    """Train with every seed from `seed` on, on the same data; `config` is what the overrides compose to."""
+def train_seeds(overrides: Sequence[str], config: Plan, console: Console | None = None) -> SweepResult:
+    """Train with every seed from `seed` on, on the same data; `config` is what the overrides resolve to."""
     console = console or Console()
     seeds = ",".join(str(config.seed + place) for place in range(config.train.seeds))
     result = sweep([*overrides, "train.seeds=1", *same_data(config), f"seed={seeds}"], console=console)
@@ -23,7 +23,7 @@ def train_seeds(overrides: Sequence[str], config: Config, console: Console | Non
     return result
 
 
-def same_data(config: Config) -> list[str]:
+def same_data(config: Plan) -> list[str]:
     """What keeps made-up data as it is while the seed of the run changes."""
     return [f"data.seed={config.data['seed']}"] if "seed" in config.data else []
 

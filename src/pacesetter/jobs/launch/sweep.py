@@ -16,15 +16,15 @@ from rich.table import Table
 from pacesetter import words
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.jobs.hydra.compose import compose
 from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overrides, take_options
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.jobs.launch.comparison import LEVEL, cells, compare, picture
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.jobs.run.interrupts import print_when_stopped
 from pacesetter.runs import Run
 
-__all__ = ["Plan", "Sweep", "SweepResult", "sweep"]
+__all__ = ["Sweep", "SweepPlan", "SweepResult", "sweep"]
 
 PER_RUN = ("variant", "seed", "score", "steps", "stopped", "run")
 ABOUT = (
@@ -44,7 +44,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What a sweep runs: the overrides all runs share, those of each variant, and those of each seed."""
 
     fixed: tuple[str, ...]
@@ -52,7 +52,7 @@ class Plan:
     seeds: tuple[str, ...]
 
     @classmethod
-    def of(cls, overrides: Sequence[str], design: str = "grid") -> Plan:
+    def of(cls, overrides: Sequence[str], design: str = "grid") -> SweepPlan:
         """The plan of overrides such as `agent=ppo,a2c seed=0,1,2`."""
         fixed, varied = split_varied(overrides)
         lists = {override.key_or_group: choices(override) for override in varied}
@@ -98,17 +98,17 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     overrides = [*(stored_overrides(resume) if resume else ()), *overrides]
     launcher, rest = take_options(overrides, "launcher", Launcher)
     design, rest = take_options(rest, "sweep", Sweep)
-    plan = Plan.of(rest, design.design)
-    if len(plan.pairs()) < 2:
+    pairing = SweepPlan.of(rest, design.design)
+    if len(pairing.pairs()) < 2:
         raise ConfigError("nothing to compare; give several values for a key, e.g. agent=ppo,a2c or seed=range(0,5)")
-    configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
+    configs = [resolve([*pairing.fixed, *variant]) for variant in pairing.variants]  # all checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
-    console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
+    console.print(f"{len(pairing.variants)} variants × {len(pairing.seeds)} seeds → {run.folder}", soft_wrap=True)
     with print_when_stopped(
         run, console, lambda: f"resume with: pacesetter train --launch sweep --resume {run.folder}"
     ):
-        outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
-    rows = [plan.row(*pair, outcome) for pair, outcome in zip(plan.pairs(), outcomes, strict=True)]
+        outcomes = launcher.run(run_task, [pairing.task(run.folder / "runs", *pair) for pair in pairing.pairs()])
+    rows = [pairing.row(*pair, outcome) for pair, outcome in zip(pairing.pairs(), outcomes, strict=True)]
     runs = pd.DataFrame(rows)
     result = SweepResult(run, runs, compare(runs))
     _store(result)

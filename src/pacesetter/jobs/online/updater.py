@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config, Parts, best_fleet, build_learner, build_table, stored_config
+from pacesetter.build import Parts, Plan, best_fleet, build_learner, build_table, stored_plan
 from pacesetter.build.fleet import build_market
 from pacesetter.errors import ConfigError, DataError, RunError, check_range
 from pacesetter.features import FeatureTable
@@ -111,7 +111,7 @@ class OnlineUpdater:
     ) -> None:
         self.origin = Path(folder)
         self.config, self.taken = config or OnlineConfig(), taken
-        self.run_config = self._check_config(stored_config(folder))
+        self.run_config = self._check_config(stored_plan(folder))
         self.fleet: Fleet
         self.run: Run | None = None
         self.drift = DriftMonitor(self.config.confidence)
@@ -124,7 +124,7 @@ class OnlineUpdater:
             self.fleet = best_fleet(folder)
 
     @staticmethod
-    def _check_config(config: Config) -> Config:
+    def _check_config(config: Plan) -> Plan:
         if config.task.problem != "fleet":
             raise ConfigError(f"task={config.task.problem} is not updated online; use a run of task=fleet")
         if config.agent.get("algorithm") not in ("ppo", "sac"):

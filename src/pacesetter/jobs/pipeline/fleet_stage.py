@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pacesetter.build import Config, build_fold
+from pacesetter.build import Plan, build_fold
 from pacesetter.build.learner import check_agent, check_device
 from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -58,7 +58,7 @@ def _stated_risk(overrides: Sequence[str]) -> tuple[str, ...]:
     return RISK
 
 
-def traded_config(config: Config) -> Config:
+def traded_config(config: Plan) -> Plan:
     """The configuration with what the job trains: a fleet, and by default a direct policy of all its symbols."""
     task = config.task
     if isinstance(task, FleetTrading):
@@ -67,7 +67,7 @@ def traded_config(config: Config) -> Config:
     return replace(config, task=FleetTrading(**kept), agent=AGENT)
 
 
-def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
+def fleet_config(config: Plan, folder: Path, lookback: str | int) -> Plan:
     """The run of the fleet inside the pipeline, on the same bars and under the same rules of the market."""
     config = traded_config(config)
     direct = config.agent["algorithm"] == DIRECT

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from pacesetter.build import Config, build_fold, stored_config
+from pacesetter.build import Plan, build_fold, stored_plan
 from pacesetter.errors import DataError
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
@@ -53,7 +53,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     None for a fleet, whose refits take as long as its training, and where too few of the bars that were learned from
     would be left.
     """
-    config, panel = stored_config(agents), job.panel
+    config, panel = stored_plan(agents), job.panel
     if not config.problem.allocates:
         return ()
     first = int(build_fold(config, panel).test[0])
@@ -69,7 +69,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def _has_room(config: Config, panel: Panel, bars: int) -> bool:
+def _has_room(config: Plan, panel: Panel, bars: int) -> bool:
     try:
         config.problem.check_bars(config, panel, bars)
     except DataError:

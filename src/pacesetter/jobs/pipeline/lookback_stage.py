@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.build import Config, build_fold, check_unseen, load_lookback, stored_config
+from pacesetter.build import Plan, build_fold, check_unseen, load_lookback, stored_plan
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
 from pacesetter.errors import DataError
@@ -57,7 +57,7 @@ LEARNER = {
 ENVS = 32
 
 
-def lookback_config(config: Config, folder: Path) -> Config:
+def lookback_config(config: Plan, folder: Path) -> Plan:
     """The run of the lookback agent inside the pipeline, on the first half of the bars that traders learn from.
 
     What it chooses on bars that it learned from is not shown to anybody: traders see its windows from there on.
@@ -76,7 +76,7 @@ def lookback_config(config: Config, folder: Path) -> Config:
     )
 
 
-def longest_window(config: Config) -> int:
+def longest_window(config: Plan) -> int:
     """The most bars that the lookback agent of a job could choose."""
     longest: int = lookback_config(config, Path()).lookback.windows.longest
     return longest
@@ -91,7 +91,7 @@ def learn_lookback(job: Job, folder: Path) -> StageResult:
     return StageResult(_comparison_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
 
 
-def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Section]:
+def check_windows(config: Plan, folder: Path, panel: Panel) -> tuple[str, Section]:
     """The same with all training bars of the configuration: what is said of it, and its section."""
     own = lookback_config(config, folder)
     own = replace(own, train=replace(own.train, shares=config.train.shares))
@@ -101,7 +101,7 @@ def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Sect
 
 def _judge_agent(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
     """A trained agent beside fixed windows and heuristics, from bar `start` on."""
-    agent, task = load_lookback(run, panel), stored_config(run).lookback
+    agent, task = load_lookback(run, panel), stored_plan(run).lookback
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
     policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
     evaluation = evaluate_lookback(policies, panel, task, start=start)
@@ -114,7 +114,7 @@ def lookback_run(job: Job) -> Path | None:
     if job.config.job.lookback is None:
         return None
     run = Path(job.config.job.lookback)
-    stored_config(run).problem.check("lookback", run)
+    stored_plan(run).problem.check("lookback", run)
     return run
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
+from pacesetter.build import Plan, build_panel, build_readiness, build_study, build_table
 from pacesetter.build.sentence import describe_plan
 from pacesetter.build.trading import Trading
 from pacesetter.evaluation.report import pictures
@@ -157,7 +157,7 @@ PAGE = ("judge", "leadlag", "lookback", "master", "agents", "describe", "check")
 
 
 def run_job(
-    config: Config,
+    config: Plan,
     console: Console | None = None,
     stages: Sequence[str] | str = "report",
     table: Mapping[str, Stage] = STAGES,
@@ -196,7 +196,7 @@ def run_job(
     return job
 
 
-def _with_costs(config: Config) -> Config:
+def _with_costs(config: Plan) -> Plan:
     """The job with one set of costs: lead–lag strategies pay what the account pays, unless `lag.cost_bps` is given."""
     if not isinstance(config.task, Trading) or config.lag.get("cost_bps", COST_BPS) != COST_BPS:
         return config

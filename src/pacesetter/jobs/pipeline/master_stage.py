@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pacesetter.build import Config, stored_config
+from pacesetter.build import Plan, stored_plan
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 
@@ -21,9 +21,9 @@ ENVS, VALIDATIONS = 64, 2
 HIDDEN = ("growth", "positions", "from", "to")
 
 
-def master_config(config: Config, folder: Path, fleet: Path) -> Config:
+def master_config(config: Plan, folder: Path, fleet: Path) -> Plan:
     """The run of the master inside the pipeline, over the agents of the `fleet`'s run."""
-    steps, there = config.job.master_steps, stored_config(fleet)
+    steps, there = config.job.master_steps, stored_plan(fleet)
     from pacesetter.methods.master.build import with_fleet
     from pacesetter.methods.master.options import MasterTrading
 

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 import pacesetter
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.memory import peak_mb, reset_peak
@@ -61,7 +61,7 @@ class StageResult:
 class Job:
     """Configuration, run folder, and what the stages so far have made."""
 
-    config: Config
+    config: Plan
     run: Run
     console: Console = field(default_factory=Console)
     panel: Panel = field(init=False)
@@ -118,7 +118,7 @@ def only_run(folder: Path) -> Path:
     return next(path.parent for path in sorted(folder.glob("*/manifest.json")))
 
 
-def train_quietly(config: Config) -> Path:
+def train_quietly(config: Plan) -> Path:
     """The run folder of a training that a stage makes without a word; where SIGTERM cuts it short, the job ends."""
     result = train(config, console=Console(quiet=True))
     if result.stopped == "signal":

@@ -18,12 +18,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from rich.console import Console
 
-from pacesetter.build import Config, Parts
+from pacesetter.arrays import Array
+from pacesetter.build import Parts, Plan
 from pacesetter.build.actions import action_names
-from pacesetter.build.configuration import plain_task
+from pacesetter.build.plan import plain_task
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.gates import Gate
@@ -57,7 +57,6 @@ __all__ = [
     "curriculum_figures",
 ]
 
-Array = NDArray[Any]
 log = logging.getLogger(__name__)
 ROLLING = 250  # steps of the live Sharpe ratio
 Report = Callable[[int, float], bool]
@@ -68,7 +67,7 @@ LearnerT = TypeVar("LearnerT", bound=Learner)
 class Session(Generic[LearnerT]):
     """A run at work: what its callbacks share."""
 
-    config: Config
+    config: Plan
     run: Run
     parts: Parts
     learner: LearnerT

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from pacesetter.build import Config, read_config
-from pacesetter.build.configuration import stored_hash
+from pacesetter.build import Plan, read_plan
+from pacesetter.build.plan import stored_hash
 from pacesetter.build.sections import AUTO
 from pacesetter.errors import RunError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.runs import Run, provenance, write_atomic
 
 __all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "resumed_config"]
@@ -23,7 +23,7 @@ LAST = Path("checkpoints") / "last"
 TOLD = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium")
 
 
-def identity(config: Config, fingerprint: str, run: Run) -> dict[str, Any]:
+def identity(config: Plan, fingerprint: str, run: Run) -> dict[str, Any]:
     """What must be equal for a resume to give the same bits: config, data, threads, device, processor, versions.
 
     The config is that of the `run` as stored, so that one of an earlier schema stays the same run.
@@ -57,16 +57,16 @@ def last_checkpoint(run: Run) -> Path | None:
     return folder if (folder / "state.json").is_file() else None
 
 
-def resumed_config(run: Run, given: Config | None = None) -> Config:
+def resumed_config(run: Run, given: Plan | None = None) -> Plan:
     """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
-    config = read_config(run)
+    config = read_plan(run)
     if given is not None and given.features.leadlag.lookback == AUTO:
         # Training decided it when the run was made: `auto` asks for nothing else.
         decided = replace(given.features.leadlag, lookback=config.features.leadlag.lookback)
         given = replace(given, features=replace(given.features, leadlag=decided))
     wanted = (given or config).to_dict()
     differences = list(_differences(config.to_dict(), wanted))
-    asked = {key for key, *_ in _differences(compose().to_dict(), wanted)} if differences else set()
+    asked = {key for key, *_ in _differences(resolve().to_dict(), wanted)} if differences else set()
     # Keys that the user gave come first in the error; the others differ because of them.
     for key, there, here in sorted(differences, key=lambda difference: difference[0] not in asked):
         raise RunError(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.arrays import Array
 from pacesetter.build.sections import Gates
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.evaluation.recovery.measures import (
@@ -39,7 +39,6 @@ __all__ = [
     "spread",
 ]
 
-Array = NDArray[Any]
 BINS = 20
 FORCED = int(Flag.POSITION_LIMIT | Flag.PORTFOLIO_LIMIT)
 

@@ -12,8 +12,8 @@ import torch
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.heads import apply_temperature
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import split_panel
+from pacesetter.build.plan import Plan
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.evaluation.recovery.measures import PASSED_BY, all_gates, beside_oracle, recovery_gates
 from pacesetter.evaluation.recovery.page import store_gates
@@ -37,14 +37,14 @@ class Recovery:
     panel   of all bars, with its truth where it is known; None: no oracle stands beside
     """
 
-    def __init__(self, config: Config, validation: Any, panel: Panel | None = None) -> None:
+    def __init__(self, config: Plan, validation: Any, panel: Panel | None = None) -> None:
         self.config, self.limits, self.panel = config, config.train.gates, panel
         self.batch: Batch = validation.batch
         self.traces: dict[str, Trace] = {}
         self.agents: dict[str, Ways] | None = None
 
     @classmethod
-    def from_config(cls, config: Config, validation: Any, panel: Panel | None) -> Recovery | None:
+    def from_config(cls, config: Plan, validation: Any, panel: Panel | None) -> Recovery | None:
         """What is asked for by `train.gates`, in environments that trade; else None."""
         is_trading = hasattr(getattr(validation, "batch", None), "bank")
         return cls(config, validation, panel) if config.train.gates.is_traced and is_trading else None

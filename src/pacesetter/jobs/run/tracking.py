@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.memory import peak_bytes
 from pacesetter.runs import EVALUATION, Run
@@ -53,7 +53,7 @@ class Tracker(Protocol):
         """Finish; a run that is not done was stopped and may go on."""
 
 
-def make_trackers(config: Config, run: Run) -> list[Tracker]:
+def make_trackers(config: Plan, run: Run) -> list[Tracker]:
     """Every tracker the config asks for; one sentence where it is not installed."""
     track = config.track
     trackers: list[Tracker] = [JsonLog(run)]
@@ -79,7 +79,7 @@ def _is_wanted(choice: str, module: str, key: str) -> bool:
     return is_there
 
 
-def _local_store_uri(config: Config) -> str:
+def _local_store_uri(config: Plan) -> str:
     return f"sqlite:///{Path(config.runs).resolve() / MLFLOW_FILE}"
 
 
@@ -186,7 +186,7 @@ class TensorBoardTracker:
 class MlflowTracker:
     """A run in an MLflow store, named after the run folder; a resumed run goes on in its own."""
 
-    def __init__(self, uri: str, config: Config, run: Run) -> None:
+    def __init__(self, uri: str, config: Plan, run: Run) -> None:
         import mlflow
         from mlflow.exceptions import MlflowException
 
@@ -219,7 +219,7 @@ class MlflowTracker:
             elif path.is_file():
                 self.client.log_artifact(self.id, str(path), where)
 
-    def _create(self, config: Config) -> str:
+    def _create(self, config: Plan) -> str:
         artefacts = (Path(config.runs).resolve() / "mlflow").as_uri()
         return str(self.client.create_experiment(config.name, artifact_location=artefacts))
 
@@ -235,7 +235,7 @@ class MlflowTracker:
         self.client.set_terminated(self.id, "FINISHED" if is_done else "KILLED")
 
 
-def log_evaluation(config: Config, folder: Path, result: Mapping[str, Any]) -> bool:
+def log_evaluation(config: Plan, folder: Path, result: Mapping[str, Any]) -> bool:
     """Give figures, reports and pictures of a judged run to the MLflow run of its training; whether there was one.
 
     Where MLflow is off or not installed, or never heard of the run, nothing is logged.
@@ -273,7 +273,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 class WandbTracker:
     """A Weights & Biases run, offline in the run folder or online."""
 
-    def __init__(self, mode: str, config: Config, run: Run) -> None:
+    def __init__(self, mode: str, config: Plan, run: Run) -> None:
         if find_spec("wandb") is None:
             raise ConfigError(f"track.wandb={mode} needs wandb: pip install 'pacesetter[wandb]', or track.wandb=off")
         wandb: ModuleType = importlib.import_module("wandb")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from pacesetter.build import (
-    Config,
+    Plan,
     build_learner,
     build_panel,
     build_parts,
     check_device,
     check_unseen,
     fitted_until,
-    stored_config,
+    stored_plan,
     with_lookback,
     with_utility,
 )
@@ -65,7 +65,7 @@ class TrainingResult:
 
 
 def train(
-    config: Config | None = None,
+    config: Plan | None = None,
     *,
     resume: str | Path | None = None,
     console: Console | None = None,
@@ -78,7 +78,7 @@ def train(
     its diagnostics are written.
     """
     if resume is None:
-        config = config or Config()
+        config = config or Plan()
     else:
         from pacesetter.jobs.run.checkpoint import resumed_config
 
@@ -96,20 +96,20 @@ def train(
     return _train_members(_train(config, None, console or Console(), report), console)
 
 
-def _finished_members(run: Run, config: Config) -> dict[int, Path]:
+def _finished_members(run: Run, config: Plan) -> dict[int, Path]:
     """Seed -> folder of the members that are trained, the run itself among them."""
     folders = member_folders(run.folder, config)
-    return {stored_config(each).seed: each for each in folders if Run.open(each).manifest["finished"]}
+    return {stored_plan(each).seed: each for each in folders if Run.open(each).manifest["finished"]}
 
 
 def _train_members(first: TrainingResult, console: Console | None) -> TrainingResult:
     """Train the other seeds of `agent.members` inside the run of the first, or finish those that were begun."""
     run = first.run
-    config = stored_config(run.folder)
+    config = stored_plan(run.folder)
     if members_of(config) == 1 or first.stopped == "signal":
         return first
     for number in range(1, members_of(config)):
-        begun = {stored_config(each).seed: each for each in member_folders(run.folder, config)}
+        begun = {stored_plan(each).seed: each for each in member_folders(run.folder, config)}
         (console or Console()).print(f"member {number + 1} of {members_of(config)}, seed {config.seed + number}")
         folder = begun.get(config.seed + number)
         own = None if folder else member_config(config, run.folder, number)
@@ -127,7 +127,7 @@ def _stored_result(run: Run) -> TrainingResult:
     )
 
 
-def _train(config: Config, run: Run | None, console: Console, report: Report | None) -> TrainingResult:
+def _train(config: Plan, run: Run | None, console: Console, report: Report | None) -> TrainingResult:
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
     check_device(config.train.device)
     panel, label = build_panel(config), label_of(config)
@@ -149,7 +149,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
 
 
 def _train_in_folder(
-    config: Config,
+    config: Plan,
     run: Run,
     console: Console,
     report: Report | None,
@@ -186,7 +186,7 @@ def _close_trackers(session: Session[Any], is_done: bool) -> None:
         session.trackers.pop(0).close(is_done)
 
 
-def _transfer(config: Config, learner: Learner, until: pd.Timestamp) -> None:
+def _transfer(config: Plan, learner: Learner, until: pd.Timestamp) -> None:
     """Start from another run's best weights, or a classifier's encoder, and keep what is to stay.
 
     A teacher that has seen bars after `until`, on which this run is judged, is refused.
@@ -268,7 +268,7 @@ def _learn(session: Session[Any]) -> TrainingResult:
     return _store(session, validator, stopped)
 
 
-def _store_scale(folder: Path, config: Config) -> None:
+def _store_scale(folder: Path, config: Plan) -> None:
     """Fit the scale of the best policy's views to training and validation bars, and store it with the run.
 
     Nothing to do where no risk is stated, its scale is given, or the account is not sized. Members of an ensemble are

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Config, build_table
+from pacesetter.build import Plan, build_table
 from pacesetter.build.stored import SCALE
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -23,7 +23,7 @@ from pacesetter.evaluation.statistics.intervals import Difference, interval, pai
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.lookback_stage import check_windows
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import train_quietly
@@ -216,7 +216,7 @@ class Demo:
 
     # ---- parts ----------------------------------------------------------------------------------------------------
 
-    def config(self, bps: float, runs: str = "") -> Config:
+    def config(self, bps: float, runs: str = "") -> Plan:
         """The run of a policy that pays `bps` a side."""
         steps = self.settings.direct_steps
         learned, chosen = self.market.shares
@@ -224,7 +224,7 @@ class Demo:
             *(f"costs={bps}", f"train.shares=[{learned:.9f},{chosen:.9f}]"),
             *(f"train.steps={steps}", f"train.validate_every={max(steps // 2, 1)}", f"train.log_every={steps}"),
         )
-        return compose([*COMMON, *self.market.overrides, *own, "name=demo", f"runs={runs or self.runs}"])
+        return resolve([*COMMON, *self.market.overrides, *own, "name=demo", f"runs={runs or self.runs}"])
 
     def bank(self, panel: Panel) -> Bank:
         """Features of a panel, those of lead–lag among them, computed once: costs do not change them."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data import load
 from pacesetter.data.deciles import has_deciles
 from pacesetter.panel import Panel
@@ -51,7 +50,7 @@ class DemoMarket:
     learn_until: pd.Timestamp
     choose_until: pd.Timestamp
     gone_from: pd.Timestamp
-    order: NDArray[Any]
+    order: Array
     order_name: str
 
     @property

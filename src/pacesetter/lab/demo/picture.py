@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from pacesetter.evaluation.backtest.backtest import Backtest
@@ -23,7 +22,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["DemoPicture", "leadership_of"]
 
-Array = NDArray[Any]
 LOOKBACK, STEP = 1_000, 20  # bars of a window, about four years of days, and between windows
 WIDTH, HEIGHT, DPI = 10.0, 6.0, 110
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.metrics import sharpe
@@ -20,7 +20,6 @@ from pacesetter.market.orders import Discrete
 
 __all__ = ["Behaviour", "behaviour", "gates_of"]
 
-Array = NDArray[Any]
 BINS = 20  # of continuous orders
 WINDOW = 20  # bars in which different orders are counted
 EVEN = float(np.log(len(Discrete)))  # entropy of seven orders used alike

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Config, build_fold, build_panel, build_table
+from pacesetter.build import Plan, build_fold, build_panel, build_table
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.baselines.forecasting import Expected, Oracle, ReturnsOracle
@@ -22,7 +22,7 @@ from pacesetter.evaluation.baselines.sized import OracleFormula, OracleSized
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.behaviour import Behaviour, behaviour
 from pacesetter.lab.league.ladder import REAL
@@ -54,9 +54,9 @@ class Cell:
     overrides: tuple[str, ...] | None
 
     @property
-    def config(self) -> Config:
+    def config(self) -> Plan:
         """The whole configuration of the cell."""
-        return compose([*self.market_overrides, *(self.overrides or ()), *QUIET, f"seed={self.seed}"])
+        return resolve([*self.market_overrides, *(self.overrides or ()), *QUIET, f"seed={self.seed}"])
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ def play_cell(cell: Cell) -> Score:
 @lru_cache(maxsize=1)
 def _panel(market_overrides: tuple[str, ...], seed: int) -> Panel:
     """The market's bars; cells of one market and seed follow each other, so one is kept."""
-    return build_panel(compose([*market_overrides, f"seed={seed}"]))
+    return build_panel(resolve([*market_overrides, f"seed={seed}"]))
 
 
-def cell_key(cell: Cell, config: Config, panel: Panel) -> str:
+def cell_key(cell: Cell, config: Plan, panel: Panel) -> str:
     """A hash of everything the score depends on but the code: entrant, configuration and bars."""
     # Where it is stored and how it is called do not change a score.
     content = config.to_dict() | {"runs": "", "name": ""}
@@ -119,7 +119,7 @@ def cell_key(cell: Cell, config: Config, panel: Panel) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
+def _yardstick(cell: Cell, config: Plan, panel: Panel) -> Backtest:
     task = config.trading
     if cell.entrant != Expected.name:  # the others read no lead–lag feature, and those take most of the time
         none = replace(config.features.leadlag, lookback=None)
@@ -135,14 +135,14 @@ def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
     return backtest(policy, panel, first=first, market=task.market, bank=bank, window_bars=task.window_bars, risk=risk)
 
 
-def _above_hold(cell: Cell, config: Config, panel: Panel, result: Backtest) -> Difference:
+def _above_hold(cell: Cell, config: Plan, panel: Panel, result: Backtest) -> Difference:
     """The Sharpe difference to hold, both redrawn by the same blocks of bars."""
     hold = _yardstick(replace(cell, entrant=HOLD), config, panel)
     ratio = partial(sharpe, bars_per_year=result.bars_per_year)
     return paired_difference(result.returns, hold.returns, ratio, draws=DRAWS)
 
 
-def _train_cell(cell: Cell, config: Config) -> tuple[Backtest, Speed]:
+def _train_cell(cell: Cell, config: Plan) -> tuple[Backtest, Speed]:
     runs = Path(cell.folder) / "runs"
     result = train(replace(config, runs=str(runs)), console=Console(quiet=True))
     return StoredRun(result.run.folder).play(), speed(result.run.folder, result.steps)

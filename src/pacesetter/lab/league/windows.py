@@ -22,7 +22,7 @@ from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.evaluation.lookback.judgement import OPTIMUM, REGIME_ORACLE, lookback_policies
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.cell import Cell, cell_key
 from pacesetter.leadlag.lookback.policy import LookbackPolicy
@@ -44,7 +44,7 @@ class WindowCell(Cell):
     @property
     def task(self) -> LookbackConfig:
         """Windows and reward that the cell is judged by."""
-        task: LookbackConfig = compose([*self.market_overrides, *self.judged, f"seed={self.seed}"]).lookback
+        task: LookbackConfig = resolve([*self.market_overrides, *self.judged, f"seed={self.seed}"]).lookback
         return task
 
 
@@ -119,7 +119,7 @@ def _figures(policy: LookbackPolicy, panel: Panel, task: LookbackConfig, first: 
 @lru_cache(maxsize=2)
 def _limits(market: tuple[str, ...], judged: tuple[str, ...], seed: int, first: int) -> tuple[float, float]:
     """Mean rewards of the best constant in hindsight and of the optimum; cells of one market follow each other."""
-    config = compose([*market, *judged, f"seed={seed}"])
+    config = resolve([*market, *judged, f"seed={seed}"])
     panel, task = build_panel(config), config.lookback
     policies = _rules(panel, task, first)
     kept = {name: policy for name, policy in policies.items() if name.startswith("constant ") or name == OPTIMUM}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_fold, build_readiness, build_table
+from pacesetter.build import Plan, build_fold, build_readiness, build_table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -152,14 +152,14 @@ def repeat_difference(first: Path, second: Path) -> float:
     return 0.0 if one == two else abs(two - one) / max(abs(one), 1e-12)
 
 
-def prototype_config(config: Config, panel: Panel) -> Config:
+def prototype_config(config: Plan, panel: Panel) -> Plan:
     """The configuration on the prototype's symbols; where the data lacks one, as many of its first ones stand in."""
     named = list(config.programme.symbols)
     has_all = set(named) <= set(panel.symbols)
     return _limit_symbols(config, panel, named if has_all else list(panel.symbols[: len(named)]))
 
 
-def _limit_symbols(config: Config, panel: Panel, symbols: Sequence[str]) -> Config:
+def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
     if set(symbols) == set(panel.symbols) or "symbols" not in config.data:
         return config
     # A synthetic market counts its symbols, others name them.
@@ -260,20 +260,20 @@ def phase_decision(folder: Path) -> str:
     return str(json.loads(path.read_text(encoding="utf-8"))["decision"]) if path.is_file() else ""
 
 
-def _trading_config(job: Job) -> Config:
+def _trading_config(job: Job) -> Plan:
     return fleet_config(job.config, Path(), _window(job.config))
 
 
-def _fleet(config: Config, folder: Path) -> Config:
+def _fleet(config: Plan, folder: Path) -> Plan:
     return fleet_config(config, folder, _window(config))
 
 
-def _window(config: Config) -> str | int:
+def _window(config: Plan) -> str | int:
     """Bars of the lead–lag features: those of the agent of `job.lookback`, else the longest window it could choose."""
     return longest_window(config) if config.job.lookback is None else config.job.lookback
 
 
-def _scaled_config(job: Job) -> Config:
+def _scaled_config(job: Job) -> Plan:
     """All symbols, or the first of them after a prototype that is CONDITIONAL."""
     most = job.config.programme.most_symbols
     if phase_decision(job.folder("prototype")) != CONDITIONAL or len(job.panel.symbols) <= most:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.evaluation.programme.decision import MADE_UP, NO_GO
 from pacesetter.evaluation.programme.status import (
@@ -82,7 +82,7 @@ def phase_stages(bundle: Bundle) -> dict[str, Stage]:
 
 
 def run_programme(
-    config: Config,
+    config: Plan,
     bundle: Bundle,
     console: Console | None = None,
     *,

@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.programme.measured import LARGE_LOSS
@@ -86,7 +86,7 @@ def choose_candidate(default: Candidate, others: Sequence[Candidate], gain: floa
     )
 
 
-def search_and_retrain(job: Job, folder: Path, small: Config, whole: Config) -> StageResult:
+def search_and_retrain(job: Job, folder: Path, small: Plan, whole: Plan) -> StageResult:
     """Search on the prototype's configuration, retrain the best on the whole one, and choose."""
     options, agent = job.config.programme, str(whole.agent["algorithm"])
     if not options.search and agent not in SPACES:
@@ -108,7 +108,7 @@ def search_and_retrain(job: Job, folder: Path, small: Config, whole: Config) -> 
     return StageResult(choice.reason, (_section(choice, rows),), {"Tuning": ()})
 
 
-def config_preset(config: Config, path: Path) -> Path:
+def config_preset(config: Plan, path: Path) -> Path:
     """A whole configuration as a preset that a search can start from."""
     plain = json.loads(json.dumps(config.to_dict()))
     groups = [
@@ -123,8 +123,8 @@ def config_preset(config: Config, path: Path) -> Path:
 
 
 def _best_trials(
-    config: Config, folder: Path, trials: int, keys: Sequence[str], top: int
-) -> list[tuple[int, dict[str, Any]]]:
+    config: Plan, folder: Path, trials: int, keys: Sequence[str], top: int
+) -> list[tuple[int, dict[str, object]]]:
     """(number, values) of the best trials of a search, the best first; none where no trial finished."""
     preset = config_preset(config, folder / "preset" / "searched-prototype.yaml")
     given = [f"+preset={preset}", f"runs='{folder}'", f"seed={config.seed}", "name=tune", f"tune.trials={trials}"]

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pacesetter.data import load
 from pacesetter.errors import DataError
@@ -24,7 +23,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["levy_portfolios", "portfolio"]
 
-Array = NDArray[Any]
 LOOKBACK, SHARE = 30, 0.2
 # a public study of 57 coins, daily: final wealth of one unit, and the annual Sharpe ratio by score (REFERENCE §6, §1)
 WEALTH = {"log": 3.44, "simple": 4.32}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data import load
 from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
 from pacesetter.leadlag.answer import StrengthMeasure, answer_window
@@ -17,7 +17,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["lo_mackinlay", "rank_correlation", "weekly_quintiles"]
 
-Array = NDArray[Any]
 FIRST, LAST = "1962-07-06", "1987-12-31"  # the sample of the paper
 WEIGHTS = "weights: theirs are equal-weighted quintiles, ours pairs of value-weighted deciles, so large ones count more"
 INDEX = "the same reason: a mean of value-weighted deciles; slow small companies count less than in theirs"

@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pacesetter.errors import DataError
 from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.panel import Panel
 
 __all__ = ["FUTURES", "network_momentum", "network_trend", "read_futures", "trade_signal", "trend"]
 
-Array = NDArray[Any]
 FUTURES = (
     *("AUD", "EUR", "GBP", "JPY", "MXP", "US2", "US5", "US10", "US20", "CAD10", "GILT", "JGB", "SP500", "NASDAQ"),
     *("DAX", "FTSE100", "HANG", "CRUDE_W", "HEATOIL", "GAS_US", "GOLD", "COPPER", "PLAT", "CORN", "SOYBEAN", "WHEAT"),
@@ -70,7 +68,7 @@ def network_trend(closes: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
     index = pd.DatetimeIndex(closes.index)
     filled = closes.ffill().bfill()
     panel = Panel.from_fields(index, list(map(str, closes)), {"close": filled.to_numpy()})
-    engine = LeadLag("levy_returns", increments="simple").fit(panel)
+    engine = Engine("levy_returns", increments="simple").fit(panel)
     out, values = np.full(closes.shape, np.nan), np.nan_to_num(own.to_numpy())
     for start in range(LOOKBACK + 1, len(closes), REFIT):
         leads = np.clip(np.nan_to_num(engine.scores(start, LOOKBACK)), 0, None)

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.lab.reproduce.result import COLOURS, Comparison, Reproduction
 from pacesetter.leadlag.estimators.dependence import pearson
@@ -31,7 +31,6 @@ from pacesetter.leadlag.shrinkage import noise_level
 
 __all__ = ["RankingReturns", "daily_ic", "random_portfolios", "read_ranking_closes", "stock_ranking"]
 
-Array = NDArray[Any]
 PUBLISHED = {"linear": 0.019, "LSTM": 0.032, "StockMixer": 0.043}
 WHY = "StockMixer, a single run; ours is flattered, since the best was found on the test days"
 PUBLISHED_SHARPE, TOP = 1.465, 5

@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.data.calendars import sessions
 from pacesetter.errors import DataError
 from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
 
 __all__ = ["NightBars", "night_strategy", "read_night_bars", "us_japan"]
 
-Array = NDArray[Any]
 COLUMNS = ("date", "symbol", "market", "open", "close")
 LOOKBACK, FACTORS, SHARE = 60, 3, 0.3
 BASIS_POINT = 1e-4

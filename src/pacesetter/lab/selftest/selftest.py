@@ -10,20 +10,18 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from scipy.stats import binomtest
 
-from pacesetter.build import Config, build_panel
+from pacesetter.build import Plan, build_panel
 from pacesetter.build.trading import Trading
 from pacesetter.errors import check_range
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.selftest.surrogates import Planted, Surrogates
 from pacesetter.leadlag.answer import StrengthMeasure, find_links
@@ -32,7 +30,6 @@ from pacesetter.runs import Run
 
 __all__ = ["Selftest", "SelftestResult", "Tally", "run_selftest"]
 
-Array = NDArray[Any]
 FOUND = 0.8  # share of copies in which a relation must be found to count as detectable
 STRONGEST = 0.95
 LEVEL = 0.05
@@ -133,7 +130,7 @@ class SelftestResult:
         return said
 
 
-def run_selftest(config: Config, settings: Selftest, console: Console | None = None) -> tuple[SelftestResult, Run]:
+def run_selftest(config: Plan, settings: Selftest, console: Console | None = None) -> tuple[SelftestResult, Run]:
     """The self-test on the configured bars; leaves selftest.json and report.html in a run folder."""
     console = console or Console()
     panel = build_panel(config)
@@ -206,7 +203,7 @@ def bisect_strength(recall: Callable[[float], Tally], halvings: int) -> tuple[fl
 # ---- the agent ------------------------------------------------------------------------------------------------------
 
 
-def _agents(config: Config, copies: Surrogates, settings: Selftest, console: Console) -> tuple[Tally, Tally]:
+def _agents(config: Plan, copies: Surrogates, settings: Selftest, console: Console) -> tuple[Tally, Tally]:
     tallies = []
     for label, make in (
         ("planted", lambda seed: copies.plant_leaders(seed, settings.strength)),
@@ -222,11 +219,11 @@ def _agents(config: Config, copies: Surrogates, settings: Selftest, console: Con
     return tallies[0], tallies[1]
 
 
-def _claims(panel: Panel, config: Config, settings: Selftest, folder: Path) -> bool:
+def _claims(panel: Panel, config: Plan, settings: Selftest, folder: Path) -> bool:
     """Whether a direct agent, trained on the first bars, earns more than chance on the last, after costs."""
     folder.mkdir(parents=True)
     path = panel.save(folder / "bars.parquet")
-    learned = compose(["task=fleet", "agent=direct", *QUIET, f"data.path='{path}'", f"train.steps={settings.steps}"])
+    learned = resolve(["task=fleet", "agent=direct", *QUIET, f"data.path='{path}'", f"train.steps={settings.steps}"])
     shares = config.train.shares
     # The user's split and costs: the question is what would be found under them.
     own = replace(learned, runs=str(folder), seed=config.seed, train=replace(learned.train, shares=shares))

@@ -8,18 +8,16 @@ order fills; two bars where there are closes only: orders fill at the next one, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 
 __all__ = ["Planted", "Surrogates"]
 
-Array = NDArray[Any]
 LEAST_BARS = 120
 GRADE = 0.25  # share of the symbols that follow another one
 

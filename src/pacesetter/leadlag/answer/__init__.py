@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pacesetter.leadlag.answer.answer import Answer, answer_window
+from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.links import Links, find_links
-from pacesetter.leadlag.answer.strength import StrengthMeasure
 from pacesetter.leadlag.prepare import Preparation, prewhiten
 
 __all__ = ["Answer", "Links", "Preparation", "StrengthMeasure", "answer_window", "find_links", "prewhiten"]

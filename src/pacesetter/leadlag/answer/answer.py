@@ -1,8 +1,19 @@
 """The answer of one window: for each ordered pair the strength, sign and delay by which i's past predicts j.
 
-Leadership of i over j is the method's score: for most, the strength of i for j less that of j for i. Matrix, ranking,
-links, lag map, network and strategy all read this one object; see docs/leadlag.md for the definitions and a worked
-example.
+A method measures the dependence of x_j(t) on x_i(t − l) at each delay l, and folds the delays into one strength:
+
+    strength of i for j     max_l |C_l[i, j]|      ccf_lag1 (one delay), ccf_peak
+                            Σ_l |C_l[i, j]|        ccf_auc, mutual_information, transfer_entropy, granger
+                            Σ_l C_l[i, j]²         hayashi_yoshida
+    leadership              the method's published score: forward − backward; for ccf_lag1 with the sign of C, for
+                            ccf_auc and hayashi_yoshida over forward + backward (`estimators.correlation`)
+    delay of i for j        the l of the largest |C_l[i, j]|
+    sign of i for j         that of C_l[i, j] at this delay; none where the dependence has no sign
+
+Scores without delays (levy_path, levy_returns, signature) give a direction only: their antisymmetric score itself.
+
+Matrix, ranking, links, lag map, network and strategy all read the one `Answer`; see docs/leadlag.md for the definitions
+and a worked example.
 """
 
 from __future__ import annotations
@@ -12,13 +23,135 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.strength import StrengthMeasure, fold_delays, weigh_directions
+from pacesetter.arrays import Array
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.estimators.correlation import (
+    ABSOLUTE_SUM,
+    DIFFERENCE,
+    PEAK,
+    PUBLISHED,
+    SIGNED_SUM,
+    SQUARED_SUM,
+    CcfAuc,
+    CcfLag1,
+    CcfPeak,
+)
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources
+from pacesetter.leadlag.observed import ratio
+from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
+from pacesetter.registry import configure
 
-__all__ = ["Answer", "answer_window"]
+__all__ = [
+    "Answer",
+    "StrengthMeasure",
+    "answer_window",
+    "fold_delays",
+    "fold_in",
+    "lagged_correlations",
+    "weigh_directions",
+]
 
-Array = NDArray[Any]
+SIGNED_INNERS = ("pearson", "kendall")
+READING = ("backend", "device", "increments", "residual")  # options that windows of increments do not need
+UNSIGNED = ("mutual_information", "transfer_entropy")
+
+
+class StrengthMeasure:
+    """A method with its options, ready to measure windows of prepared increments (window, time, symbol).
+
+    has_lags  whether it names delays; `max_lag` is then the longest
+    is_signed whether the dependence has a sign, so that followers can be told from contrarians
+    is_linear Pearson correlations: running sums and the closed form of the null serve it
+    is_conditional  coefficients given all other symbols, with t-statistics of their own
+    """
+
+    def __init__(self, method: str, **options: Any) -> None:
+        self.method = method
+        own = {name: value for name, value in options.items() if name not in READING}
+        # GEMM: each window (a draw of the null) is measured once, so a prefix table would not pay for itself.
+        self._resources = Resources(backend="gemm", memory_budget_mb=own.pop("memory_budget_mb", None) or 4096.0)
+        self.minimum = int(own.pop("min_observations", None) or 0)
+        self.estimator = configure(ESTIMATORS[method], own, "lag")
+        # Only a scorer knows its recipe, so one of a dummy window is asked what the method can do.
+        scorer = self._scorer(np.zeros((1, 3, 2)))
+        self.recipe = getattr(scorer, "recipe", None)
+        self.has_lags = self.recipe is not None and hasattr(scorer, "correlations")
+        self.max_lag = self.recipe.max_lag if self.recipe is not None and self.has_lags else 0
+        inner = getattr(self.estimator, "inner", "pearson")
+        self.is_linear = isinstance(self.estimator, (CcfLag1, CcfAuc, CcfPeak)) and inner == "pearson"
+        self.is_conditional = hasattr(scorer, "statistics")
+        self.is_signed = self.has_lags and method not in UNSIGNED and inner in SIGNED_INNERS
+
+    @property
+    def fold(self) -> int:
+        """How the delays fold into one strength; that of a single signed delay is its size."""
+        return PEAK if self.score_fold == SIGNED_SUM else self.score_fold
+
+    @property
+    def score_fold(self) -> int:
+        """How the delays fold into what the score weighs, with their sign where the method keeps it."""
+        return self.recipe.fold if self.recipe is not None else ABSOLUTE_SUM
+
+    @property
+    def weighing(self) -> int:
+        """How the score weighs the two directions of a pair."""
+        return self.recipe.weighing if self.recipe is not None else DIFFERENCE
+
+    def check(self, lookback: int) -> None:
+        """Refuse a window that has no room for the longest delay."""
+        # At lag l the overlap has lookback − l increments, and a correlation needs two.
+        if self.max_lag and self.max_lag >= lookback - 1:
+            raise ConfigError(
+                f"lag.max_lag={self.max_lag} does not fit into lag.lookback={lookback} bars; "
+                "lower the one or raise the other"
+            )
+
+    def dependence(self, windows: Array) -> Array:
+        """(window, delay, i, j) dependence of x_j(t) on x_i(t − delay), delays from 1; needs a method with delays."""
+        if self.is_linear:
+            return lagged_correlations(np.nan_to_num(windows), self.max_lag)
+        # Laid end to end after one first bar, window k ends at bar k·bars.
+        scorer, bars = self._scorer(windows), windows.shape[1]
+        return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
+
+    def conditional_statistics(self, window: Array) -> Array:
+        """(delay, i, j) t-statistic of x_i(t − delay) for x_j(t) given all other symbols; of conditional methods."""
+        return np.asarray(self._scorer(window[None]).statistics(len(window), len(window)))
+
+    def scores(self, windows: Array) -> Array:
+        """(window, i, j) the estimator's own antisymmetric score."""
+        draws, bars, assets = windows.shape
+        matrices = np.empty((draws, assets, assets))
+        self._scorer(windows).score_many(np.arange(1, draws + 1) * bars, np.full(draws, bars), matrices)
+        return matrices
+
+    def forward(self, windows: Array) -> Array:
+        """(window, i, j) strength by which i's past predicts j, NaN where a symbol cannot be scored."""
+        if not self.has_lags:
+            return np.maximum(self.scores(windows), 0.0)
+        return fold_delays(self.dependence(windows), self.fold) + self.mark_unscored(windows)
+
+    def leadership(self, windows: Array) -> Array:
+        """(window, i, j) antisymmetric: the method's score, positive where i leads j."""
+        if not self.has_lags:
+            return self.scores(windows)
+        strength = fold_delays(self.dependence(windows), self.score_fold) + self.mark_unscored(windows)
+        return weigh_directions(strength, self.weighing)
+
+    def mark_unscored(self, windows: Array) -> Array:
+        """(window, i, j) 0, and NaN where one of the two has too few observations or does not vary."""
+        known = np.isfinite(windows)
+        x = np.where(known, windows, 0.0)
+        square = (x * x).mean(axis=1)
+        varies = square - x.mean(axis=1) ** 2 > CONSTANT * square
+        enough = known.sum(axis=1) >= required_observations(windows.shape[1], self.minimum)
+        # 0 or NaN instead of a mask: adding it leaves scored pairs alone and makes the others NaN.
+        zero = np.where(enough & varies, 0.0, np.nan)
+        return np.asarray(zero[:, :, None] + zero[:, None, :])
+
+    def _scorer(self, windows: Array) -> Any:
+        return self.estimator.scorer(end_to_end(windows, self.minimum), self._resources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,3 +207,65 @@ def answer_window(window: Array, symbols: Sequence[str], gauge: StrengthMeasure)
     peak = np.take_along_axis(cube, place[None], axis=0)[0]
     signs = np.sign(peak) if gauge.is_signed else np.zeros(forward.shape)
     return Answer(tuple(symbols), gauge.method, gauge.max_lag, leadership, forward, place + 1.0 + 0.0 * forward, signs)
+
+
+def lagged_correlations(windows: Array, max_lag: int) -> Array:
+    """(window, lag, i, j) Pearson correlation of x_i(t − lag) and x_j(t) over the overlap, 0 where one is constant.
+
+    The same numbers as `dependence.pearson`, for a stack of windows at once.
+    """
+    draws, bars, assets = windows.shape
+    lags = min(max_lag, bars - 2)
+    # At least one lag, of zeros, so that folds and argmax have an axis where no overlap is long enough.
+    out = np.zeros((draws, max(lags, 1), assets, assets))
+    for lag in range(1, lags + 1):
+        lead, follow = windows[:, : bars - lag], windows[:, lag:]
+        (mean, scale), (other_mean, other_scale) = _moments(lead), _moments(follow)
+        product = np.swapaxes(lead, 1, 2) @ follow / (bars - lag)
+        centred = product - mean[:, :, None] * other_mean[:, None, :]
+        out[:, lag - 1] = centred * scale[:, :, None] * other_scale[:, None, :]
+    return out
+
+
+def _moments(part: Array) -> tuple[Array, Array]:
+    """(window, symbol) mean and 1/deviation of the parts (window, time, symbol); 0 for the latter where constant."""
+    mean = part.mean(axis=1)
+    square = np.einsum("wti,wti->wi", part, part) / part.shape[1]
+    variance = square - mean**2
+    varies = variance > CONSTANT * square
+    return mean, np.where(varies, 1 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
+
+
+def fold_delays(dependence: Array, fold: int) -> Array:
+    """(…, i, j) strength from the dependence (…, delay, i, j) at each delay."""
+    if fold == SQUARED_SUM:
+        return np.asarray((dependence**2).sum(axis=-3))
+    if fold == SIGNED_SUM:
+        return np.asarray(dependence.sum(axis=-3))
+    size = np.abs(dependence)
+    return np.asarray(size.sum(axis=-3) if fold == ABSOLUTE_SUM else size.max(axis=-3))
+
+
+def fold_in(strength: Array, dependence: Array, fold: int) -> None:
+    """Fold the dependence at one more delay into a running strength, in place; the dependence becomes its size."""
+    if fold == SIGNED_SUM:
+        strength += dependence
+        return
+    np.abs(dependence, out=dependence)
+    if fold == ABSOLUTE_SUM:
+        strength += dependence
+    else:
+        np.maximum(strength, dependence, out=strength)
+
+
+def weigh_directions(strength: Array, weighing: int) -> Array:
+    """(…, i, j) the antisymmetric score from folded strengths (…, i, j); the same numbers as the estimators'."""
+    back = np.swapaxes(strength, -1, -2)
+    score = strength - back
+    if weighing == DIFFERENCE:
+        return np.asarray(score)
+    total = strength + back
+    if weighing == PUBLISHED:
+        score = np.sign(score) * np.maximum(strength, back)
+    # Two directions of no strength at all are equal, not unknown; NaN stays.
+    return np.asarray(np.where(total == 0, 0.0, ratio(score, total)))

@@ -25,15 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.strength import (
+from pacesetter.leadlag.answer.answer import (
+    Answer,
     StrengthMeasure,
+    answer_window,
     fold_delays,
     fold_in,
     lagged_correlations,
@@ -45,7 +46,6 @@ from pacesetter.leadlag.prepare import prewhiten
 
 __all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "find_links"]
 
-Array = NDArray[Any]
 Control = Literal["max", "bh", "by"]
 CONTROLS = ("max", "bh", "by")
 Test = Literal["predicts", "differs", "either"]

@@ -1,4 +1,4 @@
-"""The answer of many windows of one length: leadership, and delay with sign, a block of windows at a time.
+"""The answer of many windows of one length: leadership over time, and what following the leaders earned.
 
 Correlations slide: one bar enters, one leaves, so the whole history costs as much as one pass over it and the memory is
 that of one window. Where windows lie some bars apart, these enter and leave by a product of matrices. Other methods,
@@ -8,27 +8,33 @@ and increments prepared inside each window, are computed window by window.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
-from pacesetter.leadlag.answer.answer import answer_window
-from pacesetter.leadlag.answer.strength import StrengthMeasure
+from pacesetter.arrays import Array
+from pacesetter.leadlag.answer.answer import StrengthMeasure, answer_window
+from pacesetter.leadlag.answer.thin import ThinTrading
+from pacesetter.leadlag.engine import CacheInfo, Engine
 from pacesetter.leadlag.estimators.correlation import fold_lag, part_moments, weigh_directions
 from pacesetter.leadlag.prepare import Preparation
 from pacesetter.leadlag.series import Series, inverse_deviations
+from pacesetter.leadlag.strategy import delayed_moves, fill_to_fill_returns, follower_weights, returns_of
+from pacesetter.panel import Panel
 from pacesetter.progress import count_progress
 
-__all__ = ["Answers", "rolling_answers"]
+__all__ = ["MOST_STRATEGY_BARS", "Answers", "ReplayedWindows", "rolling_answers"]
 
-Array = NDArray[Any]
 BLOCK_BYTES = 32 * 2**20  # of leadership matrices at once
 # Each run starts from an empty window: threads share no state, and the rounding of sums that slide cannot build up.
 RUN = 64  # windows that one thread slides through
 LEAP = 8  # bars between windows from which a matrix product is quicker than adding bar by bar
 ASKED_AT_ONCE = 16
+MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
+SINGLE_PRECISION_ABOVE = 64 * 2**20  # bytes of time line matrices
+ENGINE_WINDOWS = 256  # of scores without delays at once
 LEAPS_AT_ONCE = 16  # windows whose products are held for one loop over them
 
 
@@ -38,6 +44,84 @@ class Answers(NamedTuple):
     ends: Array
     leadership: Array
     delays: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedWindows:
+    """Windows of `lookback` bars through a panel, as a gauge measures its prepared increments.
+
+    engine   scores of a method without delays, fitted: it has tables or a cache of its own, which other windows share
+    thin     symbols that it calls thin in a window are left out of it; None leaves none out
+    """
+
+    panel: Panel
+    series: Series
+    gauge: StrengthMeasure
+    preparation: Preparation
+    lookback: int
+    engine: Engine | None = None
+    thin: ThinTrading | None = None
+
+    def cache_info(self) -> CacheInfo:
+        """How the window cache served, where there is one."""
+        return self.engine.cache_info() if self.engine is not None else CacheInfo(0, 0, 0, 0)
+
+    def answers(self, ends: Array, title: str) -> Iterator[Answers]:
+        """The answers of the windows that end at `ends`, without the thin symbols of each where those are excluded."""
+        excluded = self._exclude_thin(ends)
+        if self.engine is not None:
+            return _engine_answers(self.engine, ends, self.lookback, excluded)
+        return rolling_answers(self.series, ends, self.lookback, self.gauge, self.preparation, title, excluded)
+
+    def _exclude_thin(self, ends: Array) -> Array:
+        """(window, symbol) what is thin in each window by the same measures as in the last one."""
+        if self.thin is None:
+            return np.zeros((len(ends), len(self.panel.symbols)), dtype=bool)
+        windows = ((end, self.series.observed_window(end, self.lookback)) for end in ends.tolist())
+        flags = [self.thin.is_thin(self.panel, window, end) for end, window in windows]
+        return np.array(flags, dtype=bool).reshape(len(ends), len(self.panel.symbols))
+
+    def matrices(self, ends: Array) -> Array:
+        """(window, N, N) leadership of the time line."""
+        symbols = len(self.panel.symbols)
+        large = len(ends) * symbols**2 * 8 > SINGLE_PRECISION_ABOVE
+        out = np.empty((len(ends), symbols, symbols), dtype=np.float32 if large else np.float64)
+        row = 0
+        for block in self.answers(ends, "leadership over time"):
+            out[row : row + len(block.ends)] = block.leadership
+            row += len(block.ends)
+        return out
+
+    def strategy(self, quantile: float, cost_bps: float) -> dict[str, float]:
+        """Mean and t-value of the leaders → followers strategy at every bar, fill to fill, gross and net of costs."""
+        panel = self.panel
+        first = max(self.lookback, len(panel) - MOST_STRATEGY_BARS)
+        bars = np.arange(first, len(panel))
+        weights = np.zeros((len(bars), len(panel.symbols)))
+        row = 0
+        for block in self.answers(bars, "strategy"):
+            part = slice(row, row + len(block.ends))
+            latest = delayed_moves(panel, block.ends, max(self.gauge.max_lag, 1))
+            weights[part] = follower_weights(block.leadership, latest, quantile, block.delays)
+            row = part.stop
+        returns = returns_of(weights, fill_to_fill_returns(panel.rows(first)), cost_bps)
+        figures = {"bars": float(np.isfinite(returns.net).sum())}
+        for name, earned in (("gross", returns.gross), ("net", returns.net)):
+            known = earned[np.isfinite(earned)]
+            mean = known.mean() if len(known) else np.nan
+            error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
+            figures[f"{name}_bps"] = float(1e4 * mean)
+            figures[f"{name}_t"] = float(mean / error) if error > 0 else np.nan
+        return figures
+
+
+def _engine_answers(engine: Engine, ends: Array, lookback: int, excluded: Array) -> Iterator[Answers]:
+    """The estimator's own scores as leadership; a method without delays uses the move of the last bar."""
+    for start in range(0, len(ends), ENGINE_WINDOWS):
+        block = ends[start : start + ENGINE_WINDOWS]
+        scores, left_out = engine.many(block, lookback), excluded[start : start + ENGINE_WINDOWS]
+        scores[left_out[:, :, None] | left_out[:, None, :]] = np.nan
+        yield Answers(block, scores, np.ones(scores.shape, dtype=np.int16))
 
 
 def rolling_answers(

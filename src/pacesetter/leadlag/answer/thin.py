@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.panel import Panel
 
 __all__ = ["ThinTrading", "bounce_share", "stale_share"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.dependence import DEPENDENCES, Dependence, Inner
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
@@ -44,7 +44,6 @@ __all__ = [
     "weigh_directions",
 ]
 
-Array = NDArray[Any]
 
 SIGNED_SUM, ABSOLUTE_SUM, PEAK, SQUARED_SUM = 0, 1, 2, 3  # how the lags fold; the last in hayashi_yoshida alone
 DIFFERENCE, PUBLISHED, RELATIVE = 0, 1, 2  # how the two directions are weighed

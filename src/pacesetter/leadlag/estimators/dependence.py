@@ -7,18 +7,17 @@ a matrix agrees with pandas' `x_i.shift(lag).corr(x_j)` on the window. A part wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.leadlag.estimators.information import lagged_information
 from pacesetter.leadlag.series import CONSTANT
 
 __all__ = ["DEPENDENCES", "Dependence", "Inner", "distance", "kendall", "pearson", "squared_pearson"]
 
-Array = NDArray[Any]
 Dependence = Callable[[Array, Iterable[int]], Iterator[Array]]
 Inner = Literal["pearson", "squared", "kendall", "distance", "mutual_information"]
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
-from numpy.typing import NDArray
-
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.series import Series
 from pacesetter.registry import Registry
 
 __all__ = ["ESTIMATORS", "Backend", "Estimator", "Resources", "Scorer", "WindowScorer"]
 
-Array = NDArray[Any]
 Backend = Literal["auto", "table", "gemm", "torch"]
 MEGABYTE = 2**20
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
@@ -22,7 +22,6 @@ from pacesetter.leadlag.series import Series
 
 __all__ = ["Granger", "GrangerWindows", "sparse_autoregression"]
 
-Array = NDArray[Any]
 SWEEPS, TOLERANCE = 200, 1e-6
 REFITS = 2  # penalty loadings are measured again on the residuals
 

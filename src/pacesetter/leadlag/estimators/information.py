@@ -7,14 +7,12 @@ an entropy is log m − Σ c log c / m, and c log c is looked up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["lagged_information", "lagged_transfer", "quantile_bins"]
-
-Array = NDArray[Any]
 
 
 def quantile_bins(window: Array, bins: int) -> Array:

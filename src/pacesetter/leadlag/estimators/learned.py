@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, LaggedWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
@@ -32,7 +32,6 @@ from pacesetter.leadlag.series import Series
 
 __all__ = ["AttentionWindows", "LearnedAttention", "attend", "attention_weights"]
 
-Array = NDArray[Any]
 LEAST_SHARE = 0.1  # of a follower's strongest weight; a softmax gives everything a little
 CANDIDATES = 32  # pairs of leader and delay that a follower can attend to
 FOLDS = 4

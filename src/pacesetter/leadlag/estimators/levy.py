@@ -7,18 +7,16 @@ the first bar give it as A(e) − A(s) − ½ (Y_i(s) G_j − Y_j(s) G_i), G = Y
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series, inverse_deviations
 
 __all__ = ["AreaGemm", "AreaTable", "LevyPath", "LevyReturns"]
-
-Array = NDArray[Any]
 
 
 @ESTIMATORS.register("levy_path")

@@ -8,16 +8,15 @@ that are asked for are added up from the last kept one, in the order in which th
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakSet, ref
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["HELD_BYTES", "KEPT_EVERY", "LaggedProducts", "lagged_products"]
 
-Array = NDArray[Any]
 HELD_BYTES = 384 * 2**20  # of one table, and of the spans that all tables hold together
 KEPT_EVERY = 32  # bars: a row far from the span costs half as many additions per pair and lag
 

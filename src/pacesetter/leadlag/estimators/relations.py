@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
@@ -26,7 +26,6 @@ from pacesetter.stamps import moment_of
 
 __all__ = ["RELATIONS", "PolicyRelations", "read_relations"]
 
-Array = NDArray[Any]
 RELATIONS = "relations.json"
 LEARNERS = "agent=direct, or of task=fleet with agent.network=cross"
 

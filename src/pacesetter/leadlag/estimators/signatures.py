@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import factorial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["Signature", "SignatureWindows", "log_words", "words"]
-
-Array = NDArray[Any]
 
 
 def words(path: Array, depth: int) -> Array:

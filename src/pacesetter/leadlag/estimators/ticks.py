@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.estimators.correlation import RELATIVE, SQUARED_SUM, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
@@ -21,7 +22,6 @@ from pacesetter.leadlag.series import Series
 
 __all__ = ["HayashiYoshida", "TickLeadLag", "TickWindows", "hayashi_yoshida", "tick_lead_lag"]
 
-Array = NDArray[Any]
 Ticks = tuple[ArrayLike, ArrayLike]
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, PUBLISHED, SIGNED_SUM, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import MEGABYTE, Resources
 from pacesetter.leadlag.series import CONSTANT, Series
 
 __all__ = ["TorchArea", "TorchCorrelation", "TorchWindows"]
-
-Array = NDArray[Any]
 
 
 class TorchWindows(ABC):

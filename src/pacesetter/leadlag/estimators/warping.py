@@ -8,19 +8,18 @@ positive where j's bars are paired with earlier ones of i, so that i leads. The 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["DynamicTimeWarping", "WarpedWindows"]
 
-Array = NDArray[Any]
 AHEAD, BOTH, BEHIND = 1, 0, -1  # the step by which the path came: in j alone, in both, in i alone
 
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import SHORTEST, ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.prediction import window_predictions
@@ -31,7 +31,6 @@ __all__ = [
     "baseline_policies",
 ]
 
-Array = NDArray[Any]
 GRID = (10, 20, 60, 120, 250)
 
 
@@ -236,7 +235,7 @@ def _means(scores: Array) -> Array:
 
 @lru_cache(maxsize=4)
 def _score_windows(
-    panel: Panel, grid: tuple[int, ...], method: str, horizon_bars: int, options: tuple[tuple[str, Any], ...]
+    panel: Panel, grid: tuple[int, ...], method: str, horizon_bars: int, options: tuple[tuple[str, object], ...]
 ) -> Array:
     return window_predictions(panel, grid, method, horizon_bars, **dict(options))
 

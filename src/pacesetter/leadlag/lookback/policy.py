@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 
@@ -24,7 +24,6 @@ __all__ = [
     "save_schedule",
 ]
 
-Array = NDArray[Any]
 SHORTEST = 2  # increments: the least that has a lead and a lag
 
 

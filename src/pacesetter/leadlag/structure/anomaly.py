@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, check_range, needs
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.structure.ranking import row_mean
 
 __all__ = ["FEWEST_WINDOWS", "AlertLevels", "Autoencoder", "anomaly_score", "instability", "robust_z", "worst_windows"]
 
-Array = NDArray[Any]
 FEWEST_WINDOWS = 16  # that an autoencoder learns from
 IQR_PER_SIGMA = 1.349  # interquartile range of a normal variable, in standard deviations
 

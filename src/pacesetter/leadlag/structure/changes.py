@@ -10,19 +10,17 @@ then estimated again between its neighbours, and its interval is that of Bai (19
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numba import njit
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
 
 __all__ = ["change_points", "lead_periods"]
 
-Array = NDArray[Any]
 LEVEL = 0.01  # of each split
 FEWEST_BARS, FEWEST_SHARE = 120, 0.04  # of a period: bars, and share of the history
 HALF_LIFE, CUT = 60, 5.0  # bars of the volatility; a single move counts with so many of it at most

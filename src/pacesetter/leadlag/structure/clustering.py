@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.observed import observed_assets
 
 __all__ = ["hermitian_clusters", "hermitian_projector"]
-
-Array = NDArray[Any]
 
 
 def hermitian_projector(matrix: Array, clusters: int) -> Array:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.leadlag.observed import mean_observed, observed_assets, ratio
 from pacesetter.leadlag.structure.ranking import mark_leaders, ranks, row_mean
 
 __all__ = ["contributions", "gini", "herfindahl", "leadership_table"]
-
-Array = NDArray[Any]
 
 
 def contributions(matrices: Array) -> Array:

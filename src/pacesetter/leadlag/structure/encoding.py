@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.observed import observed_assets
 from pacesetter.registry import Registry
@@ -27,8 +28,6 @@ __all__ = [
     "UniverseMask",
     "UpperTriangle",
 ]
-
-Array = NDArray[Any]
 
 
 class MatrixEncoder(Protocol):

@@ -7,12 +7,11 @@ NaN was not observed and gets NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.observed import mean_observed, observed_assets, ratio
 from pacesetter.registry import Registry
@@ -26,7 +25,6 @@ __all__ = [
     "serial_rank",
 ]
 
-Array = NDArray[Any]
 RANKINGS: Registry[Callable[[Array], Array]] = Registry("ranking")
 
 

@@ -22,13 +22,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, needs
 
 __all__ = ["DATASET_SCHEMA", "DatasetTables", "DatasetWriter", "StoredEpisodes", "read_dataset", "read_manifest"]
 
-Array = NDArray[Any]
 DATASET_SCHEMA = 1
 HEADER_BYTES = 512  # that HDF5 leaves to its user
 KIND = b"pacesetter trajectories"

@@ -6,18 +6,16 @@ A rollout or replay buffer then holds a block and a bar instead of a window, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.arrays import Array
 
 __all__ = ["INDEX", "Tables"]
 
-Array = NDArray[Any]
 INDEX = "index"  # the entry (2,) of a compact observation: block and bar
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.layout import Shapes
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
@@ -291,7 +291,7 @@ class FleetMarket:
         return tensors if self.actions is None else tensors | {ACTION_MASK: torch.as_tensor(self.engine.action_masks())}
 
     @staticmethod
-    def _tensors(observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _tensors(observation: Mapping[str, object]) -> dict[str, torch.Tensor]:
         """Entries in one memory layout, wherever they come from: compiled code is made for a layout."""
         return {name: torch.as_tensor(entry).contiguous() for name, entry in observation.items()}
 
@@ -309,7 +309,7 @@ class FleetMarket:
         self.engine.load_state_dict({name: values for name, values in stored.items() if name != COURSE})
 
 
-def _copies(bank: Bank) -> NDArray[Any]:
+def _copies(bank: Bank) -> Array:
     """(block,) how many blocks before it have the same name."""
     names = [name for (name,) in bank.symbols]
     return np.array([names[:block].count(name) for block, name in enumerate(names)])

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
+from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
@@ -35,7 +35,6 @@ __all__ = [
     "whole_episodes",
 ]
 
-Array = NDArray[Any]
 Rows = dict[str, torch.Tensor]
 Teach = Callable[[Rows], Distribution]  # compact observations (env, …) of a market -> the teacher's distribution
 REGIMES = {"random": 1.0, "medium": 0.5, "expert": 0.05}  # regime -> share of random orders

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.experience.market import FleetStep
 
 __all__ = ["WINDOWS", "WindowMarket"]
 
-Array = NDArray[Any]
 WINDOWS = "windows"  # the one agent, where a fleet has symbols
 LARGEST_SEED = 2**31 - 1
 

@@ -24,7 +24,7 @@ from pacesetter.features.regime import REGIMES
 from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.expert import NEEDED, RuleExpert
-from pacesetter.learning.extras.extra import Surroundings
+from pacesetter.learning.extras.extra import Extra, Surroundings
 from pacesetter.market.bars import Bar
 from pacesetter.market.orders import Discrete
 
@@ -122,11 +122,10 @@ class SymbolHeads(nn.Module):
         return last(second(hidden, rows).relu(), rows).flatten(0, 1)  # type: ignore[no-any-return]
 
 
-class Auxiliary:
+class Auxiliary(Extra):
     """The heads of a fleet; the trainer optimises them with the agents."""
 
     declared = ("shown",)
-    optimiser = None
 
     def __init__(self, around: Surroundings, config: AuxiliaryConfig) -> None:
         self.around, self.config = around, config
@@ -142,12 +141,6 @@ class Auxiliary:
         self.own.to(around.device)
         self.targets = NextBar(bank, around.device)
         self.expert = RuleExpert(bank.names) if "expert" in config.heads else None
-
-    def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> None:
-        """It leaves rewards as they are."""
-
-    def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """It is trained by its losses."""
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
         """(symbol,) weighted losses of the heads that learn."""

@@ -21,7 +21,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import Surroundings
+from pacesetter.learning.extras.extra import Extra, Surroundings
 
 __all__ = ["Curiosity", "CuriosityConfig", "CuriosityGates", "make_curiosity"]
 
@@ -158,7 +158,7 @@ class UpdateLog:
             setattr(self, name, [] if stored[name] is None else list(stored[name]))
 
 
-class Curiosity:
+class Curiosity(Extra):
     """The three models over states (row, width); actions are discrete (row,), or (row, size) when `actions` is None."""
 
     declared = ("optimiser", "log", "shown")
@@ -194,14 +194,14 @@ class Curiosity:
         return self._mix_rewards(batch.rewards, self._mask_ends(batch, intrinsic), steps)
 
     def reward_rollout(
-        self, batch: Transitions, features: torch.Tensor, last: torch.Tensor, steps: int
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
     ) -> torch.Tensor:
-        """The same for the rows of a rollout (step, env, width) and the `last` states (env, width) behind it.
+        """The same for the rows of a rollout, whose features are (step, env, width).
 
         The state after a step is the one before the next, and is encoded once for both.
         """
         assert batch.rewards is not None
-        encoded = self._encode_states(torch.cat([features, last[None]]))
+        encoded = self._encode_states(torch.cat([features, following.view_as(features)[-1:]]))
         intrinsic = self._novelty(encoded[:-1].flatten(0, 1), batch.actions, encoded[1:].flatten(0, 1))
         return self._mix_rewards(batch.rewards, self._mask_ends(batch, intrinsic), steps)
 
@@ -238,10 +238,6 @@ class Curiosity:
     def learns_from_draw(self) -> bool:
         """Whether the models learn from the rows drawn last; errors were counted once for each draw."""
         return int(self.errors.count) % self.config.replay_every == 0
-
-    def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
-        """None: it trains itself, and leaves the agents' encoder alone."""
-        return {}
 
     def figures_to_log(self) -> Mapping[str, torch.Tensor]:
         """What the latest update and the latest rewards came to, under their fixed names."""

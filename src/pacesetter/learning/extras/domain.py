@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import Surroundings
+from pacesetter.learning.extras.extra import Extra, Surroundings
 
 __all__ = ["Domain", "DomainConfig", "reverse_gradient"]
 
@@ -70,11 +70,11 @@ class DomainConfig:
             raise ConfigError(f"{owner}.target names the symbols of the target domain; give at least one")
 
 
-class Domain:
+class Domain(Extra):
     """A discriminator that trains itself, and a loss by which the encoder confuses it."""
 
-    declared: ClassVar[tuple[str, ...]] = ("optimiser", "steps")
-    teaches_encoder_alone: ClassVar[bool] = True
+    declared: tuple[str, ...] = ("optimiser", "steps")
+    teaches_encoder_alone = True
 
     def __init__(self, around: Surroundings, config: DomainConfig) -> None:
         self.config, self.steps, self.symbols = config, 0, around.symbols
@@ -82,7 +82,7 @@ class Domain:
         layers = nn.Sequential(nn.Linear(around.width, config.hidden), nn.ReLU(), nn.Linear(config.hidden, 1))
         self.own = nn.ModuleDict({"discriminator": layers})
         self.own.to(around.device)
-        self.optimiser = torch.optim.Adam(self.own.parameters(), config.learning_rate)
+        self.optimiser: torch.optim.Optimizer = torch.optim.Adam(self.own.parameters(), config.learning_rate)
         self._loss = torch.tensor(0.0)
 
     def _labels(self, around: Surroundings) -> torch.Tensor:
@@ -107,15 +107,12 @@ class Domain:
         """Rewards stay as they are; the ramp hears of the steps."""
         self.steps = steps
 
-    def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """Nothing: it learns in `losses`, where the encoder does.
-
-        Once a rollout is too seldom. An encoder that ascends the loss of a discriminator that stands still moves each
-        domain to where the other one was, and they are told apart as before.
-        """
-
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """(symbol,) cross-entropy that the encoder ascends; the discriminator descends it first."""
+        """(symbol,) cross-entropy that the encoder ascends; the discriminator descends it first.
+
+        It learns here and not by `learn`: once a rollout is too seldom. An encoder that ascends the loss of a
+        discriminator that stands still moves each domain to where the other one was, and they are told apart as before.
+        """
         self._descend(batch, features.detach())  # detached: its own steps must not teach the encoder to help it
         # The discriminator's gradients of this loss are unused: its optimiser clears them before its own step.
         entropies = self._entropies(batch, reverse_gradient(features, self.weight))

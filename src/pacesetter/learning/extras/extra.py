@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pacesetter.learning.methods import load
 from pacesetter.registry import Registry, configure
@@ -53,27 +53,21 @@ class Surroundings:
     places: torch.Tensor | None = None
 
 
-class Extra(Protocol):
-    """Curiosity, potential, auxiliary heads …: `own` and the attributes in `declared` are what a checkpoint keeps.
+class Extra:
+    """Curiosity, potential, auxiliary heads …: adds a reward or a loss to any method; what one does not say is as here.
 
-    An extra may also have `logged() -> {name: (), or (symbol,)}`, figures for those of each round, and
-    `round_ended(figures, steps)`, which hears those of the method. `belongs_to_collection` says that its rewards are
-    those of the moment when a row was collected: a replay then stores `collected(batch, features, following)` with it.
-    `learns_from_draw()` says whether it learns from the rows that a replay has just given; without it, it always does.
-    `teaches_encoder_alone` says that heads that are retrained behind an encoder that stays as it is learn without it.
-    `reward_drawn`, with the arguments of `reward`, stands in its place for such rows; `reward_rollout`, with features
-    (step, env, width) and those behind the last step, for the rows of a rollout.
-
-    optimiser   of `own`, where the extra trains it itself by `learn`; None where the trainer does, by `losses`. Then
-                parameters of `own` are stacked by symbol, as those of a method.
+    own                     what learns; it and the attributes in `declared` are what a checkpoint keeps
+    optimiser               of `own`, where the extra trains it itself by `learn`; None where the trainer does, by
+                            `losses`. Then parameters of `own` are stacked by symbol, as those of a method
+    belongs_to_collection   its rewards are those of the moment when a row was collected, and a replay stores them
+    teaches_encoder_alone   heads that are retrained behind an encoder that stays as it is learn without it
     """
 
-    @property
-    def own(self) -> nn.ModuleDict: ...
-    @property
-    def declared(self) -> tuple[str, ...]: ...
-    @property
-    def optimiser(self) -> torch.optim.Optimizer | None: ...
+    own: nn.ModuleDict
+    declared: tuple[str, ...] = ()
+    optimiser: torch.optim.Optimizer | None = None
+    belongs_to_collection: bool = False
+    teaches_encoder_alone: bool = False
 
     def reward(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
@@ -82,12 +76,37 @@ class Extra(Protocol):
 
         `steps` are the environment steps that each symbol has made.
         """
+        return None
+
+    def reward_rollout(
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
+    ) -> torch.Tensor | None:
+        """As `reward`, for the rows of a rollout: features are (step, env, width)."""
+        return self.reward(batch, features.flatten(0, 1), following, steps)
+
+    def reward_drawn(
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
+    ) -> torch.Tensor | None:
+        """As `reward`, for rows that a replay has just given."""
+        return self.reward(batch, features, following, steps)
+
+    def learns_from_draw(self) -> bool:
+        """Whether it learns from the rows that a replay has just given."""
+        return True
 
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
         """One step of an extra that trains itself."""
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """(symbol,) terms to be descended with those of the method; gradients reach `own` and the encoder."""
+        return {}
+
+    def figures_to_log(self) -> Mapping[str, torch.Tensor]:
+        """Figures of each round by name: (), or (symbol,)."""
+        return {}
+
+    def round_ended(self, figures: Mapping[str, torch.Tensor], steps: int) -> None:
+        """Hear the figures of the method after a round."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +140,13 @@ def rewards_of_draw(
     None leaves the rewards as they are. An extra may leave some draws out of its learning.
     """
     # Rewards before learning, as for rollouts: a model that has just fitted these rows would not be surprised by them.
-    changed: torch.Tensor | None = getattr(extra, "reward_drawn", extra.reward)(batch, features, following, steps)
-    wants = getattr(extra, "learns_from_draw", None)
-    if wants is None or wants():
+    changed = extra.reward_drawn(batch, features, following, steps)
+    if extra.learns_from_draw():
         extra.learn(batch, features, following)
     return changed
 
 
-def check_extras(asked: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_extras(asked: Mapping[str, object] | None) -> dict[str, Any]:
     """The options of the extras that are asked for, by name; refuses unknown names and options, and leaves out null."""
     chosen = {name: options for name, options in (asked or {}).items() if options is not None}
     return {name: _configure_options(name, options) for name, options in chosen.items()}
@@ -139,6 +157,6 @@ def _configure_options(name: str, options: Any) -> Any:
     return options if isinstance(options, kind) else configure(kind, options, f"agent.extras.{name}")
 
 
-def make_extras(asked: Mapping[str, Any] | None, around: Surroundings) -> dict[str, Extra]:
+def make_extras(asked: Mapping[str, object] | None, around: Surroundings) -> dict[str, Extra]:
     """The extras that are asked for, by name."""
     return {name: load(EXTRAS[name].make)(around, options) for name, options in check_extras(asked).items()}

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.curiosity import CuriosityConfig, CuriosityGates
+from pacesetter.learning.extras.extra import Extra
 
 __all__ = ["FeatureCuriosity"]
 
@@ -63,7 +64,7 @@ class LossLog:
         self.rows = [] if stored["rows"] is None else list(stored["rows"])
 
 
-class FeatureCuriosity:
+class FeatureCuriosity(Extra):
     """Both models over features (row, width); actions are discrete (row,), or (row, 1) when `actions` is None."""
 
     declared = ("optimiser", "log")
@@ -95,10 +96,6 @@ class FeatureCuriosity:
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
         """One step of both models on the rows of a batch."""
         self.fit(features, batch.actions, following)
-
-    def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
-        """None: it trains itself, and leaves the encoder alone."""
-        return {}
 
     # ---- its models -----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.equations import shaping
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import Surroundings
+from pacesetter.learning.extras.extra import Extra, Surroundings
 
 __all__ = ["NAMED", "Potential", "PotentialConfig"]
 
@@ -112,7 +112,7 @@ class LearnedPotential(nn.Module):
         return self.layers(features)  # type: ignore[no-any-return]
 
 
-class Potential:
+class Potential(Extra):
     """The shaping of one method's rewards."""
 
     belongs_to_collection = True
@@ -216,10 +216,6 @@ class Potential:
         nn.utils.clip_grad_norm_(self.own.parameters(), self.config.max_grad_norm)
         self.optimiser.step()
         self.shown["potential/loss"] = loss.detach()
-
-    def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
-        """None: Φ trains itself."""
-        return {}
 
     # ---- the weight -----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 
@@ -18,11 +18,16 @@ from pacesetter.agents.layout import Tensors
 from pacesetter.agents.stream.encoder import STREAM, StreamEncoder
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX, Tables
+from pacesetter.learning.fleet_config import FleetConfig
 
 __all__ = ["BarsOnce", "Encoding", "WindowEncoding", "encode_table", "make_encoding", "make_look", "streams"]
 
 BARS_AT_ONCE = 512  # of a block, behind those that the first of them remembers
 ROWS_AT_ONCE = 131_072  # bars of all blocks that are encoded in one pass
+
+
+Taken = ParamSpec("Taken")
+Given = TypeVar("Given")
 
 
 class Encoding(Protocol):
@@ -39,7 +44,7 @@ class Encoding(Protocol):
     def __call__(self, observation: Tensors) -> torch.Tensor: ...
 
 
-def streams(encoder: Any) -> bool:
+def streams(encoder: object) -> bool:
     """Whether an encoder's answers depend on bars alone, so that each needs to be encoded once."""
     return isinstance(encoder, StreamEncoder) and bool(encoder.layout.window)
 
@@ -54,9 +59,9 @@ def make_encoding(fleet: Any, market: Any, config: Any, segment_bars: int | None
 class WindowEncoding:
     """Every window for itself, gathered when it is needed; `compile` fuses gathering and encoder."""
 
-    def __init__(self, fleet: Any, market: Any, config: Any) -> None:
+    def __init__(self, fleet: Any, market: Any, config: FleetConfig) -> None:
         self.fleet, self.market, self.config, self.device = fleet, market, config, market.device
-        self._run = compile_function(self._encode, config)
+        self._run = compile_function(self._encode, config.compile)
 
     room: int | None = None
 
@@ -68,7 +73,7 @@ class WindowEncoding:
         return 0
 
     def __call__(self, observation: Tensors) -> torch.Tensor:
-        return self._run(observation)  # type: ignore[no-any-return]
+        return self._run(observation)
 
     def _encode(self, observation: Tensors) -> torch.Tensor:
         with autocast(self.device, self.config):
@@ -98,8 +103,8 @@ class BarsOnce:
         self.table = torch.zeros(blocks, bars, self.encoder.width, dtype=dtype, device=self.device)
         self.room: int | None = None  # for broken segments of a batch; None looks how many there are, and waits for it
         self._encode, self._fuse = (
-            compile_function(self._encode_bars, config),
-            compile_function(self._fuse_rows, config),
+            compile_function(self._encode_bars, config.compile),
+            compile_function(self._fuse_rows, config.compile),
         )
 
     @torch.no_grad()
@@ -112,7 +117,7 @@ class BarsOnce:
         index = observation[INDEX].long()
         # The table is of the round's first weights: right for acting, but an update has to encode by those of now.
         encoded = self._segments(index) if torch.is_grad_enabled() else self.table[index[:, 0], index[:, 1]]
-        return self._fuse(encoded, self.tables.context_at(index) | rest)  # type: ignore[no-any-return]
+        return self._fuse(encoded, self.tables.context_at(index) | rest)
 
     # ---- with gradients -------------------------------------------------------------------------------------------
 
@@ -161,7 +166,7 @@ class BarsOnce:
         # Before the segment stand the bars that its first one remembers.
         back = torch.arange(1 - self.memory_bars, self.segment_bars, device=self.device)
         bars = (first[:, 1:] + back).clamp(max=self.tables.windows.shape[2] - 1)  # behind the last nothing is read
-        return self._encode(self.tables.windows[first[:, :1], 0, bars], self.segment_bars)  # type: ignore[no-any-return]
+        return self._encode(self.tables.windows[first[:, :1], 0, bars], self.segment_bars)
 
     # ---- what is compiled -----------------------------------------------------------------------------------------
 
@@ -235,13 +240,13 @@ def encode_table(
             out[block, first : first + at_once] = encoded[place, : bars - first]
 
 
-def compile_function(function: Callable[..., Any], config: Any) -> Callable[..., Any]:
-    """The function, fused by torch where the options ask for it; what was compiled is kept for later runs."""
+def compile_function(function: Callable[Taken, Given], is_fused: bool) -> Callable[Taken, Given]:
+    """The function, fused by torch where `is_fused`; what was compiled is kept for later runs."""
     # Beside the user's other caches: the default is a temporary folder, which a restart empties.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "pacesetter" / "compiled"))
-    return torch.compile(function, dynamic=False) if config.compile else function
+    return torch.compile(function, dynamic=False) if is_fused else function
 
 
-def autocast(device: torch.device, config: Any) -> torch.autocast:
+def autocast(device: torch.device, config: FleetConfig) -> torch.autocast:
     """Matrix products in bfloat16 where the options ask for it; weights stay float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")

@@ -48,7 +48,7 @@ def own_options(setup: Setup) -> dict[str, Any]:
     return {name: value for name, value in setup.options.items() if name not in NETWORK} | {"seed": setup.seed}
 
 
-def hidden_width(heads: Any) -> int:
+def hidden_width(heads: object) -> int:
     """The width of the one hidden layer that the heads of a fleet have; refuses more of them."""
     match heads:
         case int(width) | [int(width)] if width > 0:

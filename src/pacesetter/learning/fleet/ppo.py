@@ -151,14 +151,10 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             batch = self._rows_of(rollout, rewards, ended)
             features, following = rollout.features, torch.cat([rollout.features[1:], last[None]])
             features, following = features.flatten(0, 1), following.flatten(0, 1)  # (step · env, width)
-            if getattr(extra, "belongs_to_collection", False):
+            if extra.belongs_to_collection:
                 batch, following = self._with_finals(batch, rollout, following, last, acting)
             # Rewards before learning: a model that has just fitted these rows would find nothing in them surprising.
-            whole = getattr(extra, "reward_rollout", None)
-            if whole is None:
-                changed = extra.reward(batch, features, following, acting.steps)
-            else:
-                changed = whole(batch, rollout.features, last, acting.steps)
+            changed = extra.reward_rollout(batch, rollout.features, following, acting.steps)
             if extra.optimiser is not None:
                 self._teach(extra, batch, features, following, ended)
             rewards = rewards if changed is None else changed.view_as(rewards)

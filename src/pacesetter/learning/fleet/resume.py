@@ -13,7 +13,7 @@ import torch
 __all__ = ["capture", "restore"]
 
 
-def capture(owner: Any, names: Sequence[str]) -> dict[str, Any]:
+def capture(owner: object, names: Sequence[str]) -> dict[str, object]:
     """The named attributes as nested plain values and tensors."""
     values = {name: getattr(owner, name) for name in names}
     return {name: value.state_dict() if hasattr(value, "state_dict") else value for name, value in values.items()}
@@ -29,7 +29,7 @@ def restore(owner: Any, names: Sequence[str], stored: Mapping[str, Any], device:
             setattr(owner, name, _move_to_device(stored[name], device))
 
 
-def _move_to_device(value: Any, device: torch.device) -> Any:
+def _move_to_device(value: object, device: torch.device) -> Any:
     if isinstance(value, Mapping):
         return {name: _move_to_device(entry, device) for name, entry in value.items()}
     return value.to(device) if isinstance(value, torch.Tensor) else value

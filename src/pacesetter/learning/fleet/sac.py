@@ -141,7 +141,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         rest |= {"objectives": step.objectives, "log_probs": log_probs}
         if self.config.hindsight is not None:
             rest["ended"] = ended
-        if added := [extra for extra in acting.extras.values() if getattr(extra, "belongs_to_collection", False)]:
+        if added := [extra for extra in acting.extras.values() if extra.belongs_to_collection]:
             rest["shaping"] = self.shape_step(added, observation, actions, following, step, acting)
         self.replay.add(entries | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
         return actions, step

@@ -134,16 +134,15 @@ class FleetTrainer:
         self.count(self.method.round_observations(experience, self))
         self.steps += self.round_steps
 
-    def _learn_from(self, experience: Any) -> list[Losses]:
+    def _learn_from(self, experience: object) -> list[Losses]:
         batches = self.method.batches(experience, self)
         return [self.update(batch, self.features(batch.observation)) for batch in batches]
 
     def _tell_extras(self) -> None:
         """Let extras hear what the round came to, and add what they say of it, (symbol,) each."""
         for extra in self.extras.values():
-            if hasattr(extra, "round_ended"):
-                extra.round_ended(self._statistics, self.steps + self.round_steps)
-            for name, value in (extra.figures_to_log() if hasattr(extra, "figures_to_log") else {}).items():
+            extra.round_ended(self._statistics, self.steps + self.round_steps)
+            for name, value in extra.figures_to_log().items():
                 self._statistics[name] = value.expand(self.symbols)
 
     def update(self, batch: Any, features: torch.Tensor) -> Losses:
@@ -348,7 +347,7 @@ class FleetTrainer:
     @property
     def encoder_extras(self) -> tuple[str, ...]:
         """Names of the extras that teach the encoder alone."""
-        return tuple(name for name, extra in self.extras.items() if getattr(extra, "teaches_encoder_alone", False))
+        return tuple(name for name, extra in self.extras.items() if extra.teaches_encoder_alone)
 
     def retrainer(self, symbols: list[str], seed: int) -> FleetTrainer:
         """A new trainer of the same fleet by the same method, for some of its symbols and with another seed.
@@ -395,7 +394,7 @@ class FleetTrainer:
             torch.cuda.set_rng_state(stored["device_random"], self.device)
 
     def save(
-        self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+        self, folder: str | Path, header: Mapping[str, object] | None = None, more: Mapping[str, object] | None = None
     ) -> Path:
         """Store all of it, and `more` beside it, without pickle; the header says what it is of."""
         described = {"learner": self.describe()} | dict(header or {})

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.counterfactual import Counterfactual
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pacesetter.methods.goals.environment import GoalVectorEnv
 
 __all__ = ["VectorAdapter"]
-
-Array = NDArray[Any]
 
 
 class VectorAdapter(VecEnv):
@@ -127,7 +125,7 @@ class VectorAdapter(VecEnv):
             goals.load_state_dict(stored["goals"])
         self._reset_seeds()
 
-    def resume_at(self, observation: Any) -> None:
+    def resume_at(self, observation: object) -> None:
         """Continue from this observation, which the environments showed last."""
         self._last = observation
 
@@ -147,7 +145,7 @@ class VectorAdapter(VecEnv):
         value = getattr(self.env, attr_name)
         return [value for _ in self._get_indices(indices)]
 
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+    def set_attr(self, attr_name: str, value: object, indices: object = None) -> None:
         setattr(self.env, attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:

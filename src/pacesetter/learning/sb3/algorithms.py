@@ -18,7 +18,6 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3 import A2C, PPO, SAC, TD3
@@ -36,6 +35,7 @@ from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.heads import silence_head
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Shapes, with_entries
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
@@ -66,7 +66,6 @@ __all__ = [
     "save_algorithm",
 ]
 
-Array = NDArray[Any]
 Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining")
 _OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model")
@@ -147,7 +146,7 @@ class Recipe:
                 raise ConfigError(f"agent.{name}='{value}' must be a number")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     try:
         json.dumps(value)
     except TypeError:
@@ -159,14 +158,14 @@ def make_algorithm(
     name: str,
     env: Environment,
     network: str = "transformer_small",
-    network_options: Mapping[str, Any] | None = None,
+    network_options: Mapping[str, object] | None = None,
     heads: Sequence[int] = (128,),
     seed: int = 0,
     device: str = "cpu",
     tables: Tables | None = None,
-    extras: Mapping[str, Any] | None = None,
+    extras: Mapping[str, object] | None = None,
     advantages: str = "sampled",
-    hindsight: Mapping[str, Any] | None = None,
+    hindsight: Mapping[str, object] | None = None,
     **hyperparameters: Any,
 ) -> BaseAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
@@ -444,8 +443,8 @@ class AlgorithmAgent:
 def save_algorithm(
     algorithm: BaseAlgorithm,
     folder: str | Path,
-    header: Mapping[str, Any] | None = None,
-    state: Mapping[str, Any] | None = None,
+    header: Mapping[str, object] | None = None,
+    state: Mapping[str, object] | None = None,
 ) -> Path:
     """Store recipe, weights, optimisers and counters, with what else a run's `header` and `state` add."""
     modules, variables = algorithm._get_torch_save_params()

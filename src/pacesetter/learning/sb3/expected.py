@@ -77,7 +77,7 @@ class AllOrdersPPO(PPO):
         values = torch.where(self._tensor(tried.terminated), 0.0, self.gamma * values)
         return categorical.logits, self._tensor(tried.rewards).float() + values
 
-    def _tensor(self, values: Any) -> torch.Tensor:
+    def _tensor(self, values: object) -> torch.Tensor:
         return torch.as_tensor(values, device=self.device)
 
     # ---- learning -------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import nn
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
@@ -30,7 +30,6 @@ from pacesetter.learning.extras.extra import Extra, Surroundings, make_extras, r
 
 __all__ = ["ExtraReplay", "ExtrasCallback", "SingleExtras", "surroundings_of"]
 
-Array = NDArray[Any]
 ROWS = 1_024  # of a step of an extra that trains itself
 
 
@@ -150,7 +149,7 @@ class SingleExtras:
 
     def figures_to_log(self) -> dict[str, float]:
         """What extras say of their latest update."""
-        parts = [extra.figures_to_log() for extra in self.parts.values() if hasattr(extra, "figures_to_log")]
+        parts = [extra.figures_to_log() for extra in self.parts.values()]
         return {name: float(value.mean()) for part in parts for name, value in part.items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -196,7 +195,7 @@ class ExtrasCallback(BaseCallback):
 
 def _is_drawn(extra: Extra) -> bool:
     """Whether the extra's reward is that of its model as it is when a row is drawn, and not when it was collected."""
-    return not getattr(extra, "belongs_to_collection", False)
+    return not extra.belongs_to_collection
 
 
 def batch_tensor(values: Any, algorithm: Any) -> torch.Tensor:

@@ -215,7 +215,7 @@ class SB3Learner:
     # ---- storing --------------------------------------------------------------------------------------------------
 
     def save(
-        self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+        self, folder: str | Path, header: Mapping[str, object] | None = None, more: Mapping[str, object] | None = None
     ) -> Path:
         """Store the agent; with `more`, also all that a bit-exact resume needs, and `more` beside it."""
         state = {} if more is None else {"resume": capture(self.algorithm), "run": dict(more)}

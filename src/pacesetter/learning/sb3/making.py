@@ -42,7 +42,7 @@ def _check_orders(setup: Setup) -> None:
     check_counterfactual(batch)
 
 
-def _entries(setup: Setup) -> dict[str, Any]:
+def _entries(setup: Setup) -> dict[str, object]:
     """Which entries of the observation are assets that attend to each other, and whether there is one window."""
     if setup.task == "portfolio":
         return {"window": "", "assets": PORTFOLIO_ENTRIES}

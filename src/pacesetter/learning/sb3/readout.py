@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
@@ -16,6 +15,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import Encoder
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
@@ -23,7 +23,6 @@ from pacesetter.methods.supervised.direction import CLASSES, Classifier
 
 __all__ = ["Readout", "readout"]
 
-Array = NDArray[Any]
 Function = Callable[[Tensors], torch.Tensor]
 
 
@@ -69,7 +68,7 @@ def _spread(part: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return (part.view(shape[1:]) if len(shape) == 3 else part).expand(shape)
 
 
-def readout(agent: Any) -> Readout:
+def readout(agent: object) -> Readout:
     """The functions of a symbol agent, a Stable-Baselines3 algorithm or its agent, or a direction classifier."""
     if isinstance(agent, SymbolAgent):
         return _of_symbol_agent(agent)

@@ -34,7 +34,7 @@ def check_resumable(algorithm: BaseAlgorithm) -> None:
         raise ConfigError("agent.optimize_memory_usage overwrites last observations; leave it out")
 
 
-def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
+def capture(algorithm: BaseAlgorithm) -> dict[str, object]:
     """All that decides how learning goes on, as nested plain values, arrays and tensors."""
     env: Any = algorithm.env
     memory: Any = getattr(algorithm, "_last_lstm_states", None)
@@ -74,7 +74,7 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
 # ---- random numbers -------------------------------------------------------------------------------------------------
 
 
-def _random_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
+def _random_state(algorithm: BaseAlgorithm) -> dict[str, object]:
     """The state of every generator outside the environments, the action space's own included."""
     return random_state() | {"actions": algorithm.action_space.np_random.bit_generator.state}
 
@@ -87,7 +87,7 @@ def _set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm) -> Non
 # ---- replay ---------------------------------------------------------------------------------------------------------
 
 
-def _replay_state(buffer: Any) -> dict[str, Any]:
+def _replay_state(buffer: object) -> dict[str, object]:
     """The filled part of the buffer; observations hold places instead of windows where the environment gives those."""
     assert isinstance(buffer, DictReplayBuffer)
     # Only what was written: a buffer of a million rows is mostly empty in early checkpoints.

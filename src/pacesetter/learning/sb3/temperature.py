@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.policies import ActorCriticPolicy
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.arrays import Array
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent
 
 __all__ = ["sample_at"]
 
 
 @torch.no_grad()
-def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: float) -> NDArray[Any]:
+def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: float) -> Array:
     """(env, …) actions drawn with densities to the power 1 / temperature.
 
     A policy whose distribution is not at hand, recurrent or deterministic, is sampled as it is.
@@ -53,6 +53,6 @@ def _draw_tempered(parts: list[Any], temperature: float) -> torch.Tensor:
     return torch.normal(first.mean, first.stddev * math.sqrt(temperature))
 
 
-def _clip_actions(policy: Any, actions: torch.Tensor) -> NDArray[Any]:
+def _clip_actions(policy: Any, actions: torch.Tensor) -> Array:
     result, space = actions.cpu().numpy(), policy.action_space
     return np.clip(result, space.low, space.high) if hasattr(space, "low") else result

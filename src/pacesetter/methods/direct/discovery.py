@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.sparse import Sparse
 
 __all__ = ["LEAST_GAIN", "Discovery", "discover", "gain"]
 
-Array = NDArray[Any]
 LEAST_GAIN = 2.5  # standard errors; several groups are tried, each with its own best penalty
 LEAST_CORRELATION = 0.8  # of √(2 log k / n), below which the largest of k noise correlations lies
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -140,7 +140,7 @@ def _climb(learner: DirectLearner, team: Team, parameters: list[nn.Parameter], s
         optimiser.step()
 
 
-def _groups(team: Team, parameters: list[nn.Parameter], rate: float) -> list[dict[str, Any]]:
+def _groups(team: Team, parameters: list[nn.Parameter], rate: float) -> list[dict[str, object]]:
     """Parameters by learning rate."""
     few, own = [id(part) for part in team.allocator.few()], id(team.own)
     rates = {id(part): OWN_RATE if id(part) == own else MASTER_RATE if id(part) in few else RATE for part in parameters}

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.fleet.encoding import compile_function
@@ -51,7 +51,6 @@ from pacesetter.registry import configure
 
 __all__ = ["DirectLearner", "load_direct", "make_direct"]
 
-Array = NDArray[Any]
 KIND = "direct"
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
@@ -121,7 +120,7 @@ class DirectLearner:
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
         self.fit_figures: dict[str, float] = {}
         self._losses: dict[str, float] = {}
-        self._rolled = compile_function(self.roll, config)
+        self._rolled = compile_function(self.roll, config.compile)
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
@@ -531,7 +530,7 @@ class DirectLearner:
         """SHA-256 over names and bytes of the policy's tensors."""
         return tensors_hash(self.policy.state_dict())
 
-    def _groups(self) -> list[dict[str, Any]]:
+    def _groups(self) -> list[dict[str, object]]:
         """Parameters by learning rate: that of the network is a part of the shape's."""
         rate, layers = self.config.learning_rate, self.policy.layers
         groups: list[dict[str, Any]] = [{"params": self.policy.shape(), "lr": rate}]
@@ -583,7 +582,7 @@ class DirectLearner:
             self.read_team_inputs()
 
     def save(
-        self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+        self, folder: str | Path, header: Mapping[str, object] | None = None, more: Mapping[str, object] | None = None
     ) -> Path:
         """Store all of it, and `more` beside it, without pickle; `load_direct` needs nothing else."""
         content = {"learner": self._describe_policy()} | dict(header or {})

@@ -7,17 +7,14 @@ the middle could not tell: the weights around it know its past and its future.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.methods.direct.discovery import LEAST_GAIN, gain
 from pacesetter.methods.direct.sparse import CrossProducts, blocks_of, relax_weights, worth
 
 __all__ = ["MEMORIES", "age_weights", "choose_memory"]
 
-Array = NDArray[Any]
 MEMORIES = (1_000.0, 500.0, 250.0)  # bars, half-lives
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["cushion_growth", "ended_growth", "objective", "segment_scores"]
 
@@ -43,7 +43,7 @@ def cushion_growth(returns: torch.Tensor, peaks: torch.Tensor, limit: float) -> 
     return torch.where(lowest > LEAST_LEFT * first, lived, ended) / returns.shape[1]
 
 
-def ended_growth(returns: NDArray[Any], limit: float) -> float:
+def ended_growth(returns: Array, limit: float) -> float:
     """Mean log growth per bar of returns (bar,) of an account that ends, in cash, at a drawdown `limit`."""
     equity = np.cumprod(1 + returns)
     left = equity / np.maximum.accumulate(np.maximum(equity, 1.0))

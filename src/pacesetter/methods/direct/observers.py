@@ -55,7 +55,7 @@ class DirectValidator(Validator[DirectLearner]):
         self.learner = session.learner
         self.stretch: Stretch = session.parts.validation
 
-    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, facts: dict[str, object]) -> None:
         super().keep(folder, facts)
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build.tasks.task import best_checkpoint
 from pacesetter.data.truth import Truth
 from pacesetter.evaluation.report.page import Section
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DIRECT", "TITLE", "LearnedRelations", "Relation"]
 
-Array = NDArray[Any]
 DIRECT = "direct"  # name of the method whose runs these are
 TITLE = "What the policy learned"
 MARKET = "market"  # the mean move of all symbols, an input of its own

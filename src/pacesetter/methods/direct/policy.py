@@ -27,11 +27,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
+from pacesetter.arrays import Array
 from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes, own_places
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
@@ -137,7 +137,7 @@ class DirectPolicy(nn.Module):
         self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) ±1 where the symbol follows it
 
     @property
-    def made_with(self) -> dict[str, Any]:
+    def made_with(self) -> dict[str, object]:
         """What a like policy is made with."""
         names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
         made = {name: getattr(self, name) for name in names} | {
@@ -178,7 +178,7 @@ class DirectPolicy(nn.Module):
         first = sum(self.sizes.get(name, 0) for name in before)
         return slice(first, first + self.sizes[group])
 
-    def own_places(self, groups: Sequence[str]) -> NDArray[Any]:
+    def own_places(self, groups: Sequence[str]) -> Array:
         """(k, symbol) places among the inputs of some groups that are of a symbol itself."""
         places, first, shape = [], 0, (len(self.symbols), self.lags, len(self.features))
         for name in (name for name in self.sizes if name in groups):
@@ -356,13 +356,13 @@ class DirectPolicy(nn.Module):
         return self.target(signal, moves.volatility, observation["position"][..., WEIGHT], team_state), confidence
 
     @torch.no_grad()
-    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
         entries = {name: torch.as_tensor(observation[name]) for name in self.reads}
         is_one = entries["position"].ndim == 2
         rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
-        target: NDArray[Any] = self(rows)[0].numpy()
-        one: NDArray[Any] = target[0]
+        target: Array = self(rows)[0].numpy()
+        one: Array = target[0]
         return one if is_one else target
 
 

@@ -16,13 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.methods.direct.sparse import LEAST_SURE, Sparse, blocks_of, fit_sparse, purged_rows, worth
 
 __all__ = ["SHARES", "common_weights", "fit_pooled"]
 
-Array = NDArray[Any]
 SHARES = (0.5, 1.0)  # of the common answer that deviations are fitted beside
 RIDGE = 1e-3
 

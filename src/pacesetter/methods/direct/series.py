@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.market.bars import Bar, Status
@@ -17,7 +17,6 @@ from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy, Moves
 
 __all__ = ["MarketSeries", "feature_columns", "gap_column", "return_column"]
 
-Array = NDArray[Any]
 CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = [
     "LEAST_SURE",
@@ -33,7 +34,6 @@ __all__ = [
     "worth",
 ]
 
-Array = NDArray[Any]
 Candidate = tuple[float, float, list[Array]]  # penalty, share, weights: of all bars, without each block
 SWEEPS, TOLERANCE = 1_000, 1e-6
 RIDGE = 1e-3  # of the refit, for inputs that are nearly alike

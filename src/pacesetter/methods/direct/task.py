@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config
+from pacesetter.arrays import Array
 from pacesetter.build.environments import Parts, Stretch, build_supervised, build_table, feature_split, fitted_until
+from pacesetter.build.plan import Plan
 from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
@@ -47,7 +47,7 @@ class WholeMarket:
     risk: tuple[RiskOptions, RiskTables] | None = None
 
 
-def adapt_to_account(task: Task, agent: Mapping[str, Any]) -> Task:
+def adapt_to_account(task: Task, agent: Mapping[str, object]) -> Task:
     """One account for all symbols, whatever the task."""
     return DirectTask(task, read_options(agent, task.learned_as))
 
@@ -64,10 +64,10 @@ class DirectTask(Task):
         self.name, self.config, self.learned_as = task.name, task.config, task.learned_as
         self.history_bars, self.direct = direct.history_bars, direct
 
-    def check_bars(self, config: Config, panel: Panel, bars: int) -> None:
+    def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:
         self.direct.check_bars(bars)
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         split, task = feature_split(config, panel), config.trading
         known = self.whole_market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
@@ -77,7 +77,7 @@ class DirectTask(Task):
         validation = Stretch(traded, known.bank, first, known.market, task.window_bars, config.risk)
         return Parts(self.whole_market(config, split.learned, **split.features(split.learned)), validation)
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
         first, last = int(fold.train[0]), int(fold.train[-1])
         # Fewer bars than the span means a hole, and an account cannot step across it.
@@ -89,7 +89,7 @@ class DirectTask(Task):
         # Folds validate nothing: the agent is taken as it is after the last step.
         return Parts(market, market)
 
-    def whole_market(self, config: Config, panel: Panel, **known: Any) -> WholeMarket:
+    def whole_market(self, config: Plan, panel: Panel, **known: Any) -> WholeMarket:
         """All bars of the panel as one market; refuses a task that has an account for each of several symbols."""
         task = config.trading
         symbols = task.symbols or panel.symbols
@@ -112,7 +112,7 @@ class DirectTask(Task):
         torch.set_num_threads(stored.config.train.threads or torch.get_num_threads())
         return self._policy(load_direct(stored.checkpoint), fitted_until(stored.config, stored.panel))
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
+    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         return self._policy(learner.agent, until)
 
     def _policy(self, agent: Any, until: pd.Timestamp) -> AgentPolicy:
@@ -142,7 +142,7 @@ class DirectTask(Task):
             )
 
 
-def _risk(config: Config, panel: Panel, symbols: Sequence[str]) -> tuple[RiskOptions, RiskTables] | None:
+def _risk(config: Plan, panel: Panel, symbols: Sequence[str]) -> tuple[RiskOptions, RiskTables] | None:
     """How the account is sized, with the tables of the bars; None where it is not."""
     risk = config.risk
     if not risk.is_on:
@@ -151,7 +151,7 @@ def _risk(config: Config, panel: Panel, symbols: Sequence[str]) -> tuple[RiskOpt
     return risk, make_tables(traded, risk.base, risk.half_life_days)
 
 
-def _sample_observations(batch: Batch, entries: tuple[str, ...], count: int) -> Iterator[dict[str, NDArray[Any]]]:
+def _sample_observations(batch: Batch, entries: tuple[str, ...], count: int) -> Iterator[dict[str, Array]]:
     """What portfolios show while random shares are wanted in them."""
     generator, observation = np.random.default_rng(0), batch.reset()
     for _ in range(0, count, batch.env_count):

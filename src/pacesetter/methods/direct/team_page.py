@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import torch
-from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config
+from pacesetter.arrays import Array
 from pacesetter.build.environments import build_fold
-from pacesetter.build.stored import stored_config
+from pacesetter.build.plan import Plan
+from pacesetter.build.stored import stored_plan
 from pacesetter.build.tasks.task import best_checkpoint
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import style_figure
@@ -28,7 +28,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["TEAM_TITLE", "TeamReport"]
 
-Array = NDArray[Any]
 TEAM_TITLE = "Who contributed"
 MOST_ROWS = 20
 
@@ -55,7 +54,7 @@ class TeamReport:
     @classmethod
     def of(cls, run: Path, panel: Panel) -> TeamReport:
         """That of a run of agent.network=team."""
-        config = stored_config(run)
+        config = stored_plan(run)
         learner = _stored_learner(config, best_checkpoint(run), panel)
         first = int(build_fold(config, panel).test[0]) - learner.series.first
         starts = learner.side_by_side()
@@ -104,7 +103,7 @@ class TeamReport:
         return figure.update_xaxes(title="test bars").update_yaxes(title="in units of signals")
 
 
-def _stored_learner(config: Config, checkpoint: Path, panel: Panel) -> DirectLearner:
+def _stored_learner(config: Plan, checkpoint: Path, panel: Panel) -> DirectLearner:
     """A learner with the stored policy on all bars of the panel; it says of every bar what the policy says."""
     task, described, stored = config.problem, read_header(checkpoint)["learner"], read_state(checkpoint)
     assert isinstance(task, DirectTask)

@@ -26,7 +26,7 @@ LEAST_ROUNDS = 4  # of a phase, before its improvement is judged
 OF_ITS_OWN = ("population", "sigma", "n_steps", "decay", "shaping", "learning_rate", "encoder_learning_rate")
 
 
-def _evolution_defaults() -> dict[str, Any]:
+def _evolution_defaults() -> dict[str, object]:
     known = asdict(FleetES())
     return {name: known[name] for name in OF_ITS_OWN}
 

@@ -78,7 +78,7 @@ class Population:
         """`_member_outputs` of all members at once, their bars in common or not."""
         if is_shared not in self._batched:
             batched = torch.vmap(self._member_outputs, (0, None if is_shared else 0, 0))
-            self._batched[is_shared] = compile_function(batched, self.config)
+            self._batched[is_shared] = compile_function(batched, self.config.compile)
         return self._batched[is_shared]
 
     @property

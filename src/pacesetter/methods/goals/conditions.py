@@ -25,7 +25,7 @@ class GoalConditions(Conditions):
 
         return [GoalMarket(market, self.options) for market in markets]
 
-    def environment(self, env: Any) -> Any:
+    def environment(self, env: object) -> Any:
         from pacesetter.methods.goals.environment import GoalVectorEnv
 
         return GoalVectorEnv(env, self.options)
@@ -40,7 +40,7 @@ class GoalConditions(Conditions):
         return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
 
 
-def adapt_to_goals(task: Task, agent: Mapping[str, Any]) -> Task:
+def adapt_to_goals(task: Task, agent: Mapping[str, object]) -> Task:
     """The task of an agent that is asked for goals; as it is where it has none."""
     options = read_hindsight(agent)
     return task if options is None else task.conditioned(GoalConditions(options))

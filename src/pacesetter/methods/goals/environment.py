@@ -9,15 +9,13 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.starts import chosen_rows
 from pacesetter.methods.goals.reward import ACHIEVED, DESIRED, Goals
 
 __all__ = ["GoalVectorEnv"]
-
-Array = NDArray[Any]
 
 
 class GoalVectorEnv(VectorWrapper):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
+from pacesetter.arrays import Array
 from pacesetter.methods.goals.goals import HindsightConfig
 
 __all__ = ["GoalReplay", "goal_options"]
-
-Array = NDArray[Any]
 
 
 class GoalRewards:
@@ -22,7 +20,7 @@ class GoalRewards:
     def __init__(self, options: HindsightConfig) -> None:
         self.options = options
 
-    def env_method(self, name: str, achieved: Array, desired: Array, *_: Any, **__: Any) -> list[Array]:
+    def env_method(self, name: str, achieved: Array, desired: Array, *_: object, **__: Any) -> list[Array]:
         """The rewards (row,), as the only element of a list."""
         return [np.asarray(self.options.reward(achieved, desired))[:, 0]]
 

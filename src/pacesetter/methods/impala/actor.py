@@ -133,7 +133,7 @@ class RolloutActor:
         return step
 
 
-def _nothing(policy: Any, acting: Any) -> None:
+def _nothing(policy: object, acting: object) -> None:
     """Nothing is considered."""
 
 

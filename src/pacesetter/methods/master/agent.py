@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.agent import Observation
@@ -22,6 +20,7 @@ from pacesetter.agents.heads import ACTOR_GAIN, HALF_LOG_2_PI, head_layers
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["CONFIDENCE", "PROPOSALS", "UNIVERSE", "Master", "MasterNetwork", "SimplexGaussian", "shares"]
@@ -181,7 +180,7 @@ class Master(nn.Module):
         return [self.symbols.index(symbol) for symbol in symbols]
 
     @torch.no_grad()
-    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Shares of equity (symbol,), of a batch (batch, symbol)."""
         single = np.ndim(observation[PROPOSALS]) == 1
         tensors = {name: torch.as_tensor(observation[name], device=self.frozen.device) for name in self.shapes}

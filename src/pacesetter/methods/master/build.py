@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, has_prior
 from pacesetter.build.environments import FeatureSplit, Parts, Stretch
 from pacesetter.build.fleet import best_fleet
+from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import fit_prior
-from pacesetter.build.stored import stage_run, stored_config, stored_end
+from pacesetter.build.stored import stage_run, stored_end, stored_plan
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
@@ -31,7 +31,7 @@ __all__ = ["best_master", "build_master_parts", "with_fleet"]
 TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "folds", "fold")
 
 
-def with_fleet(config: Config) -> Config:
+def with_fleet(config: Plan) -> Plan:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
     A pipeline's fleet is found inside its folder. Refuses a run that is not a fleet, or has none yet.
@@ -42,7 +42,7 @@ def with_fleet(config: Config) -> Config:
         raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
     # A pipeline keeps its fleet inside; its own folder is not a fleet's run.
     folder = stage_run(named, "agents")
-    there = stored_config(folder)
+    there = stored_plan(folder)
     problem = there.task.problem
     if problem != "fleet":
         raise RunError(f"task.fleet={folder} is a run of task={problem}, not a fleet; give one of task=fleet")
@@ -58,10 +58,10 @@ def with_fleet(config: Config) -> Config:
     return replace(config, data=there.data, features=there.features, task=task, train=train, agent=agent)
 
 
-def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
+def build_master_parts(config: Plan, split: FeatureSplit) -> Parts:
     """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
     task = config.task_as(MasterTrading)
-    there, prior = stored_config(task.fleet), None
+    there, prior = stored_plan(task.fleet), None
     if has_prior(there):
         if task.joint_steps:
             raise ConfigError(f"task.joint_steps={task.joint_steps} is not for agents with a prior; give 0")
@@ -83,7 +83,7 @@ def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
     return Parts(_market(config, task, split.learned, bank(split.learned), halves), validation, prior)
 
 
-def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank, halves: Halves | None) -> MasterMarket:
+def _market(config: Plan, task: MasterTrading, panel: Panel, bank: Bank, halves: Halves | None) -> MasterMarket:
     from pacesetter.methods.master.market import Advisers, MasterMarket
 
     options: dict[str, Any] = {
@@ -128,5 +128,5 @@ def best_master(folder: str | Path) -> tuple[Master, Fleet]:
 
     from pacesetter.methods.master.learner import load_master
 
-    torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
+    torch.set_num_threads(stored_plan(folder).train.threads or torch.get_num_threads())
     return load_master(Path(folder) / "checkpoints" / "best")

@@ -10,10 +10,10 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import FeatureSplit, Parts
 from pacesetter.build.fleet import build_market
-from pacesetter.build.stored import stored_config
+from pacesetter.build.plan import Plan
+from pacesetter.build.stored import stored_plan
 from pacesetter.errors import DataError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def half_fleets(folder: str | Path, split: FeatureSplit) -> Halves:
 
     Refuses training bars that are too few for two halves.
     """
-    config, boundary = stored_config(folder), len(split.learned) // 2
+    config, boundary = stored_plan(folder), len(split.learned) // 2
     # Windows of the later half's first bars would hold bars of the earlier one.
     spans = ((0, boundary), (boundary + config.trading.window_bars, len(split.learned)))
     try:
@@ -51,7 +51,7 @@ def half_fleets(folder: str | Path, split: FeatureSplit) -> Halves:
     return Halves(earlier, later, boundary)
 
 
-def _half(config: Config, split: FeatureSplit, folder: Path, span: tuple[int, int]) -> Fleet:
+def _half(config: Plan, split: FeatureSplit, folder: Path, span: tuple[int, int]) -> Fleet:
     from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 
     place = folder / FOLDER / "{}-{}".format(*span)
@@ -61,7 +61,7 @@ def _half(config: Config, split: FeatureSplit, folder: Path, span: tuple[int, in
     return load_fleet(place)  # as it is stored, so that a master that is resumed hears the same
 
 
-def _train_fleet(config: Config, split: FeatureSplit, span: tuple[int, int]) -> Fleet:
+def _train_fleet(config: Plan, split: FeatureSplit, span: tuple[int, int]) -> Fleet:
     """A fleet that learned from these bars; those before them are history for features."""
     from pacesetter.build.learner import build_learner
     from pacesetter.build.tasks.fleet import episode_options

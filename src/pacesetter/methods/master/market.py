@@ -84,7 +84,7 @@ class Advisers(nn.Module):
 def allowed_orders(position: torch.Tensor) -> torch.Tensor:
     """(env, symbol, 7) discrete orders that accounts of one position each would send."""
     nothing = torch.zeros(*position.shape[:-1], len(Discrete), dtype=torch.bool, device=position.device)
-    return write_own_masks(nothing, position)  # type: ignore[no-any-return]
+    return write_own_masks(nothing, position)
 
 
 class MasterMarket:
@@ -175,12 +175,12 @@ class MasterMarket:
         return advice | {name: torch.where(is_early, others[name], advice[name]) for name in (PROPOSALS, CONFIDENCE)}
 
     @torch.no_grad()
-    def _to_tensors(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _to_tensors(self, observation: Mapping[str, object]) -> dict[str, torch.Tensor]:
         compact = self._tensors(observation)
         present = compact["position"][..., PositionEntry.IS_TRADING] > 0.5
         return (compact if self.is_joint else self.tables(compact)) | {ACTION_MASK: present}
 
-    def _tensors(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _tensors(self, observation: Mapping[str, object]) -> dict[str, torch.Tensor]:
         return {name: torch.as_tensor(entry, device=self.device) for name, entry in observation.items()}
 
     def state_dict(self) -> dict[str, Any]:

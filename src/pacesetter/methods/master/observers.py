@@ -35,7 +35,7 @@ class MasterMeter(FleetMeter):
 
     learner: MasterTrainer
 
-    def _describe_mix(self, shares: list[float]) -> dict[str, Any]:
+    def _describe_mix(self, shares: list[float]) -> dict[str, object]:
         *held, self.shown["cash"] = shares
         return {"cash": shares[-1], "shares": dict(zip(self.learner.advisers.symbols, held, strict=True))}
 
@@ -59,7 +59,7 @@ class MasterValidator(Validator[MasterTrainer]):
         """The master as it is now."""
         return MasterPolicy(self.learner.fleet, Advice(self.learner.advisers))
 
-    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, facts: dict[str, object]) -> None:
         super().keep(folder, facts)
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 

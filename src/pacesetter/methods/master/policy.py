@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.stream.encoder import STREAM, BarFollower, follower_of
+from pacesetter.arrays import Array
 from pacesetter.methods.master.agent import Master
 from pacesetter.methods.master.market import Advisers
 from pacesetter.methods.meta.agents import ContextFleet
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pacesetter.methods.meta.agents import ContextFleet
 
 __all__ = ["Advice", "ContextAdvice", "MasterPolicy"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

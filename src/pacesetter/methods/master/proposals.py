@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -37,7 +37,6 @@ __all__ = [
     "compare_allocations",
 ]
 
-Array = NDArray[Any]
 FIXED: tuple[type[Allocation], ...] = (EqualWeight, InverseVolatility, RiskParity)
 OF_PROPOSALS = " of proposals"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, feature_split, fitted_until
+from pacesetter.build.plan import Plan
 from pacesetter.build.prior import beside_prior, sample_observations
 from pacesetter.build.tasks.fleet import known_table
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
@@ -41,10 +41,10 @@ class MasterTask(Task):
     }
     inherited = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"
 
-    def completed(self, config: Config) -> Config:
+    def completed(self, config: Plan) -> Plan:
         return with_fleet(config)
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         return build_master_parts(config, feature_split(config, panel))
 
     def policy(self, stored: Stored) -> MasterPolicy:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.console import Console
 
+from pacesetter.arrays import Array
 from pacesetter.build.fleet import best_fleet
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, format_signed, number, write_report
@@ -29,7 +29,6 @@ from pacesetter.words import for_spreadsheets
 
 __all__ = ["adapt_run", "adding_section", "player_curves"]
 
-Array = NDArray[Any]
 CURVE_BINS = 10
 LEAST_COMPLETED = 0.98
 

@@ -115,7 +115,7 @@ class RememberingGaussian(Remembering, TanhGaussian):
     """A squashed Gaussian."""
 
 
-def remember_actions(plain: Distribution, push: Any) -> Any:
+def remember_actions(plain: Distribution, push: object) -> Any:
     """The distribution, which also keeps what it did; `push` gives what is kept after (row,) orders."""
     kind = RememberingCategorical if isinstance(plain, MaskedCategorical) else RememberingGaussian
     answer = kind.__new__(kind)

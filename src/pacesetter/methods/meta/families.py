@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.difficulty import PRICES, alter_returns
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.features.signature_regime import SignatureRegimes
@@ -24,7 +24,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["FAMILIES", "MarketTask", "add_drift", "family_tasks", "resample_panel"]
 
-Array = NDArray[Any]
 DRIFTS = 1.5, 3.0  # of a persistent market: annual drift in annual deviations
 FACTORS = 0.5, 2.0  # of volatility
 BLOCK_BARS = 50  # mean length of a block that is drawn again

@@ -66,7 +66,9 @@ class BarMemory:
         newest = torch.cat([now, orders[:, None], torch.ones_like(orders[:, None])], dim=-1)
         return torch.cat([memory[:, 1:], newest[:, None]], dim=1)
 
-    def tokens(self, memory: torch.Tensor, observation: Tensors, normaliser: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def tokens(
+        self, memory: torch.Tensor, observation: Tensors, normaliser: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Transitions (row, bar, token_size) from what was kept to this observation, and (row, bar) which were made.
 
         The reward of a transition is the position held through its bar, as a share of the cap, times the bar's return

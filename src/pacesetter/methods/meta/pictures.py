@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["adaptation_figure", "attention_figure", "context_figure", "main_axes", "regime_figure"]
 
-Array = NDArray[Any]
 ROLLING_BARS = 20
 
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.fleet import Fleet
+from pacesetter.arrays import Array
 from pacesetter.build.environments import build_table
 from pacesetter.build.fleet import build_market
 from pacesetter.envs.batch.account_entries import PositionEntry
@@ -43,7 +43,6 @@ __all__ = [
     "unseen_tasks",
 ]
 
-Array = NDArray[Any]
 WITH, WITHOUT = "with context", "without context"
 HOLD, TREND, ORACLE = "hold", "trend rule", "oracle"
 Observation = Mapping[str, torch.Tensor]
@@ -114,7 +113,9 @@ def play_yardsticks(
     return [_episodes(family, task, name, market, answer, seed) for name, answer in answers.items()]
 
 
-def _episodes(family: str, task: MarketTask, name: str, market: Any, answer: Answer, seed: int) -> AdaptationEpisodes:
+def _episodes(
+    family: str, task: MarketTask, name: str, market: object, answer: Answer, seed: int
+) -> AdaptationEpisodes:
     torch.manual_seed(seed)  # starts are torch's own draws
     returns, completed, extra = _play(market, answer)
     return AdaptationEpisodes(family, task.label, name, returns, completed, **extra)

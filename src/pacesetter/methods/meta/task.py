@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import FeatureSplit, build_table
+from pacesetter.build.plan import Plan
 from pacesetter.build.tasks.fleet import FleetTask
 from pacesetter.build.tasks.task import Task
 from pacesetter.build.tasks.trading import MarketCopies
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MetaFleetTask", "adapt_to_context"]
 
 
-def adapt_to_context(task: Task, agent: Mapping[str, Any]) -> Task:
+def adapt_to_context(task: Task, agent: Mapping[str, object]) -> Task:
     """The fleet with a context."""
     read_options(agent, task.learned_as)  # refuses a wrong one before data is loaded
     return MetaFleetTask()
@@ -37,7 +37,7 @@ class MetaFleetTask(FleetTask):
     learns = "an agent for each symbol, with a context of what it has just seen,"
     history_bars = 1  # of a window: what is older, the context keeps
 
-    def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
+    def copies(self, config: Plan, split: FeatureSplit) -> MarketCopies:
         """The markets of agent.family; refuses them beside a curriculum or a classifier, which know nothing of them."""
         from pacesetter.methods.meta.families import family_tasks
         from pacesetter.methods.meta.meta import OWN_REGIMES
@@ -53,7 +53,7 @@ class MetaFleetTask(FleetTask):
         tasks = family_tasks(family, split.learned, int(config.agent["tasks"]), config.seed)
         return MarketCopies([task.panel for task in tasks], [build_table(config, task.panel) for task in tasks])
 
-    def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> Policy:
+    def _policy(self, fleet: Any, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.methods.master.policy import ContextAdvice
         from pacesetter.policies.fleet import FleetTargets
 

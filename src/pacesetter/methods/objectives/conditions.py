@@ -69,7 +69,7 @@ class ObjectiveConditions(Conditions):
         search = make_search(self.options, self.weights, markets[0].device)
         return [PreferenceMarket(market, search) for market in markets]
 
-    def environment(self, env: Any) -> Any:
+    def environment(self, env: object) -> Any:
         raise ConfigError("agent=mosac trains a fleet; take task=fleet, with one symbol by task.symbols if need be")
 
     def task(self, task: Any) -> Any:

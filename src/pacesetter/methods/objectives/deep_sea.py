@@ -6,16 +6,15 @@ objectives are treasure and −1 a step. Treasures and depths are those of mo-gy
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.methods.objectives.tabular import VectorQ, World
 
 __all__ = ["STATED", "WORST", "chebyshev_front", "deep_sea", "weighted_front"]
 
-Array = NDArray[Any]
 Kind = Literal["convex", "concave"]
 DEPTHS = (1, 2, 3, 4, 4, 4, 7, 7, 9, 10)
 TREASURES = {

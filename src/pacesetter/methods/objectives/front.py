@@ -5,14 +5,12 @@ All objectives are to be large. Plain NumPy: a report and a dashboard read it wi
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from pacesetter.arrays import Array
 
 __all__ = ["hypervolume", "is_efficient", "spread_preferences"]
-
-Array = NDArray[Any]
 
 
 def is_efficient(points: ArrayLike) -> Array:

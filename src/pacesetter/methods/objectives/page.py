@@ -76,7 +76,7 @@ def _pair(front: Mapping[str, Any], values: Any, chosen: int, title: str) -> go.
     return style_figure(figure.update_yaxes(title=f"{second}, per bar"), title)
 
 
-def _colour(point: Mapping[str, Any], is_chosen: bool) -> str:
+def _colour(point: Mapping[str, object], is_chosen: bool) -> str:
     return CHOSEN if is_chosen else OTHER if point["efficient"] else BEATEN
 
 

@@ -7,16 +7,13 @@ the state: Chebyshev's number is of the whole episode and does not add up over i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.rewards.scalarise import chebyshev, weighted_sum
 
 __all__ = ["VectorQ", "World"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.environments import split_panel
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
@@ -18,7 +18,7 @@ __all__ = ["beside_words", "sharpe_beside"]
 NAMES = ("hold", "ridge", "lasso")
 
 
-def sharpe_beside(config: Config, panel: Panel) -> dict[str, float]:
+def sharpe_beside(config: Plan, panel: Panel) -> dict[str, float]:
     """Annualised Sharpe ratio of each on the validation set, after costs, in one account.
 
     Regressions learn from the bars before it. The oracle knows what a synthetic market planted; others have none.
@@ -35,7 +35,7 @@ def sharpe_beside(config: Config, panel: Panel) -> dict[str, float]:
     return {name: float(sharpe(result.returns, result.bars_per_year)) for name, result in played.items()}
 
 
-def beside_words(config: Config, panel: Panel) -> str:
+def beside_words(config: Plan, panel: Panel) -> str:
     """The same as a line for a console."""
     figures = ", ".join(f"{name} {value:+.2f}" for name, value in sharpe_beside(config, panel).items())
     return f"beside, Sharpe on the validation set: {figures}"

@@ -16,7 +16,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import network as make_network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config, best_fleet, build_panel, check_device, fitted_until, stored_config
+from pacesetter.build import Plan, best_fleet, build_panel, check_device, fitted_until, stored_plan
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.dataset import StoredEpisodes
 from pacesetter.learning.experience.market import FleetMarket
@@ -86,7 +86,7 @@ def distill(
     """
     check_device(device, "device")
     Run.open_finished(folder)
-    stored = stored_config(folder)
+    stored = stored_plan(folder)
     # A student is small, and its teacher may have been trained on a GPU that is not here.
     config = replace(stored, train=replace(stored.train, device="cpu"))
     teacher = best_fleet(folder)
@@ -205,7 +205,7 @@ def _states(fleet: Fleet, market: FleetMarket) -> list[dict[str, torch.Tensor]]:
 
 def _store_student(
     folder: str | Path,
-    config: Config,
+    config: Plan,
     asked: Student,
     student: Fleet,
     teacher: Fleet,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import MaskedCategorical
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, check_range
 from pacesetter.methods.offline.rows import HELD_OUT, LEARNED, StoredRows, pad_episodes
 
@@ -31,7 +31,6 @@ __all__ = [
     "weighted_importance_sampling",
 ]
 
-Array = NDArray[Any]
 LEAST_EFFECTIVE = 1.5  # episodes; below it one episode decides, and nothing is estimated
 LEAST_SHARED = 0.01  # mean ratio of a step, whose expectation is 1 where the data shows what the policy does
 MOMENT_DRAWS = 32  # of a continuous policy, behind its first two moments

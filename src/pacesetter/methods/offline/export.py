@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_panel, parse_config, stored_config, with_lookback, with_utility
+from pacesetter.build import Plan, build_panel, parse_plan, stored_plan, with_lookback, with_utility
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
 from pacesetter.learning.experience.recording import REGIMES, Teach, market_tables, record, whole_episodes
 from pacesetter.methods.offline.manifest import build_recording_market, dataset_manifest, differences
@@ -134,9 +134,9 @@ def _regimes(source: str, asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked)) or tuple(REGIMES)
 
 
-def _config(source: str, overrides: Sequence[str]) -> Config:
+def _config(source: str, overrides: Sequence[str]) -> Plan:
     if source in SOURCES_OF_EPISODES:
-        return compose(_with_task(overrides))
+        return resolve(_with_task(overrides))
     # What the source is comes first: the rest of the command may be right for the one that was meant.
     if not Path(source).is_dir():
         raise ConfigError(
@@ -146,7 +146,7 @@ def _config(source: str, overrides: Sequence[str]) -> Config:
     Run.open_finished(source)
     if overrides:
         raise ConfigError(f"{overrides[0]}: a run is exported in its own market; leave overrides out")
-    return stored_config(source)
+    return stored_plan(source)
 
 
 def _with_task(overrides: Sequence[str]) -> list[str]:
@@ -154,7 +154,7 @@ def _with_task(overrides: Sequence[str]) -> list[str]:
     return list(overrides) if any(text.startswith("task=") for text in overrides) else ["task=fleet", *overrides]
 
 
-def _teacher(source: str, config: Config, panel: Panel, market: Any) -> tuple[Teach | None, str]:
+def _teacher(source: str, config: Plan, panel: Panel, market: object) -> tuple[Teach | None, str]:
     if source == "random":
         return None, ""
     teachers = TEACHERS[config.problem.judged_as]
@@ -170,6 +170,6 @@ def _label(source: str) -> str:
 def stale_reasons(path: str | Path, overrides: Sequence[str] = ()) -> list[str]:
     """Why a dataset is not what its configuration, or that of the overrides, would give today; none where it is."""
     manifest = read_manifest(path)
-    config = compose(_with_task(overrides)) if overrides else parse_config(manifest["config"], f"{path}")
+    config = resolve(_with_task(overrides)) if overrides else parse_plan(manifest["config"], f"{path}")
     panel = build_panel(config)
     return differences(manifest, with_utility(with_lookback(config, panel), panel), panel)

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import Config, best_fleet, build_panel, stored_config
+from pacesetter.build import Plan, best_fleet, build_panel, stored_plan
 from pacesetter.errors import ConfigError
-from pacesetter.jobs.hydra.compose import compose
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.validation import play
@@ -52,10 +52,10 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     Refuses a run without a fleet or an end, and a market without any of its symbols, before anything is trained.
     """
     Run.open_finished(folder)
-    old, before = stored_config(folder), best_fleet(folder)
+    old, before = stored_plan(folder), best_fleet(folder)
     # The network of the old run unless the overrides say otherwise: weights of another size cannot be taken.
     own = [f"agent.{name}={old.agent[name]}" for name in ("network", "heads") if old.agent.get(name) is not None]
-    config = compose(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
+    config = resolve(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
     if old.agent.get("network_options") and not any(text.startswith("agent.network") for text in overrides):
         config = replace(config, agent={**config.agent, "network_options": old.agent["network_options"]})
     panel = build_panel(config)
@@ -73,7 +73,7 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     return result.run
 
 
-def _row(name: str, before: Fleet, after: Fleet, config: Config, panel: object) -> TransferRow:
+def _row(name: str, before: Fleet, after: Fleet, config: Plan, panel: object) -> TransferRow:
     market: FleetMarket = JudgedMarkets(config, panel).validation  # type: ignore[arg-type]
     # Both fleets are judged on the symbols that both know, or the means would be of different agents.
     common = [symbol for symbol in market.symbols if symbol in before.symbols and symbol in after.symbols]

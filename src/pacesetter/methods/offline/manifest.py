@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import fitted_until
+from pacesetter.build.plan import Plan
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
@@ -29,7 +29,7 @@ COMPARED = {  # key of the manifest -> what differs where it does
 }
 
 
-def build_recording_market(config: Config, panel: Panel, envs: int, episode_bars: int | None = None) -> Any:
+def build_recording_market(config: Plan, panel: Panel, envs: int, episode_bars: int | None = None) -> Any:
     """The market of the training set with random starts, in which episodes of one length are recorded.
 
     Refuses a task whose episodes are not stored, and episodes without an end.
@@ -38,7 +38,7 @@ def build_recording_market(config: Config, panel: Panel, envs: int, episode_bars
 
 
 def dataset_manifest(
-    config: Config, panel: Panel, market: Any, source: str, policy: str, regimes: Sequence[str], seed: int
+    config: Plan, panel: Panel, market: Any, source: str, policy: str, regimes: Sequence[str], seed: int
 ) -> dict[str, Any]:
     """All that a dataset of this market says of itself; `policy` is the hash of the weights that acted."""
     return _facts(config, panel, market) | {
@@ -57,12 +57,12 @@ def dataset_manifest(
     }
 
 
-def _facts(config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+def _facts(config: Plan, panel: Panel, market: object) -> dict[str, Any]:
     """What the task says of the market."""
     return TASKS[str(config.task.problem)].recorded_facts(config, panel, market)
 
 
-def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> list[str]:
+def differences(manifest: Mapping[str, Any], config: Plan, panel: Panel) -> list[str]:
     """What of a dataset is no longer that of the configuration and its data, in words; none where it is fresh."""
     own, asked = manifest.get("config", {}).get("task", {}).get("problem"), config.task.problem
     if own is not None and own != asked:
@@ -73,7 +73,7 @@ def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> li
     return [sentence for key, sentence in COMPARED.items() if manifest.get(key) != today.get(key)]
 
 
-def check_dataset(path: object, manifest: Mapping[str, Any], config: Config, panel: Panel) -> None:
+def check_dataset(path: object, manifest: Mapping[str, object], config: Plan, panel: Panel) -> None:
     """Refuse a dataset of another market."""
     if mismatches := differences(manifest, config, panel):
         raise DataError(
@@ -81,6 +81,6 @@ def check_dataset(path: object, manifest: Mapping[str, Any], config: Config, pan
         )
 
 
-def content_hash(content: Mapping[str, Any]) -> str:
+def content_hash(content: Mapping[str, object]) -> str:
     """SHA-256 of plain values."""
     return hashlib.sha256(json.dumps(content, default=str, sort_keys=True).encode()).hexdigest()

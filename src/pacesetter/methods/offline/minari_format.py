@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes
 from pacesetter.learning.experience.gather import Tables
 
 __all__ = ["check_minari", "minari_folder", "write_minari"]
 
-Array = NDArray[Any]
 WHAT = "export --minari"
 
 

@@ -54,7 +54,7 @@ class OfflineValidator(Validator[FleetTrainer]):
         rows: StoredRows = self.session.parts.train
         return rows
 
-    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, facts: dict[str, object]) -> None:
         save_fleet(self.learner.fleet, folder)
 
     def _play(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class OfflineValidator(Validator[FleetTrainer]):
         equal = f" (orders within {NEAR} of the data's)" if self.rows.actions is None else ""
         console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}{equal}; {answer}", soft_wrap=True)
 
-    def _store(self, judged: dict[str, float], estimates: list[Estimate], note: str, more: dict[str, Any]) -> None:
+    def _store(self, judged: dict[str, float], estimates: list[Estimate], note: str, more: dict[str, object]) -> None:
         facts = {
             "held_out": {name: round(value, DIGITS) for name, value in judged.items()},
             "estimates": [each._asdict() for each in estimates],

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.build import Config, parse_config
+from pacesetter.arrays import Array
+from pacesetter.build import Plan, parse_plan
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.dataset import StoredEpisodes
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PAPER", "PaperDecisions", "check_is_no_trader", "is_paper_log", "paper_episodes", "read_paper_log"]
 
-Array = NDArray[Any]
 PAPER = "paper"  # the regime
 LOG, SCHEMA = "decisions.jsonl", 1  # as `serving.trader.decision_log` writes it
 JOURNAL = "journal.db"  # that every trader leaves
@@ -48,14 +47,14 @@ class PaperDecisions:
     actions: Array
     policies: tuple[str, ...]
 
-    def config(self, overrides: Sequence[str] = ()) -> Config:
+    def config(self, overrides: Sequence[str] = ()) -> Plan:
         """The bundle's configuration with overrides; refuses a word that is none."""
         for word in overrides:
             if "=" not in word:
                 raise ConfigError(f"'{word}' is not KEY=VALUE; write it like train.shares=[0.8,0.1]")
         tree = OmegaConf.merge(OmegaConf.create(self.stored), OmegaConf.from_dotlist(list(overrides)))
         content: Any = OmegaConf.to_container(tree)
-        return parse_config(content, str(self.path))
+        return parse_plan(content, str(self.path))
 
 
 def is_paper_log(source: str | Path) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.layout import Shapes
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes, read_dataset
 from pacesetter.learning.experience.gather import Tables
@@ -24,7 +24,6 @@ from pacesetter.learning.experience.transitions import Transitions
 
 __all__ = ["HELD_OUT", "LEARNED", "StoredRows", "discounted_sums", "pad_episodes"]
 
-Array = NDArray[Any]
 Rows = dict[str, torch.Tensor]
 LEARNED, HELD_OUT = "learned", "held_out"
 LEAST_EPISODES = 2

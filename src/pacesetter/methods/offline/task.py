@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts, feature_split
 from pacesetter.build.fleet import build_market
+from pacesetter.build.plan import Plan
 from pacesetter.build.tasks.fleet import FleetTask
 from pacesetter.build.tasks.lookback import LookbackTask
 from pacesetter.build.tasks.task import NO_WINDOWS, Task
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["JudgedMarkets", "JudgedWindows", "OfflineTask", "OfflineWindowsTask", "adapt_to_dataset", "stored_rows"]
 
 
-def adapt_to_dataset(task: Task, agent: Mapping[str, Any]) -> Task:
+def adapt_to_dataset(task: Task, agent: Mapping[str, object]) -> Task:
     """The task with stored episodes in place of its market; refuses one of which none are recorded."""
     kinds: dict[str, type[Task]] = {"fleet": OfflineTask, "lookback": OfflineWindowsTask}
     if task.name not in kinds:
@@ -41,7 +41,7 @@ def adapt_to_dataset(task: Task, agent: Mapping[str, Any]) -> Task:
 class JudgedMarkets:
     """The markets that an offline policy is judged in after it has learned."""
 
-    config: Config
+    config: Plan
     panel: Panel
 
     @cached_property
@@ -58,7 +58,7 @@ class JudgedMarkets:
         return market
 
 
-def stored_rows(config: Config, panel: Panel) -> StoredRows:
+def stored_rows(config: Plan, panel: Panel) -> StoredRows:
     """The dataset that an agent learns from; refuses none, one of another market, and a choice by market results."""
     name, path = config.agent["algorithm"], config.agent.get("dataset")
     if not path:
@@ -89,10 +89,10 @@ class OfflineTask(FleetTask):
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out"
     }
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         return Parts(stored_rows(config, panel), JudgedMarkets(config, panel))
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Any) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: object) -> Parts:
         raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")
 
 
@@ -103,7 +103,7 @@ class OfflineTask(FleetTask):
 class JudgedWindows:
     """The market that windows learned offline are judged in, after they were learned."""
 
-    config: Config
+    config: Plan
     panel: Panel
 
     def recorded_market(self, envs: int, episode_bars: int) -> WindowMarket:
@@ -122,12 +122,12 @@ class OfflineWindowsTask(LookbackTask):
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out",
     }
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         rows = stored_rows(config, panel)
         # After the rows: where torch is missing, reading them has said so.
         from pacesetter.methods.offline.window_rows import StoredWindows
 
         return Parts(StoredWindows(rows), JudgedWindows(config, panel))
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Any) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: object) -> Parts:
         raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")

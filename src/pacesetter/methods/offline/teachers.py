@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pacesetter.build import Config, best_fleet
+from pacesetter.build import Plan, best_fleet
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.forecasting import choose_thresholds, fill_returns
@@ -29,13 +29,13 @@ __all__ = ["TEACHERS", "expert_teacher", "oracle_teacher", "run_teacher"]
 Rows = dict[str, torch.Tensor]
 
 
-def run_teacher(folder: str | Path, config: Config, market: FleetMarket) -> tuple[Teach, str]:
+def run_teacher(folder: str | Path, config: Plan, market: FleetMarket) -> tuple[Teach, str]:
     """The best fleet of a run, and the hash of its weights; refuses a run without one."""
     fleet = best_fleet(folder)
     return fleet_teacher(fleet, market), tensors_hash(fleet.state_dict())
 
 
-def expert_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
+def expert_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
     """The rule expert on the features of the window; refuses a window without the indicators that it needs."""
     rule, action = RuleExpert(market.batch.bank.names), config.trading.action
 
@@ -53,7 +53,7 @@ def expert_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
     return order_teacher(wanted, market.actions)
 
 
-def oracle_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
+def oracle_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
     """Trades the response that a synthetic market planted for the next bar; refuses a market without a known truth.
 
     Its thresholds are the best ones, after costs, on the bars of the market, which are those of the training set.

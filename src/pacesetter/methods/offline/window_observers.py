@@ -34,7 +34,7 @@ class OfflineWindowsValidator(OfflineValidator):
         rows: StoredRows = self.session.parts.train.rows
         return rows
 
-    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, facts: dict[str, object]) -> None:
         Validator.keep(self, folder, facts)
 
     def _judge_held_out(self) -> dict[str, torch.Tensor]:

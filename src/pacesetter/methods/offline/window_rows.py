@@ -9,14 +9,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.methods.offline.rows import StoredRows
 
 __all__ = ["StoredWindows"]
-
-Array = NDArray[Any]
 
 
 class StoredWindows(VectorEnv[dict[str, Array], Array, Array]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pacesetter.build import Config, load_agent
+from pacesetter.build import Plan, load_agent
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.envs.lookback.oracle import lookback_oracle
 from pacesetter.errors import ConfigError
@@ -27,21 +27,21 @@ __all__ = ["windows_expert", "windows_oracle", "windows_run"]
 Rows = dict[str, torch.Tensor]
 
 
-def windows_run(folder: str | Path, config: Config, market: WindowMarket) -> tuple[Teach, str]:
+def windows_run(folder: str | Path, config: Plan, market: WindowMarket) -> tuple[Teach, str]:
     """The best agent of a run, and the hash of its weights; refuses a recurrent or continuous one."""
     policy = load_agent(folder, market.env).algorithm.policy
     agents = PolicyAgents(policy)
     return lambda observation: agents.evaluate(observation)[0], tensors_hash(dict(policy.state_dict()))
 
 
-def windows_expert(config: Config, panel: Panel, market: WindowMarket) -> Teach:
+def windows_expert(config: Plan, panel: Panel, market: WindowMarket) -> Teach:
     """Rolling cross-validation, which knows the past alone."""
     task = market.env.batch.config
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
     return order_teacher(_choose_places(CrossValidatedLookback(scores), market), market.actions)
 
 
-def windows_oracle(config: Config, panel: Panel, market: WindowMarket) -> Teach:
+def windows_oracle(config: Plan, panel: Panel, market: WindowMarket) -> Teach:
     """The optimum by dynamic programming, which knows every later bar of the training set."""
     batch = market.env.batch
     task, learned = batch.config, batch.dealer.panel

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.recovery.measures import (
     LARGEST_OPTION,
     OPTION_ALIGNED,
@@ -30,7 +30,6 @@ __all__ = [
     "regime_alignment",
 ]
 
-Array = NDArray[Any]
 OPTION_LIMITS = (
     Limit(SMALLEST_OPTION, ">", 0.1, optional=True),
     Limit(LARGEST_OPTION, "<=", 0.6, optional=True),

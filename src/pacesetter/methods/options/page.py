@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from pacesetter.evaluation.report.page import Section, number
@@ -15,7 +14,6 @@ from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["option_spells", "options_figure", "options_section"]
 
-Array = NDArray[Any]
 HEADER = ("option", "share of bars", "spells", "mean bars", "spells in which the price rose", "mean move of the price")
 MOST_BARS = 400  # the latest ones that are drawn: more spells than that are lines without a width
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.fleet import FleetAgent
 from pacesetter.agents.layout import Tensors
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.targets import joint_targets
@@ -53,7 +53,7 @@ class OptionPolicy:
         self.notes: dict[str, list[str]] = {}
         self._symbols: tuple[str, ...] = ()
 
-    def decide(self, snapshot: Snapshot) -> NDArray[Any]:
+    def decide(self, snapshot: Snapshot) -> Array:
         symbols = snapshot.panel.symbols
         # A new agent has no memory: the option in force at the end of one backtest must not leak into the next.
         if snapshot.t == snapshot.first or symbols != self._symbols:

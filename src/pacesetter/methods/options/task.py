@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config
+from pacesetter.arrays import Array
 from pacesetter.build.environments import Parts, fitted_until
+from pacesetter.build.plan import Plan
 from pacesetter.build.tasks.fleet import FleetTask, known_table
 from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.trading import FleetTrading, Trading
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OptionFleetTask", "OptionTradingTask", "adapt_to_options"]
 
-Array = NDArray[Any]
 
-
-def adapt_to_options(task: Task, agent: Mapping[str, Any]) -> Task:
+def adapt_to_options(task: Task, agent: Mapping[str, object]) -> Task:
     """The fleet or the one agent with options, windows as long as the rules read them."""
     kind = OptionTradingTask if task.learned_as == "trading" else OptionFleetTask
     return kind(read_options(agent, task.learned_as).history_bars)
@@ -58,7 +56,7 @@ class OptionFleetTask(FleetTask):
         fleet = load_fleet(stored.checkpoint)
         return self._policy(fleet, stored.config, fitted_until(stored.config, stored.panel))
 
-    def _policy(self, fleet: Any, config: Config, until: Any) -> OptionPolicy:
+    def _policy(self, fleet: Any, config: Plan, until: Any) -> OptionPolicy:
         from pacesetter.methods.options.policy import OptionPolicy
 
         task = config.trading
@@ -88,7 +86,7 @@ class OptionTradingTask(OptionFleetTask):
     learned_as = "trading"
     config = Trading
 
-    def parts(self, config: Config, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts:
         task = config.trading
         if task.curriculum != "none" or task.starts == "stratified":
             raise ConfigError(
@@ -98,7 +96,7 @@ class OptionTradingTask(OptionFleetTask):
         train, validation, _ = super().parts(config, panel)
         return Parts(_one_agent(train), validation)
 
-    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
         market = _one_agent(super().fold_parts(config, panel, fold).train)
         return Parts(market, market)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Tensors
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError
@@ -36,8 +36,6 @@ __all__ = [
     "serve_prior",
     "serve_prior_master",
 ]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Tensors
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.state import read_header, read_state, write_state
@@ -44,7 +44,6 @@ __all__ = [
     "save_prior",
 ]
 
-Array = NDArray[Any]
 EXPECTED = "leadlag_expected"
 CHUNK_BARS = 512  # windows that are read at a time
 VOLATILITY_BARS, ZONE = 40, 0.7  # of `expected`, as the sized yardsticks have them

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
@@ -21,6 +20,7 @@ from pacesetter.agents.agent import Observation
 from pacesetter.agents.encoders import network
 from pacesetter.agents.initialise import initialise_head
 from pacesetter.agents.layout import Tensors
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.features.table import FeatureTable
@@ -30,7 +30,6 @@ from pacesetter.panel import Panel
 
 __all__ = ["CLASSES", "HORIZON_BARS", "Classifier", "Direction", "Examples", "fit_classifier"]
 
-Array = NDArray[Any]
 Names = Mapping[str, tuple[str, ...]]
 CLASSES = ("down", "up")
 HORIZON_BARS = 2

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.features.table import FeatureTable
 from pacesetter.learning.state import read_header, read_state, write_state
@@ -34,7 +34,6 @@ from pacesetter.runs import config_hash
 
 __all__ = ["Forecasts", "Skill", "fit_supervised", "measure_skill"]
 
-Array = NDArray[Any]
 KIND = "direction"
 FACTS = ("fitted_until", "data_fingerprint", "config_hash", "train_bars", "folds")
 WIDTH_95 = 1.96  # standard errors on each side of a 95 % interval

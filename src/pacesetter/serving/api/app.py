@@ -21,10 +21,10 @@ import pandas as pd
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from numpy.typing import NDArray
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
+from pacesetter.arrays import Array
 from pacesetter.data.quality import broken_bars
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.panel import Panel
@@ -63,7 +63,6 @@ ROUTES = {
 }
 MOST_PROBLEMS = 5  # of a request that are told
 LATCH_SECONDS = 1.0  # that the answer to a halt waits for the switch's file
-Array = NDArray[Any]
 log = logging.getLogger(__name__)
 
 

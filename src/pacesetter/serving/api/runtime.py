@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_own_masks
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.bars import Bar, MarketBars
@@ -47,8 +47,6 @@ __all__ = [
     "RuntimeAnswer",
     "ShortHistoryError",
 ]
-
-Array = NDArray[Any]
 
 
 class ShortHistoryError(DataError):

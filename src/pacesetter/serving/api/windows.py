@@ -16,14 +16,13 @@ import pandas as pd
 from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from numpy.typing import NDArray
 from prometheus_client import generate_latest
 from pydantic import BaseModel, Field, create_model
 from starlette.exceptions import HTTPException
 
 from pacesetter.data.quality import broken_bars
 from pacesetter.errors import DataError, PacesetterError
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.lookback.policy import SHORTEST
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.serving.api.admission import Access, Admission, ApiSettings
@@ -35,7 +34,6 @@ from pacesetter.serving.trader.lookback import ServedLookback
 
 __all__ = ["WINDOW_ROUTES", "WindowAnswer", "WindowRuntime", "make_window_app"]
 
-Array = NDArray[Any]
 WINDOW_ROUTES = {
     "/livez": Access(),
     "/readyz": Access(("read",)),
@@ -130,7 +128,7 @@ class WindowRuntime:
     def _matrix(self, panel: Panel, window: int) -> MatrixOut:
         view = self.policy.task.view
         part = panel.rows(max(len(panel) - window - 2, 0), None)
-        matrix = LeadLag(view.method, **view.options).fit(part).many(np.array([len(part) - 1]), np.array([window]))[0]
+        matrix = Engine(view.method, **view.options).fit(part).many(np.array([len(part) - 1]), np.array([window]))[0]
         known = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool)
         count = known.sum(axis=1)
         scores = np.where(known, matrix, 0.0).sum(axis=1) / np.maximum(count, 1)

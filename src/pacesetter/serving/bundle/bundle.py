@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 import pandas as pd
 import yaml
 
-from pacesetter.build import Config, parse_config
+from pacesetter.build import Plan, parse_plan
 from pacesetter.errors import DataError, PacesetterError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.registry import configure
@@ -203,9 +203,9 @@ class Bundle:
         return configure(GuardLimits, self._json("limits.json"), "limits")
 
     @cached_property
-    def config(self) -> Config:
+    def config(self) -> Plan:
         stored = self._parse("config.yaml", lambda: yaml.safe_load(self.files["config.yaml"]))
-        return parse_config(stored, f"{self.name}/config.yaml")
+        return parse_plan(stored, f"{self.name}/config.yaml")
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

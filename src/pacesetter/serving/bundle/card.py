@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacesetter.build import Config
+from pacesetter.build import Plan
 from pacesetter.build.trading import Trading
 from pacesetter.serving.bundle.bundle import FeatureSpec
 
@@ -69,7 +69,7 @@ CHOOSES = """    from pacesetter.serving import Bundle
 
 
 def model_card(
-    config: Config, features: FeatureSpec, manifest: Mapping[str, Any], results: Mapping[str, Any] | None
+    config: Plan, features: FeatureSpec, manifest: Mapping[str, Any], results: Mapping[str, Any] | None
 ) -> str:
     """The card as Markdown; a run without an evaluation says so."""
     training = manifest["training"]
@@ -102,7 +102,7 @@ def _precision(int8: Mapping[str, int] | None) -> str:
     return f"int8, the same order in {int8['same'] / int8['count']:.2%} of {int8['count']:,} decisions"
 
 
-def readme(config: Config, features: FeatureSpec) -> str:
+def readme(config: Plan, features: FeatureSpec) -> str:
     """How to run inference, with this bundle's own names."""
     route = "/v1/decide" if isinstance(config.task, Trading) else "/v1/lookback"
     fields = ", ".join(f'"{name}": {EXAMPLE.get(name, MIDDLE)}' for name in features.fields)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pacesetter.build import Config, load_lookback, stored_config
-from pacesetter.build.configuration import plain_task
+from pacesetter.arrays import Array
+from pacesetter.build import Plan, load_lookback, stored_plan
+from pacesetter.build.plan import plain_task
 from pacesetter.build.tasks.task import Stored
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.panel import Panel
@@ -23,8 +23,6 @@ from pacesetter.serving.bundle.parity import Parity, check_parity, random_observ
 from pacesetter.serving.trader.lookback import CELL, HIDDEN, LookbackSpec
 
 __all__ = ["LookbackGraph", "lookback_files", "lookback_graph", "lookback_spec"]
-
-Array = NDArray[Any]
 
 
 class LookbackGraph(NamedTuple):
@@ -41,11 +39,11 @@ def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[
 
     Refuses a graph that differs from the agent on any of `observations` observations.
     """
-    made = lookback_graph(Path(folder), stored_config(folder), panel, observations)
+    made = lookback_graph(Path(folder), stored_plan(folder), panel, observations)
     return {"lookback.onnx": made.graph, "lookback.json": made.description}
 
 
-def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int) -> LookbackGraph:
+def lookback_graph(folder: Path, config: Plan, panel: Panel, observations: int) -> LookbackGraph:
     """The best agent of a run as a graph, with the windows that were in force over the bars of the panel."""
     exported = config.problem.export(Stored(folder, config, panel), observations // 2)
     graph = export_onnx(exported.module, exported.spec)
@@ -55,7 +53,7 @@ def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int
     return LookbackGraph(graph, exported.spec, parity, spec)
 
 
-def lookback_spec(folder: Path, config: Config, panel: Panel) -> LookbackSpec:
+def lookback_spec(folder: Path, config: Plan, panel: Panel) -> LookbackSpec:
     """What a bundle tells of an agent: its options, and the windows in force over the bars of a panel."""
     options = {name: value for name, value in plain_task(config.task).items() if name != "problem"}
     # The schedule is stored where it changes: thousands of bars come to a few lines.

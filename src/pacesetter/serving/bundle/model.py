@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, PacesetterError, RunError, did_you_mean
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.streaming import BarByBar
@@ -31,7 +31,6 @@ try:
 except ImportError:  # Windows has none
     HAS_LIMITS = False
 
-Array = NDArray[Any]
 REFUSED = 2  # exit code of `run_limited` where a sentence says why
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")

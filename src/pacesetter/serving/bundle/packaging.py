@@ -13,16 +13,16 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
 from torch import nn
 
+from pacesetter.arrays import Array
 from pacesetter.build import (
-    Config,
+    Plan,
     build_fold,
     build_panel,
     build_table,
     fitted_until,
-    stored_config,
+    stored_plan,
 )
 from pacesetter.build.members import export_policy
 from pacesetter.build.stored import stored_risk
@@ -51,7 +51,6 @@ from pacesetter.stamps import bars_per_day
 
 __all__ = ["bundle_files", "bundle_policy", "bundle_run", "read_decision"]
 
-Array = NDArray[Any]
 LEAST_ROWS = 1_000  # observations that a graph of whole markets is compared on
 WINDOWS = "windows"  # what a lookback agent is judged and served as
 TRAINING_KEYS = (
@@ -91,7 +90,7 @@ def bundle_run(
     cannot take the bundle before any work; and a run that `pacesetter validate` found to be a NO-GO, unless
     `despite_no_go`, which the bundle then says for good.
     """
-    run, config = Run.open(folder), stored_config(folder)
+    run, config = Run.open(folder), stored_plan(folder)
     config = replace(config, risk=risk or stored_risk(folder, config))
     _check_finished(run, config)
     decision = read_decision(judged or run.folder / EVALUATION)
@@ -128,7 +127,7 @@ def bundle_run(
 
 
 def _bundle_windows(
-    run: Run, config: Config, panel: Panel, store: str | Path, judged: Path | None, key: SigningKey | None, count: int
+    run: Run, config: Plan, panel: Panel, store: str | Path, judged: Path | None, key: SigningKey | None, count: int
 ) -> tuple[Path, Bundle]:
     """A lookback agent by itself: its graph with the normaliser inside, candidates and estimator in lookback.json."""
     made = lookback_graph(run.folder, config, panel, count)
@@ -150,7 +149,7 @@ def _bundle_windows(
 def bundle_policy(
     module: nn.Module,
     spec: PolicySpec,
-    config: Config,
+    config: Plan,
     panel: Panel,
     store: str | Path,
     *,
@@ -234,13 +233,13 @@ def _take_rows(batches: Iterable[Mapping[str, Array]], count: int) -> Iterator[M
 
 
 def _lookback(
-    config: Config, panel: Panel, table: FeatureTable, observations: int
+    config: Plan, panel: Panel, table: FeatureTable, observations: int
 ) -> tuple[dict[str, int], dict[str, bytes]]:
     """Bars of history that each feature needs, and the files of the lookback agent, where one shapes the features."""
     folder, memory = config.features.leadlag.agent, dict(table.memory)
     if folder is None:
         return memory, {}
-    needed = lookback_memory(stored_config(folder).lookback)
+    needed = lookback_memory(stored_plan(folder).lookback)
     # The agent that chooses the windows looks back as well, and its view must be fixed too.
     learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith(("leadlag_", "leaders_"))}
     return memory | learned, lookback_files(folder, panel, observations)
@@ -249,7 +248,7 @@ def _lookback(
 def bundle_files(
     graph: bytes,
     features: FeatureSpec,
-    config: Config,
+    config: Plan,
     manifest: Mapping[str, Any],
     results: Mapping[str, Any] | None = None,
     limits: GuardLimits | None = None,
@@ -277,7 +276,7 @@ def _json(content: Any) -> str:
     return json.dumps(content, indent=2, default=str) + "\n"
 
 
-def _check_finished(run: Run, config: Config) -> None:
+def _check_finished(run: Run, config: Plan) -> None:
     """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
     config.problem.check("bundle", run.folder)
     manifest = run.manifest
@@ -287,7 +286,7 @@ def _check_finished(run: Run, config: Config) -> None:
         raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
 
 
-def _check_universe(config: Config, panel: Panel) -> None:
+def _check_universe(config: Plan, panel: Panel) -> None:
     """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
     traded = config.trading.symbols or panel.symbols
     if config.features.leadlag.is_on and set(traded) != set(panel.symbols):
@@ -307,7 +306,7 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
     }
 
 
-def _fitted_until(training: Mapping[str, Any], config: Config, panel: Panel) -> pd.Timestamp:
+def _fitted_until(training: Mapping[str, Any], config: Plan, panel: Panel) -> pd.Timestamp:
     """The last moment that a policy was fitted on, as its run recorded it; of an earlier run, by its shares of bars.
 
     The shares alone are wrong where the file has grown since, and where the policy was updated later.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.arrays import Array
 from pacesetter.errors import RunError
 from pacesetter.market.orders import Discrete
 from pacesetter.policies.modules import CELL, HIDDEN
@@ -20,7 +20,6 @@ from pacesetter.serving.bundle.model import Model
 
 __all__ = ["Agreement", "Parity", "check_agreement", "check_parity", "random_observations"]
 
-Array = NDArray[Any]
 TOLERANCE = 1e-5
 ROWS = 500  # observations of a symbol in a batch
 LEAST_AGREEMENT = 0.999  # share of decisions in which a quantised graph gives the same order

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pacesetter.build import build_panel, build_table, stored_config
+from pacesetter.build import build_panel, build_table, stored_plan
 from pacesetter.build.members import export_policy
 from pacesetter.build.tasks.task import Stored
 from pacesetter.runs import EVALUATION, SERVED, write_atomic
@@ -24,7 +24,7 @@ DECISIONS = 50
 
 def measure_served(folder: Path) -> Path:
     """Write `serving.json` beside a run's judgement, which gates read: difference, p50_ms and p95_ms of a decision."""
-    config = stored_config(folder)
+    config = stored_plan(folder)
     panel = build_panel(config)
     exported = export_policy(Stored(folder, config, panel, build_table(config, panel)), DECISIONS)
     model = Model(export_onnx(exported.module, exported.spec))

@@ -8,17 +8,15 @@ Served without torch; `export.StreamedPolicy` is what such a graph is made of.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacesetter.agents.stream.following import Following
+from pacesetter.arrays import Array
 from pacesetter.policies.spec import AGES, KEPT, MEMORY, WINDOW, PolicySpec
 
 __all__ = ["BarByBar"]
 
-Array = NDArray[Any]
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 

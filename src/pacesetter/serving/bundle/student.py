@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
-from pacesetter.build import build_panel, build_table, stored_config
+from pacesetter.arrays import Array
+from pacesetter.build import build_panel, build_table, stored_plan
 from pacesetter.build.members import export_policy
 from pacesetter.build.tasks.task import Stored
 from pacesetter.runs import Run
@@ -23,7 +23,6 @@ from pacesetter.serving.bundle.model import Model
 
 __all__ = ["ServedGraph", "compare_served", "decision_times", "group_by_decision", "served_graphs", "served_table"]
 
-Array = NDArray[Any]
 TIMED, NEAR = 300, 0.1  # decisions of all symbols; continuous orders this near are counted as the same
 REPORT = "distillation.json"
 
@@ -47,13 +46,13 @@ class ServedGraph:
 
 def served_graphs(teacher: str | Path, student: str | Path, count: int = 200) -> tuple[dict[str, bytes], list[Any]]:
     """The graphs of two runs of one market, the student's also in int8, and some observations of that market."""
-    config = stored_config(teacher)
+    config = stored_plan(teacher)
     panel = build_panel(config)
     table = build_table(config, panel)
     graphs: dict[str, bytes] = {}
     shown: list[Any] = []
     for name, folder in (("teacher", teacher), ("student", student)):
-        own = stored_config(folder)
+        own = stored_plan(folder)
         exported = export_policy(Stored(Path(folder), own, panel, table), count)
         graphs[name] = export_onnx(exported.module, exported.spec)
         shown = shown or group_by_decision(exported.real, len(exported.spec.symbols), count)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.market.bars import Bar
 from pacesetter.market.state import Account, Position
 from pacesetter.serving.journal.journal import Page, Row
@@ -20,8 +20,6 @@ from pacesetter.serving.trader.broker import Execution, OrderStatus, Settlement
 from pacesetter.serving.trader.desk import Desk, Ticket
 
 __all__ = ["make_page"]
-
-Array = NDArray[Any]
 
 
 def make_page(

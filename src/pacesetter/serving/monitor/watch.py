@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, check_range
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.orders import Discrete
@@ -28,7 +29,6 @@ __all__ = [
     "feature_moments",
 ]
 
-Array = NDArray[Any]
 CONTINUOUS_BINS = 20  # as the training gates count them
 LEAST_WEIGHT = 1e-9
 ACTIONS_KEPT = 512  # served actions that the entropy looks at

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from pacesetter.arrays import Array
 
 __all__ = ["clusters"]
 
 LEAST_RETURNS = 20  # fewer say nothing about a correlation
 
 
-def clusters(closes: NDArray[Any], symbols: tuple[str, ...], correlation: float) -> dict[str, int]:
+def clusters(closes: Array, symbols: tuple[str, ...], correlation: float) -> dict[str, int]:
     """Symbol -> number of its cluster, from `closes` (time, symbol); those that stand alone are left out."""
     with np.errstate(divide="ignore", invalid="ignore"):
         returns = np.diff(np.log(closes), axis=0)
@@ -32,7 +31,7 @@ def clusters(closes: NDArray[Any], symbols: tuple[str, ...], correlation: float)
     return {symbols[k]: label for k, label in zip(moving[joined], labels.tolist(), strict=True)}
 
 
-def _lowest_reached(linked: NDArray[Any]) -> NDArray[Any]:
+def _lowest_reached(linked: Array) -> Array:
     """(node,) lowest number of a node that each one reaches over links (node, node), symmetric and with itself."""
     count = len(linked)
     lowest, before = np.arange(count), np.full(count, -1)

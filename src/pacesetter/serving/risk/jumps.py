@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.market.bars import Bar
 from pacesetter.panel import Panel
@@ -14,7 +12,7 @@ from pacesetter.panel import Panel
 __all__ = ["check_jumps"]
 
 
-def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: int = 1) -> None:
+def check_jumps(panel: Panel, bars: Array, jump_factor: float, newest: int = 1) -> None:
     """Refuse a price in the `newest` last of `bars` (time, symbol, Bar), the panel's, beyond the close before it.
 
     That is more than `jump_factor` times that close, or less than such a part. A first price is held against none, and

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +29,7 @@ from pacesetter.serving.trader.venue import (
 __all__ = ["AlpacaBroker", "AlpacaOptions"]
 
 TIMEOUT_SECONDS = 5.0  # of every request: until it is connected, and between two parts of the answer
+MOST_REQUESTS, PER_SECONDS = 190, 60.0  # Alpaca refuses from 200 a minute on
 MOST_OPEN = 500  # orders that one answer lists
 KEYS = ("ALPACA_API_KEY", "ALPACA_SECRET_KEY")
 FRACTION, WHOLE = Decimal("1e-9"), Decimal(1)  # steps of a quantity
@@ -177,11 +180,18 @@ def _alpaca_client(is_live: bool) -> Any:
 
 
 def _limit(client: Any) -> None:
-    """Give every request of a client a time limit, and none a second try: a POST that is repeated may double."""
+    """Give every request of a client a time limit, and none a second try: a POST that is repeated may double.
+
+    Requests wait where they would be too many: one that is refused for that is an order without an answer.
+    """
     adapters = import_module("requests.adapters")
+    sent: deque[float] = deque(maxlen=MOST_REQUESTS)
 
     class Limited(adapters.HTTPAdapter):  # type: ignore[misc,name-defined]
         def send(self, request: Any, **options: Any) -> Any:
+            if len(sent) == MOST_REQUESTS:
+                time.sleep(max(sent[0] + PER_SECONDS - time.monotonic(), 0.0))
+            sent.append(time.monotonic())
             return super().send(request, **{**options, "timeout": options.get("timeout") or TIMEOUT_SECONDS})
 
     # alpaca-py has no options for either; without these names it must not be used, so a missing one is an error.

@@ -29,8 +29,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.registry import Registry, configure
@@ -49,7 +49,6 @@ __all__ = [
     "check_kind",
 ]
 
-Array = NDArray[Any]
 Span = tuple[pd.Timestamp, pd.Timestamp]  # of the bar that is settled: its predecessor's close, and its own
 
 

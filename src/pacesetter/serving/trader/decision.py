@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.table import Table
 
+from pacesetter.arrays import Array
 from pacesetter.data import check
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
@@ -44,7 +44,6 @@ __all__ = [
     "report_account",
 ]
 
-Array = NDArray[Any]
 SAME = 5e-4  # of equity: a change of what is wanted below it is not told
 HALF_LIFE_DAYS = 20.0  # of the volatilities by which risk is shared out where the run sizes nothing itself
 DECISION = "decision.json"

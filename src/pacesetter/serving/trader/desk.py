@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
@@ -40,8 +40,8 @@ from pacesetter.serving.trader.sizing import ServedRisk
 
 __all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars"]
 
-Array = NDArray[Any]
 LOW_CONFIDENCE = "low_confidence"  # why an order was refused before the guard was asked
+SAME_SPLIT = 1e-3  # relative, up to which a venue's position is that of the feed's split: a feed rounds its prices
 SPECK = 1e-9  # of equity: what the rounding of sums leaves of an order
 TAIL_BARS = 61  # of history that a decision of the desk itself reads: 60 returns, and enough to see a delisting
 
@@ -168,11 +168,19 @@ class Desk:
         self.guard.begin_bar(self.equity, now, settlement.stop_outs)
         return settlement
 
-    def rescale(self, panel: Panel) -> dict[str, float]:
+    def adjusted(self) -> Array:
+        """(symbol,) quantities that a split added, and that the next settlement tells."""
+        added = np.zeros(len(self.symbols))
+        for each in self._adjustments:
+            added[self.symbols.index(each.symbol)] += each.quantity
+        return added
+
+    def rescale(self, panel: Panel, booked: Array) -> dict[str, float]:
         """Bring the books to the prices of `panel`, whose last bar is theirs, where its source re-based them since.
 
-        Gives symbol -> factor of the prices. Orders in flight in these symbols are to be dropped. A venue has rescaled
-        its own positions: there only the last bar is.
+        Gives symbol -> factor of the prices. `booked` (symbol,) are the quantities that the fills sum to. Orders in
+        flight in these symbols are to be dropped here; a venue rescales its own positions, and where it has, that is
+        booked.
         """
         assert self._bar is not None
         closes, factors = last_bars(panel)[-1, :, Bar.CLOSE], {}
@@ -183,11 +191,17 @@ class Desk:
             factors[symbol], row = factor, self.broker.positions[k]
             self._bar[k, [Bar.OPEN, Bar.HIGH, Bar.LOW, Bar.CLOSE]] *= factor
             self._bar[k, Bar.VOLUME] /= factor
-            if row[Position.QUANTITY] and not self.broker.is_outside:
-                more = float(row[Position.QUANTITY] / factor - row[Position.QUANTITY])
-                self._adjustments.append(Execution(None, symbol, more, 0.0, 0.0, "split"))
+            held = float(row[Position.QUANTITY])
+            if self.broker.is_outside:
+                is_split = math.isclose(held, booked[k] / factor, rel_tol=SAME_SPLIT)
+                more = held - float(booked[k]) if is_split else 0.0
+            else:
+                more = held / factor - held
                 row[Position.QUANTITY] += more
-                row[[Position.ENTRY_PRICE, Position.BEST_PRICE]] *= factor
+                row[Position.ENTRY_PRICE] *= factor
+            row[Position.BEST_PRICE] *= factor
+            if more:
+                self._adjustments.append(Execution(None, symbol, more, 0.0, 0.0, "split"))
             if self.risk is not None:
                 self.risk.rescale(symbol, factor)
         return factors

@@ -191,7 +191,7 @@ class OnlineFeed:
         for symbol, factor in splits.items():
             raise RunError(
                 f"{self.source} has re-based the history of '{symbol}' by {factor:.6g}, as for a split; nothing was "
-                "traded on it: resume and start again, and a paper book is rescaled"
+                "traded on it: resume and start again, and the book is rescaled"
             )
         return [
             f"{self.source} has re-adjusted the history of '{symbol}' by {factor - 1.0:+.2%}, as for a dividend; the "

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.features import FEATURES
 from pacesetter.panel import Panel
@@ -24,7 +24,6 @@ from pacesetter.serving.trader.probabilities import SUPERVISED, ServedClassifier
 
 __all__ = ["GONE_BARS", "History"]
 
-Array = NDArray[Any]
 GONE_BARS = 20  # without a bar for so long, a symbol counts as delisted and its history is not waited for
 MOST_MEMORIES = 8  # history is cut at so many memories, however many gaps a symbol has
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.build.sections import LeadLagFeatures
 from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
 from pacesetter.envs.lookback.evaluation import AgentLookback
@@ -25,7 +25,6 @@ from pacesetter.serving.bundle.model import Model
 
 __all__ = ["LeadLagRows", "LookbackSpec", "ServedLookback", "lookback_memory"]
 
-Array = NDArray[Any]
 HIDDEN, CELL = "memory_hidden", "memory_cell"  # entries of a recurrent graph, which gives them back as …_after
 
 

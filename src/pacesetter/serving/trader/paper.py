@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, PacesetterError, RunError
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
@@ -37,11 +37,11 @@ from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
 from pacesetter.serving.trader.record import PublicRecord
+from pacesetter.serving.trader.waiting import await_answer
 from pacesetter.serving.trader.why import OrderReasons, order_words
 
 __all__ = ["PaperResult", "PaperTrader"]
 
-Array = NDArray[Any]
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
 SAME_QUANTITY = 1e-9
@@ -284,7 +284,7 @@ class PaperTrader:
     def _next(self) -> Panel | None:
         """What the feed has; a feed that fails has nothing now, and the data grows old."""
         try:
-            bars = self.feed.after(self._last)
+            bars = self._ask_feed()
         except DataError as problem:
             log.warning("no new bars: %s", problem)
             self.journal.note("feed", str(problem))
@@ -296,6 +296,13 @@ class PaperTrader:
                 log.warning("%s", sentence)
                 self.journal.note("feed", sentence)
         return bars
+
+    def _ask_feed(self) -> Panel | None:
+        """What the feed has after the last bar; a halt does not wait for a source that holds its answer."""
+        last = self._last
+        if self.feed.is_stored:
+            return self.feed.after(last)
+        return await_answer(lambda: self.feed.after(last), self._sync_switch, "the feed")
 
     def _append_bar(self, bar: Panel) -> Panel | None:
         """The history with a bar appended; one out of order or of other symbols is noted and left out."""
@@ -406,19 +413,23 @@ class PaperTrader:
                     self.succession.restore(state["follow"])
         # Before orders are reconciled: a run that was halted must not send its pending ones.
         self._latch()
+        booked = self.journal.holdings()
+        self._booked = np.array([booked.get(symbol, 0.0) for symbol in self.desk.symbols])
+        if state is not None:
+            self._rescale()
         self._reconcile()
         if state is not None:
             self._publish()  # what a kill kept from the record
-            self._rescale()
             self._tell_heir(state["desk"].get("policy"))
 
     def _rescale(self) -> None:
         """Bring the books to prices that the source has re-based since, as for a split; orders in flight there end."""
         if self.feed.is_stored or self._panel is None:
             return
-        for symbol, factor in self.desk.rescale(self._panel).items():
-            dropped = [each.client_id for each in self.desk.guard.in_flight.values() if each.symbol == symbol]
-            self._set_statuses(dict.fromkeys(dropped, OrderStatus.CANCELLED))
+        for symbol, factor in self.desk.rescale(self._panel, self._booked).items():
+            if not self.desk.broker.is_outside:  # a venue is asked what became of them
+                dropped = [each.client_id for each in self.desk.guard.in_flight.values() if each.symbol == symbol]
+                self._set_statuses(dict.fromkeys(dropped, OrderStatus.CANCELLED))
             self.journal.note("split", f"the history of '{symbol}' was re-based by {factor:.6g}; the book is rescaled")
 
     def _latch(self) -> None:
@@ -457,8 +468,6 @@ class PaperTrader:
 
     def _compare(self, arrived: Sequence[Order]) -> None:
         """Refuse positions other than the fills and any part of the orders that arrived, whose fills come later."""
-        booked = self.journal.holdings()
-        self._booked = np.array([booked.get(symbol, 0.0) for symbol in self.desk.symbols])
         if self._difference(arrived):
             self.desk.broker.refresh()
         if difference := self._difference(arrived):
@@ -469,7 +478,7 @@ class PaperTrader:
 
         strangers   open orders at the broker that are not in flight here
         """
-        held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked
+        held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked + self.desk.adjusted()
         rounding = SAME_QUANTITY * np.maximum(np.abs(held), 1.0)
         least, most = booked - rounding, booked + rounding
         # Orders that arrived may have filled in part, or not at all, since they were looked at.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.market.account_bars import apply_market
 from pacesetter.market.bars import PLAIN, Bar, MarketBars
 from pacesetter.market.batch import Accounts
@@ -30,7 +29,6 @@ from pacesetter.serving.trader.broker import (
 
 __all__ = ["STOPS", "KernelAccount", "PaperBroker", "PaperOptions", "exit_reason"]
 
-Array = NDArray[Any]
 STOPS = Flag.STOP_LOSS | Flag.TRAILING_STOP
 EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.LIQUIDATED, Flag.DELISTED)
 

@@ -7,17 +7,15 @@ environments show, from the first bar with a whole window on, and 0 before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.policies.spec import WINDOW
 from pacesetter.serving.bundle.model import Model
 
 __all__ = ["SUPERVISED", "ServedClassifier"]
 
-Array = NDArray[Any]
 SUPERVISED = "supervised"  # the entry of an observation that it fills
 
 

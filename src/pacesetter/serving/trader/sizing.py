@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.covariance import (
     CORRELATION_HALF_LIVES,
@@ -31,7 +31,6 @@ from pacesetter.stamps import bars_per_day, day_of
 
 __all__ = ["RISK_STATE", "MarketTracker", "ServedRisk"]
 
-Array = NDArray[Any]
 RISK_STATE = "risk.bin"
 MOST_DAYS_APART = 10  # between the stored state and the first new bar; across a longer gap no return is counted
 

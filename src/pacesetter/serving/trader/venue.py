@@ -18,14 +18,13 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.market.bars import Bar
 from pacesetter.market.state import Account, Position
@@ -40,6 +39,7 @@ from pacesetter.serving.trader.broker import (
     Span,
     check_kind,
 )
+from pacesetter.serving.trader.waiting import MOST_SECONDS, await_answer
 
 __all__ = [
     "Funding",
@@ -53,11 +53,8 @@ __all__ = [
     "VenueOrder",
 ]
 
-Array = NDArray[Any]
 T = TypeVar("T")
 
-WATCH_SECONDS = 0.25  # between two calls of `meanwhile`
-MOST_SECONDS = 300.0  # that the requests of one bar or one order may take together
 CANCEL_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0)  # seconds before each look at orders whose cancellation was asked for
 READ_PAUSES = (0.1, 0.4)  # seconds before positions that lack a known fill are read again
 DUST = 5e-10  # half of the smallest step of a venue
@@ -250,23 +247,13 @@ class Venue(Broker):
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """The result of a call on a thread of its own; `meanwhile` runs here until it comes."""
-        answer: Future[T] = Future()
+        """The result of a call, one at a time; `meanwhile` runs until it comes."""
 
-        def work() -> None:
+        def in_line() -> T:
             with self._line:
-                try:
-                    answer.set_result(call())
-                except BaseException as problem:  # raised again where it is awaited
-                    answer.set_exception(problem)
+                return call()
 
-        threading.Thread(target=work, daemon=True).start()
-        end = time.monotonic() + MOST_SECONDS
-        while not wait((answer,), WATCH_SECONDS).done:
-            self.meanwhile()
-            if time.monotonic() > end:
-                raise RunError(f"{self.name} did not finish answering in {MOST_SECONDS:g} s; check it, then resume")
-        return answer.result()
+        return await_answer(in_line, self.meanwhile, self.name)
 
     def _settle(self, orders: tuple[Order, ...], prices: Mapping[str, float], span: Span) -> Settlement:
         try:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pacesetter.arrays import Array
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS
 from pacesetter.policies.spec import WINDOW
 from pacesetter.policies.why import Push, why_sentence
@@ -21,8 +20,6 @@ from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.risk.order import Order
 
 __all__ = ["OrderReasons", "order_words"]
-
-Array = NDArray[Any]
 
 
 def order_words(order: Order) -> str:

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch.nn import functional
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
@@ -33,7 +33,6 @@ from pacesetter.learning.sb3.windows.record import (
 
 __all__ = ["FullInformation", "best_constant", "expected_rewards"]
 
-Array = NDArray[Any]
 MOST_BYTES = 2**30  # of observations that are kept; more are looked at again in every round
 BLOCK_BARS = 512
 
@@ -138,7 +137,7 @@ class FullInformation(OnPolicyAlgorithm):
         callback.on_rollout_end()
         return True
 
-    def _prepare(self, env: Any) -> None:
+    def _prepare(self, env: object) -> None:
         """The table of the training set, made once; refuses episodes that have none."""
         if self._table is None:
             batch = _batch_of(env)
@@ -300,7 +299,7 @@ def _segments(usable: Array, length: int) -> tuple[int, Array]:
     return 1, np.flatnonzero(usable)
 
 
-def _batch_of(env: Any) -> LookbackBatch:
+def _batch_of(env: object) -> LookbackBatch:
     """The batch behind a vector environment; refuses one that has no windows to choose."""
     own = getattr(env, "env", env)
     batch = getattr(getattr(own, "unwrapped", own), "batch", None)

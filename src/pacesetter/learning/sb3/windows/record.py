@@ -16,16 +16,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from torch import nn
 
+from pacesetter.arrays import Array
 from pacesetter.envs.lookback.table import RewardTable
 from pacesetter.errors import ConfigError
 
 __all__ = ["RecordLogits", "WindowPolicy", "better_constant", "record_weights", "with_record"]
 
-Array = NDArray[Any]
 RECORD = "record"
 ERRORS, BLOCK_BARS = 2.0, 64  # standard errors by which a constant must be better, of means over so many bars
 LEAD = 0.1  # of a constant that is begun at: as if its record were that much above the others

@@ -81,14 +81,14 @@ class ThompsonPolicy(MultiInputActorCriticPolicy):
         latent, latent_value = self.mlp_extractor(self.extract_features(observation))
         return torch.cat([latent, torch.ones_like(latent[:, :1])], -1), self.value_net(latent_value).flatten()
 
-    def forward(self, obs: Any, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, obs: object, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         features, values = self.basis(obs)
         scores = self.action_net(features[:, :-1])
         drawn = scores if deterministic else self.posterior.draw(features)
         actions = drawn.argmax(-1)
         return actions, values[:, None], scores.log_softmax(-1).gather(1, actions[:, None]).flatten()
 
-    def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
+    def _predict(self, observation: object, deterministic: bool = False) -> torch.Tensor:
         return self.forward(observation, deterministic)[0]
 
     @torch.no_grad()

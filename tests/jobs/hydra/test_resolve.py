@@ -13,7 +13,7 @@ import pytest
 from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
-from pacesetter.jobs import compose
+from pacesetter.jobs import resolve
 from pacesetter.jobs.hydra.groups import source_defaults
 from pacesetter.jobs.launch.preset import write_preset
 from pacesetter.market.risk import RiskOptions
@@ -21,20 +21,20 @@ from pacesetter.runs import config_hash
 
 
 def test_defaults_are_the_sample():
-    config = compose()
+    config = resolve()
     assert config.data["source"] == "sample"
     assert config.seed == 0
 
 
 def test_overrides_reach_the_source_and_the_seed_follows():
-    config = compose(["data=synthetic", "data.symbols=50", "seed=7"])
+    config = resolve(["data=synthetic", "data.symbols=50", "seed=7"])
     assert config.data["symbols"] == 50
     assert config.data["seed"] == 7
 
 
 def test_configuration_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        compose().seed = 3  # type: ignore[misc]
+        resolve().seed = 3  # type: ignore[misc]
 
 
 PRESETS = (
@@ -50,7 +50,7 @@ PRESETS = (
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_compose(preset):
-    assert compose([f"+preset={preset}"]).name == preset.replace("_", "-")
+    assert resolve([f"+preset={preset}"]).name == preset.replace("_", "-")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_presets_compose(preset):
     ],
 )
 def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action):
-    config = compose([f"+preset={preset}"])
+    config = resolve([f"+preset={preset}"])
     assert (config.task.problem, config.trading.action, config.trading.window_bars) == ("fleet", action, 24)
     assert config.task.symbols == ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
     assert (config.agent["algorithm"], config.agent["network"]) == (algorithm, "transformer")
@@ -78,17 +78,17 @@ def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action
 
 
 def test_an_override_beats_the_preset():
-    assert compose(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
+    assert resolve(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
 
 
 def test_a_preset_that_was_renamed_says_so():
     with pytest.raises(ConfigError, match=r"renamed to \+preset=synthetic_hourly"):
-        compose(["+preset=equities_hourly", "data.symbols=9"])
+        resolve(["+preset=equities_hourly", "data.symbols=9"])
 
 
 @pytest.mark.parametrize(("preset", "hours"), [("crypto_hourly", 1), ("crypto_daily", 24)])
 def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(preset, hours):
-    config = compose([f"+preset={preset}"])
+    config = resolve([f"+preset={preset}"])
     assert config.data["calendar"] == "24/7"
     assert config.lag["lookback"] * hours >= 24 * 30
     assert config.market.limits.portfolio_loss_limit_fraction == 0.3
@@ -127,34 +127,34 @@ def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(pre
 )
 def test_a_mistake_is_answered_in_one_sentence(override, sentence):
     with pytest.raises(ConfigError) as refused:
-        compose([override])
+        resolve([override])
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_the_task_decides_the_options_of_a_method(tmp_path):
-    single, fleet = compose(["agent=ppo"]).agent, compose(["task=fleet", "agent=ppo"]).agent
+    single, fleet = resolve(["agent=ppo"]).agent, resolve(["task=fleet", "agent=ppo"]).agent
     assert (single["network"], single["n_steps"], single["gamma"]) == ("transformer_small", 128, 0.99)
     assert (fleet["network"], fleet["n_steps"], fleet["gamma"]) == ("mlp_small", 64, 0.9)
     assert "encoder_learning_rate" in fleet
     assert "encoder_learning_rate" not in single
-    assert compose(["+preset=planted_fleet"]).agent["encoder_learning_rate"] == 2e-3
+    assert resolve(["+preset=planted_fleet"]).agent["encoder_learning_rate"] == 2e-3
 
 
 def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
     with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
-        compose(["task=fleet", "agent=a2c"])
+        resolve(["task=fleet", "agent=a2c"])
     with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; use"):
-        compose(["task=lookback", "agent=sac"])
+        resolve(["task=lookback", "agent=sac"])
     refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=bc or cql or direct or .* or ppo$"
     with pytest.raises(ConfigError, match=refusal):
-        compose(["task=fleet", "agent=sac", "task.action=discrete"])
+        resolve(["task=fleet", "agent=sac", "task.action=discrete"])
 
 
 @pytest.mark.parametrize("agent", ["ppo_small", "sac_small"])
 def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
     continuous = "task.action=continuous"
-    own, full = (compose([f"agent={agent}", continuous, *words]).agent for words in ([], ["agent.network=transformer"]))
+    own, full = (resolve([f"agent={agent}", continuous, *words]).agent for words in ([], ["agent.network=transformer"]))
     assert NETWORKS[own["network"]].layers == 1
     assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
 
@@ -162,7 +162,7 @@ def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
 def test_a_stored_preset_keeps_the_agent_that_the_task_chose(tmp_path):
     told = ["task=fleet", "agent.network=transformer", "agent.network_options={width:128}"]
     stored = write_preset(tmp_path / "preset" / "best.yaml", told, "as told")
-    assert compose([f"+preset={stored}"]).agent == compose(told).agent
+    assert resolve([f"+preset={stored}"]).agent == resolve(told).agent
 
 
 def test_every_registered_source_is_a_group():
@@ -171,20 +171,20 @@ def test_every_registered_source_is_a_group():
 
 
 def test_equal_settings_hash_equal():
-    assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(dataclasses.replace(compose(["seed=3"])).to_dict())
-    assert config_hash(compose(["seed=3"]).to_dict()) != config_hash(compose(["seed=4"]).to_dict())
-    assert len({compose(["seed=3"]), compose(["seed=3"]), compose(["seed=4"])}) == 2  # a configuration is hashable
+    assert config_hash(resolve(["seed=3"]).to_dict()) == config_hash(dataclasses.replace(resolve(["seed=3"])).to_dict())
+    assert config_hash(resolve(["seed=3"]).to_dict()) != config_hash(resolve(["seed=4"]).to_dict())
+    assert len({resolve(["seed=3"]), resolve(["seed=3"]), resolve(["seed=4"])}) == 2  # a configuration is hashable
 
 
 def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
-    assert compose(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
+    assert resolve(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
     with pytest.raises(ConfigError, match="unknown network 'mlpp'; did you mean 'mlp'"):
-        compose(["task=fleet", "agent=ppo", "agent.network=mlpp"])
+        resolve(["task=fleet", "agent=ppo", "agent.network=mlpp"])
 
 
 def test_composing_a_job_imports_no_torch():
     """A lead–lag page needs none, and it takes two seconds; another process, as this one has it already."""
-    code = "import sys; from pacesetter.jobs import compose; compose([]); print('torch' in sys.modules)"
+    code = "import sys; from pacesetter.jobs import resolve; resolve([]); print('torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
 
@@ -192,13 +192,13 @@ def test_composing_a_job_imports_no_torch():
 def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
     path = tmp_path / "coins.csv"
     path.write_text("date,A,B\n2020-01-02,1,2\n2020-01-03,1,2\n")
-    config = compose(["+preset=crypto_hourly", f"data={path}", "data.calendar=24/7"])
+    config = resolve(["+preset=crypto_hourly", f"data={path}", "data.calendar=24/7"])
     assert (config.data["source"], config.data["calendar"]) == ("csv", "24/7")
     assert "freq" not in config.data
     assert list(config.data["symbols"]) == []
     assert config.lag["lookback"] == 720  # what is not of the bars is the preset's
     # bars of the preset's own source keep what it says of them
-    assert compose(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
+    assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
 
 
 @pytest.mark.parametrize(
@@ -214,38 +214,38 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
 )
 def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        compose(typed.split())
+        resolve(typed.split())
     assert str(refused.value) == said
 
 
 def test_risk_is_a_section_that_is_off_unless_asked_for():
-    assert compose().risk == RiskOptions()
-    assert not compose().risk.is_on
-    risk = compose(["risk.target_volatility=0.1", "risk.base={A: 0.6, B: 0.4}", "risk.tracking_error=0.04"]).risk
+    assert resolve().risk == RiskOptions()
+    assert not resolve().risk.is_on
+    risk = resolve(["risk.target_volatility=0.1", "risk.base={A: 0.6, B: 0.4}", "risk.tracking_error=0.04"]).risk
     assert risk == RiskOptions(0.1, {"A": 0.6, "B": 0.4}, 0.04)
     with pytest.raises(ConfigError, match=r"unknown key 'risk.bse'; did you mean 'risk.base'\?"):
-        compose(["risk.bse=cash"])
+        resolve(["risk.bse=cash"])
 
 
 def test_the_market_has_short_keys_and_costs_are_one_number():
-    market = compose(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).market
+    market = resolve(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).market
     assert (market.limits.gross_leverage, market.limits.shorting) == (2, True)
     assert market.limits.position_cap_fraction == 0.5
     costs = market.costs
     assert (costs.commission_bps, costs.spread_bps, costs.slippage_bps) == (2, 0, 0)
-    assert compose(["task.market.costs=3"]).task == compose(["market.costs=3"]).task
-    assert compose(["market.band=0.1"]).market.band == 0.1
+    assert resolve(["task.market.costs=3"]).task == resolve(["market.costs=3"]).task
+    assert resolve(["market.band=0.1"]).market.band == 0.1
     for wrong, sentence in {
         "market.levrage=2": "unknown key 'market.levrage'; did you mean 'market.leverage'?",
         "costs=-1": "market.costs=-1 must be 0 or more",
         "market.reserve_cash=1": "leaves nothing of gross_leverage=1 to hold",
     }.items():
         with pytest.raises(ConfigError, match=re.escape(sentence)):
-            compose([wrong])
+            resolve([wrong])
 
 
 def test_an_agent_without_a_task_learns_the_first_that_it_declares() -> None:
     tasks = {"ppo": "trading", "direct": "fleet", "es_small": "fleet", "full_information": "lookback"}
-    assert {name: compose([f"agent={name}"]).task.problem for name in tasks} == tasks
-    assert compose(["+preset=planted", "agent=ppo"]).task.problem == "trading"
-    assert compose(["+preset=planted_fleet", "agent=sac"]).task.problem == "fleet"  # the preset's
+    assert {name: resolve([f"agent={name}"]).task.problem for name in tasks} == tasks
+    assert resolve(["+preset=planted", "agent=ppo"]).task.problem == "trading"
+    assert resolve(["+preset=planted_fleet", "agent=sac"]).task.problem == "fleet"  # the preset's

@@ -1,4 +1,4 @@
-"""Overrides such as `data=synthetic data.symbols=50`, in Hydra's grammar → a frozen Config, or "did you mean"."""
+"""Overrides such as `data=synthetic data.symbols=50`, in Hydra's grammar → a frozen plan, or "did you mean"."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build import Config
-from pacesetter.build.configuration import parse_config
+from pacesetter.build import Plan
 from pacesetter.build.learner import check_agent
+from pacesetter.build.plan import parse_plan
 from pacesetter.build.sections import Evaluation
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.errors import ConfigError, did_you_mean
@@ -29,7 +29,7 @@ from pacesetter.market.parameters import SHORT_KEYS
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-__all__ = ["Composed", "compose", "compose_tree"]
+__all__ = ["Composed", "resolve", "resolve_tree"]
 
 Tree = dict[str, Any]
 MARKET_KEYS = [f"market.{name}" for name in SHORT_KEYS]  # that `expand_market_keys` reads
@@ -113,18 +113,18 @@ class Composed:
         before |= value
 
 
-def compose(overrides: Sequence[str] = ()) -> Config:
+def resolve(overrides: Sequence[str] = ()) -> Plan:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     composed = Composed(overrides)
     tree = composed.resolve()
     _refuse_inherited(composed.texts, composed.task)
-    config = parse_config(tree)
+    config = parse_plan(tree)
     check_agent(config)
     _check_gates(config)
     return composed.task.completed(config)
 
 
-def compose_tree(overrides: Sequence[str] = ()) -> Tree:
+def resolve_tree(overrides: Sequence[str] = ()) -> Tree:
     """All keys with their values, interpolations resolved, before they are checked."""
     return Composed(overrides).resolve()
 
@@ -160,7 +160,7 @@ def _is_place(place: Any, part: str) -> bool:
     return isinstance(place, list) and part.isdigit() and int(part) < len(place)
 
 
-def _check_gates(config: Config) -> None:
+def _check_gates(config: Plan) -> None:
     """Refuse an unknown or wrong set of gates before anything runs."""
     if config.evaluation.acceptance != Evaluation().acceptance:
         from pacesetter.evaluation.programme.gate_sets import read_gate_set  # imports what evaluates

@@ -1,4 +1,4 @@
-"""The frozen configuration of a job, read from a run or typed today, and the study and the task that it asks for."""
+"""The frozen plan of a job, read from a run or typed today, and the study and the task that it asks for."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from pacesetter.registry import configure
 from pacesetter.runs import Run, check_schema, config_hash
 
 __all__ = [
-    "Config",
+    "Plan",
     "build_study",
     "has_prior",
-    "parse_config",
+    "parse_plan",
     "plain_task",
-    "read_config",
+    "read_plan",
     "stored_hash",
 ]
 
@@ -46,8 +46,8 @@ LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Ba
 
 
 @dataclass(frozen=True)
-class Config:
-    """A whole job.
+class Plan:
+    """A whole job, as it is run: everything after `resolve` reads it.
 
     name    names the run
     runs    folder that run folders go to
@@ -191,7 +191,7 @@ def _network_sizes(agent: Mapping[str, Any]) -> NetworkSizes:
     return NetworkSizes(sizes.memory_bars)
 
 
-def _with_leaders(config: Config, sizes: NetworkSizes) -> Features:
+def _with_leaders(config: Plan, sizes: NetworkSizes) -> Features:
     """The features with the leaders that the network attends to; refuses a task whose agents see no symbol's own.
 
     They are written into the configuration, so that evaluation, bundles and servers show what training did.
@@ -208,9 +208,9 @@ def _with_leaders(config: Config, sizes: NetworkSizes) -> Features:
     return dataclasses.replace(config.features, leadlag=leadlag)
 
 
-def read_config(run: Run) -> Config:
+def read_plan(run: Run) -> Plan:
     """The configuration that a run was made with; refuses a folder without a readable one."""
-    return parse_config(_read_stored(run), f"{run.folder}/config.yaml")
+    return parse_plan(_read_stored(run), f"{run.folder}/config.yaml")
 
 
 def stored_hash(run: Run) -> str:
@@ -233,7 +233,7 @@ def _read_stored(run: Run) -> dict[str, Any]:
     return plain
 
 
-def parse_config(stored: Mapping[str, Any], what: str = "the stored configuration") -> Config:
+def parse_plan(stored: Mapping[str, Any], what: str = "the stored configuration") -> Plan:
     """A configuration from plain keys, as it is stored or composed; `what` names it in a refusal."""
     if not isinstance(stored, Mapping):
         raise RunError(f"{what} is not a mapping; it is damaged")
@@ -241,7 +241,7 @@ def parse_config(stored: Mapping[str, Any], what: str = "the stored configuratio
     plain = deepcopy({key: value for key, value in stored.items() if key != "schema"})
     if "task" in plain:
         plain["task"] = _read_task(plain["task"])
-    return configure(Config, plain, "config")
+    return configure(Plan, plain, "config")
 
 
 def _read_task(plain: Mapping[str, Any]) -> TaskOptions:
@@ -256,7 +256,7 @@ def _read_task(plain: Mapping[str, Any]) -> TaskOptions:
     return configure(kind, {key: value for key, value in plain.items() if key != "problem"}, "task")
 
 
-def build_study(config: Config, panel: Panel | None = None) -> Study:
+def build_study(config: Plan, panel: Panel | None = None) -> Study:
     """The lead–lag study the configuration asks for.
 
     Where `lag.lookback` is the folder of a lookback agent, and not a length of time such as 30D, its window is the one
@@ -272,12 +272,12 @@ def build_study(config: Config, panel: Panel | None = None) -> Study:
     return configure_study(lag, config.seed)
 
 
-def has_prior(config: Config) -> bool:
+def has_prior(config: Plan) -> bool:
     """Whether the agent begins at a prior."""
     return config.agent.get("prior", "none") not in ("none", None)
 
 
-def _adapted(config: Config) -> TaskOptions:
+def _adapted(config: Plan) -> TaskOptions:
     """The task as the agent learns it: what it is asked for, and windows as long as it reads them."""
     task, asked = config.problem, config.task
     # Conditions first: they may replace the reward, and windows are set on what they give.

@@ -9,11 +9,9 @@ from scipy.stats import binom
 
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag import ESTIMATORS, LeadLag
-from pacesetter.leadlag.answer import StrengthMeasure
-from pacesetter.leadlag.answer.bootstrap import Resampled
+from pacesetter.leadlag.answer import StrengthMeasure, intervals
+from pacesetter.leadlag.answer.intervals import Resampled, ranking_intervals
 from pacesetter.leadlag.strategy import last_moves
-from pacesetter.leadlag.structure import intervals
-from pacesetter.leadlag.structure.intervals import engine_score, ranking_intervals
 from pacesetter.panel import Panel
 
 SYMBOLS = tuple("ABCDEFGH")
@@ -86,11 +84,11 @@ def test_the_engine_scores_a_window_of_increments_as_it_scores_the_panel(method:
     panel = Panel.from_fields(pd.date_range("2024", periods=300, tz="UTC"), SYMBOLS, {"close": close})
     increments = np.log1p(last_moves(panel))[141:201]
     matrix = LeadLag(method).fit(panel).scores(200, 60)
-    np.testing.assert_allclose(engine_score(method)(increments[None])[0], matrix, atol=1e-9)
+    np.testing.assert_allclose(StrengthMeasure(method).scores(increments[None])[0], matrix, atol=1e-9)
 
 
 def test_the_engine_scores_stacked_draws_as_it_scores_each_alone() -> None:
-    score = engine_score("ccf_lag1")
+    score = StrengthMeasure("ccf_lag1").scores
     draws = np.stack([leader_and_followers(seed, bars=80) for seed in range(3)])
     alone = np.concatenate([score(draw[None]) for draw in draws])
     np.testing.assert_allclose(score(draws), alone, atol=1e-9)
@@ -99,7 +97,7 @@ def test_the_engine_scores_stacked_draws_as_it_scores_each_alone() -> None:
 
 def test_noise_rarely_has_a_leader_when_all_symbols_are_judged_together() -> None:
     """Intervals symbol by symbol name somebody in most noise panels of ten; those for all at once in about a tenth."""
-    score, clear = engine_score("ccf_lag1"), {"score": 0, "sure": 0}
+    score, clear = StrengthMeasure("ccf_lag1").scores, {"score": 0, "sure": 0}
     for seed in range(30):
         increments = np.random.default_rng(seed).standard_normal((250, 10))
         table = ranking_intervals(increments, list("abcdefghij"), score, draws=80, level=0.9, seed=seed)
@@ -107,3 +105,29 @@ def test_noise_rarely_has_a_leader_when_all_symbols_are_judged_together() -> Non
             clear[kind] += bool(((table[f"{kind}_low"] > 0) | (table[f"{kind}_high"] < 0)).any())
     assert clear["sure"] <= 8  # 99 % of binomial(30, 0.1)
     assert clear["score"] > 15
+
+
+@pytest.mark.parametrize("method", ["ccf_peak", "ccf_auc", "ccf_lag1"])
+def test_every_bar_drawn_once_is_the_window_itself(method: str) -> None:
+    window = np.random.default_rng(1).normal(size=(80, 4))
+    gauge = StrengthMeasure(method)
+    drawn = Resampled(window, gauge)(np.ones((1, 80), dtype=int))
+    np.testing.assert_allclose(drawn, gauge.leadership(window[None]), atol=1e-5)
+
+
+def test_a_draw_weighs_products_with_their_own_past() -> None:
+    rng = np.random.default_rng(2)
+    window, counts = rng.normal(size=(60, 3)), rng.integers(0, 4, (5, 60))
+    drawn = Resampled(window, StrengthMeasure("ccf_lag1"))(counts)
+    rows = np.repeat(np.arange(1, 60), counts[3, 1:])
+    forward = np.corrcoef(window[rows - 1, 0], window[rows, 2])[0, 1]
+    backward = np.corrcoef(window[rows - 1, 2], window[rows, 0])[0, 1]
+    assert drawn[3, 0, 2] == pytest.approx(forward - backward, abs=1e-5)
+
+
+def test_a_symbol_that_cannot_be_scored_stays_absent() -> None:
+    window = np.random.default_rng(3).normal(size=(50, 3))
+    window[:, 1] = 0.0
+    drawn = Resampled(window, StrengthMeasure("ccf_peak"))(np.ones((2, 50), dtype=int))
+    assert np.isnan(drawn[:, 1]).all()
+    assert np.isfinite(drawn[:, 0, 2]).all()

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from pacesetter.leadlag.answer import StrengthMeasure, answer_window
-from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
-from pacesetter.leadlag.answer.strength import lagged_correlations
+from pacesetter.leadlag.answer.answer import lagged_correlations
+from pacesetter.leadlag.answer.network import leaders_without_a_bar, links_without_a_bar
 from pacesetter.leadlag.answer.thin import ThinTrading, bounce_share, stale_share
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
