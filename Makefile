@@ -54,6 +54,7 @@ audit:  ## known vulnerabilities of the locked packages; needs pip-audit and a d
 
 proof: .venv/test.done  ## the long evidence, or SHARE=0.1 of it; output goes to benchmarks/results/proof.txt
 	$(SINGLE) PROOF_SHARE=$(or $(SHARE),1) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee benchmarks/results/proof.txt
+	@tail -n 1 benchmarks/results/proof.txt | grep passed | grep -qvE "failed|error"
 
 steady: .venv/test.done  ## browser, kill and worker tests TIMES=30 times beside two busy processes; benchmarks/results/steady.txt
 	$(SINGLE) $(BIN)/python scripts/steady.py $(or $(TIMES),30) | tee benchmarks/results/steady.txt
