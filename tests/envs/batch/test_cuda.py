@@ -16,11 +16,14 @@ from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
 from pacesetter.market import MarketParameters
-from pacesetter.market.parameters import StartingHolding
+from pacesetter.market.parameters import Limits, StartingHolding
+from pacesetter.market.risk import RiskOptions
 from pacesetter.rewards import OBJECTIVES, TRADING, RewardConfig, Term
 
 warnings.simplefilter("ignore", RuntimeWarning)  # whole numbers wrap round, as they must in a random stream
-panel = Synthetic(symbols=3, bars=40, seed=1).read()
+panel = Synthetic(symbols=3, bars=60, seed=1).read()
+levered = MarketParameters(limits=Limits(position_cap_fraction=1.5, gross_leverage=2.0, shorting=True))
+around = RiskOptions(0.4, "inverse_volatility", 0.3, half_life_days=5, scale=1.0)
 table = feature_table(panel, ["return_1", "regime_downside_share"])
 rng = np.random.default_rng(0)
 objectives = RewardConfig({**OBJECTIVES, "consistency": Term(smoothing_steps=3)})
@@ -33,6 +36,8 @@ for is_whole, options in (
     (False, {"action": "discrete", "repetition_limit": 2, "reward": objectives}),
     (True, {"action": "target", "has_windows": False}),
     (False, {"action": "target", "market": MarketParameters(band=0.3)}),
+    (True, {"action": "target", "market": levered, "risk": around}),
+    (False, {"action": "target", "risk": RiskOptions(0.1)}),
 ):
     bank = Bank.from_panels(panel, table, is_whole=is_whole)
     cpu = Batch(bank, 3, window_bars=3, episode_bars=4, **options)

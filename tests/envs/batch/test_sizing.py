@@ -125,6 +125,17 @@ def test_symbols_that_are_traded_alone_are_sized_alone(panel, market):
     np.testing.assert_allclose(before, after)
 
 
+def test_a_target_may_be_above_one_where_leverage_allows_it(panel, market):
+    levered = replace(market, limits=Limits(position_cap_fraction=1.8, gross_leverage=2.0))
+    batch = make_batch(panel, levered, RiskOptions(3.0, {"S1": 1.0}, scale=0.0))
+    batch.reset()
+    batch.step(np.zeros((1, 3)))
+    assert batch.inputs[0].tolist() == [0.0, 1.8, 0.0]
+    assert batch.positions[0, 1, 0] > 0.0
+    with pytest.raises(ConfigError, match="from 0 to 1"):  # views themselves stay in their box
+        batch.step(np.full((1, 3), 1.5))
+
+
 def test_what_is_not_a_view_is_refused(panel, market):
     batch = make_batch(panel, market, RISKS["cash"])
     batch.reset()

@@ -105,33 +105,36 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
 from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.market.risk import RiskOptions
 from pacesetter.rewards import TRADING, RewardConfig
 
 warnings.simplefilter("ignore", RuntimeWarning)
 panel = Synthetic(symbols=2, bars=60, seed=1).read()
 bank = Bank.from_panels(panel, feature_table(panel, ["return_1"]))
 options = {"window_bars": 3, "episode_bars": 3, "reward": RewardConfig(TRADING)}
-markets = [FleetMarket(bank, 2, device, **options) for device in ("cpu", "cuda")]
-found = []
-for market in markets:
-    torch.manual_seed(0)
-    steps, stored = [market.reset()], None
-    for number in range(8):
-        if number == 5:
-            stored, random = market.state_dict(), torch.get_rng_state()
-        step = market.step(torch.arange(4) % 3)
-        ended = step.terminated | step.truncated
-        ends = {name: entry[ended] for name, entry in step.finals.items()}
-        steps.append(step.observation | ends | {"rewards": step.rewards, "returns": step.returns})
-    market.load_state_dict(stored)
-    torch.set_rng_state(random)
-    again = [market.step(torch.arange(4) % 3) for _ in range(3)][-1]
-    assert torch.equal(again.rewards, step.rewards)
-    assert torch.equal(again.observation["index"], step.observation["index"])
-    found.append(steps)
-for one, other in zip(*found):
-    for name in one:
-        assert torch.allclose(one[name].double(), other[name].double(), rtol=1e-6, atol=1e-9), name
+around = RiskOptions(0.2, {"S0": 1.0}, 0.1)
+for more in ({}, {"action": "target", "risk": around}):
+    markets = [FleetMarket(bank, 2, device, **options, **more) for device in ("cpu", "cuda")]
+    found = []
+    for market in markets:
+        torch.manual_seed(0)
+        steps, stored = [market.reset()], None
+        for number in range(8):
+            if number == 5:
+                stored, random = market.state_dict(), torch.get_rng_state()
+            step = market.step(torch.arange(4) % 3)
+            ended = step.terminated | step.truncated
+            ends = {name: entry[ended] for name, entry in step.finals.items()}
+            steps.append(step.observation | ends | {"rewards": step.rewards, "returns": step.returns})
+        market.load_state_dict(stored)
+        torch.set_rng_state(random)
+        again = [market.step(torch.arange(4) % 3) for _ in range(3)][-1]
+        assert torch.equal(again.rewards, step.rewards)
+        assert torch.equal(again.observation["index"], step.observation["index"])
+        found.append(steps)
+    for one, other in zip(*found):
+        for name in one:
+            assert torch.allclose(one[name].double(), other[name].double(), rtol=1e-6, atol=1e-9), name
 print("same")
 """
 

@@ -146,6 +146,7 @@ class Batch:
         shapes = (self.inputs.shape, *((size,) for size in self.inputs.shape), ())
         self.action_shapes = [shape for shape in shapes if math.prod(shape) == self.inputs.size]  # none turned round
         self.settings = self._packed_settings(restarts)
+        self.action_range: tuple[float, float] = tuple(self.settings[[Setting.LOWEST, Setting.HIGHEST]].tolist())
         # Twice: row 0 is in force, row 1 comes into force with the next episode.
         self.parameters = np.tile(self.market.to_vector(), (2, env_count, 1))
         self.accounts = np.zeros((env_count, len(Account)))
@@ -164,6 +165,9 @@ class Batch:
             from pacesetter.envs.batch.sizing import BatchSizer  # it knows pandas, which a bare machine lacks
 
             self.sizer = BatchSizer(bank, risk, env_count, market.bars_per_year)
+            # What the step makes of views may be as large as the account's limits allow.
+            most = max(1.0, market.limits.gross_leverage, market.limits.position_cap_fraction)
+            self.settings[[Setting.LOWEST, Setting.HIGHEST]] *= most
         self._make_views()
         self.seed(np.random.SeedSequence().generate_state(env_count))
 
@@ -233,8 +237,7 @@ class Batch:
             self._book_holdings(np.array(self.ended), vectors)
         if self.sizer is not None:
             if self.ended:
-                self.sizer.show_finals(self, ledger, vectors[1])
-                self.sizer.forget(self.ended)
+                self.sizer.finish(self, ends[0] | ends[1], ledger, vectors[1])
             self.sizer.show(self, vectors[0])
         rewards, components = self.rewards(ledger, outcome)
         observation = self.builder.arrange(vectors[0], index, *tables)
@@ -437,7 +440,7 @@ class Batch:
     def _size(self) -> None:
         """Turn the views that were read into targets; refuses, before any account moves, a view outside the box."""
         assert self.sizer is not None
-        low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]
+        low, high = self.action_range
         fits = ((self.inputs >= low) & (self.inputs <= high)).all(axis=1)
         if not fits.all():
             raise self._refusal(int(fits.argmin()))
@@ -450,7 +453,7 @@ class Batch:
         )
 
     def _refusal(self, row: int) -> ConfigError:
-        low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]
+        low, high = self.action_range
         kind = "a whole number" if self.action == "discrete" else "numbers"
         return ConfigError(
             f"action {self.inputs[row].tolist()} of environment {row} is refused; a {self.action} action is {kind} "

@@ -12,16 +12,26 @@ from pacesetter.envs.batch.counterfactual import Counterfactual, repeated_reward
 from pacesetter.envs.batch.loops import restart_where
 from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.remembered import REMEMBERED, check_stored, load_reward, stored_reward
-from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, Setting, step_row, try_row
+from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, step_row, try_row
+from pacesetter.envs.batch.sizing import (
+    STORED,
+    BatchSizer,
+    check_stored_sizes,
+    finish_row,
+    show_row,
+    size_views_row,
+)
 from pacesetter.errors import ConfigError
 from pacesetter.market.cuda import SIMULATED, KernelLauncher, by_column, device_view, thread_for_each, to_device
+from pacesetter.market.risk import RiskColumn, RiskSlot
 from pacesetter.rewards.cuda import DeviceReward
 
 __all__ = ["DeviceBatch"]
 
 
-KERNELS = (step_row, restart_where, mask_row, limit_row, try_row)
-step_rows, restart_rows, mask_rows, limit_rows, try_rows = map(thread_for_each, KERNELS)
+KERNELS = (step_row, restart_where, mask_row, limit_row, try_row, size_views_row, show_row, finish_row)
+step_rows, restart_rows, mask_rows, limit_rows, try_rows, *sizing_rows = map(thread_for_each, KERNELS)
+size_rows, show_rows, finish_rows = sizing_rows
 
 
 class DeviceBatch:
@@ -34,8 +44,6 @@ class DeviceBatch:
     def __init__(self, batch: Batch) -> None:
         if batch.market.holdings:
             raise ConfigError("market.holdings are booked on the CPU only; set train.device=cpu, or leave them out")
-        if batch.sizer is not None:
-            raise ConfigError("risk.* sizes training accounts on the CPU only; set train.device=cpu, or leave it out")
         self.batch, bank = batch, batch.bank
         self.inputs, self.accounts, self.positions = map(by_column, (batch.inputs, batch.accounts, batch.positions))
         self.cursor, self.fills = by_column(batch.cursor), by_column(batch.fills)
@@ -53,11 +61,15 @@ class DeviceBatch:
         nothing = device_view(to_device(np.zeros((0, 1, 1), np.float32)))  # windows are left to torch
         self._tables = (nothing, device_view(self.context), nothing, nothing)
         self._launch = KernelLauncher()
+        self.sizer = None if batch.sizer is None else DeviceSizer(batch.sizer, self)
 
     def reset(self) -> dict[str, Any]:
         """Begin an episode in every environment."""
         vectors, everyone = self._vectors(), to_device(np.ones(self.batch.env_count, dtype=bool))
         self._launch(restart_rows, device_view(everyone), *self._state, device_view(vectors), *self._starts)
+        if self.sizer is not None:
+            self.sizer.forget()
+            self.sizer.show(vectors[0])
         if self._reward is not None:
             self._reward.reset(slice(None))
         return self._observation(vectors[0])
@@ -70,6 +82,8 @@ class DeviceBatch:
         self.inputs[...] = actions.reshape(self.inputs.shape)
         if check:
             self._check()
+        if self.sizer is not None:
+            self.sizer.size()
         ledger, outcome = (
             _new_memory((self.batch.env_count, LEDGER_SIZE)),
             _new_memory((OUTCOME_SIZE, self.batch.env_count), 1),
@@ -78,6 +92,9 @@ class DeviceBatch:
         written = (device_view(ledger), self._fills, device_view(outcome), device_view(vectors))
         self._launch(step_rows, self._inputs, *self._state, *written, *self._starts, *self._tables)
         terminated, truncated = outcome[Outcome.TERMINATED] != 0, outcome[Outcome.TRUNCATED] != 0
+        if self.sizer is not None:
+            self.sizer.finish(terminated | truncated, ledger, vectors[1])
+            self.sizer.show(vectors[0])
         rewards, components = outcome[Outcome.REWARD], outcome[GROWTH]
         if self._reward is not None:
             values = self._reward(ledger)
@@ -109,24 +126,26 @@ class DeviceBatch:
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that changes, as `Batch.state_dict`."""
-        return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward)
+        sized = {} if self.sizer is None else self.sizer.state_dict()
+        return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward) | sized
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
         given = check_stored(self.batch, stored)
         load_reward(self._reward, stored)
+        if self.sizer is not None:
+            self.sizer.load_state_dict(stored)
         for name, values in given.items():
             getattr(self, name)[...] = to_device(values)
 
     def _check(self) -> None:
-        settings = self.batch.settings
-        fits = (self.inputs >= settings[Setting.LOWEST]) & (self.inputs <= settings[Setting.HIGHEST])
+        low, high = self.batch.action_range
+        fits = (self.inputs >= low) & (self.inputs <= high)
         if self.batch.action == "discrete":
             fits &= self.inputs == self.inputs.round()
         if not bool(fits.all()):
             raise ConfigError(
-                f"an action is NaN or outside its box; a {self.batch.action} action must be from "
-                f"{settings[Setting.LOWEST]:g} to {settings[Setting.HIGHEST]:g}"
+                f"an action is NaN or outside its box; a {self.batch.action} action must be from {low:g} to {high:g}"
             )
 
     def _observation(self, vectors: Any) -> dict[str, Any]:
@@ -143,6 +162,52 @@ class DeviceBatch:
 
     def _vectors(self) -> Any:
         return _new_memory((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
+
+
+class DeviceSizer:
+    """The risk step of a `DeviceBatch`: the arrays of its `BatchSizer` on the GPU, from where they stand."""
+
+    def __init__(self, sizer: BatchSizer, device: DeviceBatch) -> None:
+        self.sizer, self.inputs, self._launch = sizer, device.inputs, KernelLauncher()
+        self.base_quantities, self.sizes = by_column(sizer.base_quantities), by_column(sizer.sizes)
+        self._targets = by_column(sizer.targets)
+        _, bars, parameters, accounts, positions, self._cursor = device._state
+        self._tables = tuple(map(device_view, map(to_device, sizer.tables)))
+        self._risk, self._rules = device_view(to_device(sizer.risk)), parameters
+        self._own, self._sizes = device_view(self.base_quantities), device_view(self.sizes)
+        self._account, self._bars = (accounts, positions), bars
+        self._written = (device_view(by_column(sizer.wanted)), device_view(self._targets), self._sizes)
+
+    def size(self) -> None:
+        """Replace the views in the inputs of the batch by targets."""
+        state = (self._cursor, self._own, *self._account, self._bars, self._risk, self._rules)
+        self._launch(size_rows, device_view(self.inputs), *self._tables, *state, *self._written)
+        self.inputs[...] = self._targets
+
+    def show(self, vectors: Any) -> None:
+        """Let agents see their own position in the account vectors (env, size)."""
+        state = (*self._account, self._cursor, self._bars)
+        self._launch(show_rows, device_view(vectors), self._own, *state, self._sizes)
+
+    def finish(self, has_ended: Any, ledger: Any, finals: Any) -> None:
+        """The same in `finals` where episodes (env,) ended, which begin without a base again."""
+        written = device_view(ledger), self._cursor, self._bars, self._risk, self._own, self._sizes
+        self._launch(finish_rows, device_view(has_ended), device_view(finals), *written)
+
+    def forget(self) -> None:
+        """Begin all accounts without a base."""
+        self.base_quantities[...] = 0.0
+        self.sizes[...] = 0.0
+        self.sizes[:, RiskColumn.SCALE] = float(self.sizer.risk[RiskSlot.SCALE])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of what changes, as `BatchSizer.state_dict`."""
+        return {f"risk.{name}": getattr(self, name) + 0 for name in STORED}
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave, here or on the CPU."""
+        for name, values in check_stored_sizes(self.sizer, stored).items():
+            getattr(self, name)[...] = to_device(values)
 
 
 def _new_memory(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:

@@ -29,6 +29,7 @@ from pacesetter.market.state import Account, Position
 __all__ = [
     "STEPS",
     "account_rows",
+    "compile_loop",
     "has_known_widths",
     "limit_rows",
     "mask_rows",
@@ -117,7 +118,7 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
     return compile_for_cpu(step_rows, parallel=parallel)
 
 
-def _compile_loop(row: Any, digest: int) -> Any:
+def compile_loop(row: Any, digest: int) -> Any:
     """A loop of `row` over all environments, as many as the first array has rows."""
 
     def rows(*arrays: Any) -> int:
@@ -174,10 +175,10 @@ def account_row(
 
 # numba's cache knows the age of one file only; the digest makes a change in any inlined file a new entry.
 DIGEST = SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name in INLINED))
-restart_rows, observe_rows = _compile_loop(restart_where, DIGEST), _compile_loop(observe_row, DIGEST + 1)
-mask_rows, account_rows = _compile_loop(mask_row, DIGEST + 2), _compile_loop(account_row, DIGEST + 7)
-limit_rows = _compile_loop(limit_row, DIGEST + 8)
-try_rows = _compile_loop(try_row, DIGEST + 9)
+restart_rows, observe_rows = compile_loop(restart_where, DIGEST), compile_loop(observe_row, DIGEST + 1)
+mask_rows, account_rows = compile_loop(mask_row, DIGEST + 2), compile_loop(account_row, DIGEST + 7)
+limit_rows = compile_loop(limit_row, DIGEST + 8)
+try_rows = compile_loop(try_row, DIGEST + 9)
 # (is parallel, has known widths) -> the compiled step
 STEPS = {
     (parallel, has_one): _compiled_step(DIGEST + 3 + 2 * parallel + has_one, parallel, has_one)

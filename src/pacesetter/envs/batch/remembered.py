@@ -15,7 +15,7 @@ from pacesetter.rewards import Reward
 if TYPE_CHECKING:
     from pacesetter.envs.batch.batch import Batch
 
-__all__ = ["PLACE", "REMEMBERED", "check_stored", "load_reward", "stored_reward"]
+__all__ = ["PLACE", "REMEMBERED", "check_stored", "load_reward", "on_host", "stored_reward"]
 
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
 PREFIX = "reward."  # of what the reward remembers, in a stored state
@@ -24,7 +24,7 @@ PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of star
 
 def check_stored(batch: Batch, stored: Mapping[str, object]) -> dict[str, Array]:
     """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
-    given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
+    given = {name: on_host(stored.get(name)) for name in REMEMBERED}
     # A state stored before a market parameter was added can still be resumed.
     given["parameters"] = _with_later_slots(given["parameters"], batch.parameters)
     given["cursor"] = _with_later_columns(given["cursor"], batch.cursor)
@@ -54,7 +54,7 @@ def _with_later_columns(stored: Array, own: Array) -> Array:
     return np.pad(stored, ((0, 0), (0, own.shape[1] - stored.shape[1])))
 
 
-def _on_host(values: object) -> Array:
+def on_host(values: object) -> Array:
     """An array or a tensor, of whatever device."""
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
 

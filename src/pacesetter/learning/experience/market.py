@@ -26,6 +26,7 @@ from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import Column
 from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskColumn
 from pacesetter.market.state import Account, Position
 
 if TYPE_CHECKING:
@@ -255,10 +256,12 @@ class FleetMarket:
                 torch.as_tensor(part) for part in (self.engine.cursor, self.engine.accounts, self.engine.positions)
             )
             place = cursor[:, Cursor.BLOCK], cursor[:, Cursor.TIME]
-            worth = positions[:, 0, Position.QUANTITY] * self.closes[place]
-            held = worth / accounts[:, Account.EQUITY].clamp_min(1e-9)
-            if self.batch.sizer is not None:
-                held = torch.as_tensor(self.batch.sizer.views_held(self.batch)[:, 0])
+            quantity, unit = positions[:, 0, Position.QUANTITY], accounts[:, Account.EQUITY]
+            if self.engine.sizer is not None:  # its own part of a position, in its own units
+                of_base, sizes = map(torch.as_tensor, (self.engine.sizer.base_quantities, self.engine.sizer.sizes))
+                quantity = torch.where(quantity != 0, quantity - of_base[:, 0], 0.0)
+                unit = unit * sizes[:, RiskColumn.SCALE]
+            held = torch.where(unit > 0, quantity * self.closes[place] / unit.clamp_min(1e-9), 0.0)
             ends = self.tables.context_at(torch.stack(place, -1))[PRIOR]
             actions = around_prior(actions.reshape(-1), ends, held.float(), self.around).reshape(actions.shape)
         targets: torch.Tensor = as_targets(actions, market)
