@@ -89,6 +89,25 @@ def test_with_cash_the_views_are_all_and_a_bar_peaks_at_half_as_much_again() -> 
     assert bench[RiskColumn.LIMITS] == Bound.TRACKING_ERROR
 
 
+def test_a_view_to_sell_what_cannot_be_held_is_none() -> None:
+    rules = MarketParameters(limits=Limits(position_cap_fraction=5, gross_leverage=10))
+    cash, views = tables_of([0.2, 0.2], [0.9], [0.0, 0.0]), np.array([[1.0, -1.0]])
+    # a'Σa of the pair is .04 + .04 − 2·.9·.04 = .008: 8.9 %. The long view alone has 20 %.
+    assert fit_scale(views, cash, RiskOptions(0.1)) == pytest.approx(0.5)
+    assert fit_scale(views, cash, RiskOptions(0.1), shorting=True) == pytest.approx(0.1 / np.sqrt(0.008))
+    bench = Bench(cash, RiskOptions(0.1), 0.5, rules)
+    assert bench.size(views[0]) == pytest.approx([0.5, 0.0])
+    assert bench[RiskColumn.VOLATILITY_AFTER] == pytest.approx(0.1)
+    assert bench[RiskColumn.LIMITS] == Bound.LONG_ONLY
+    # Of the first symbol the base holds all, and views may sell it; of the second it holds nothing.
+    given = tables_of([0.2, 0.2], [0.9], [1.0, 0.0])
+    bench = Bench(given, RiskOptions(None, {"A": 1.0}), 1.0, rules)
+    assert bench.size([-0.4, -0.3]) == pytest.approx([0.6, 0.0])
+    assert bench.sizer.wanted[0] == pytest.approx([0.6, -0.3])  # what was asked is not hidden
+    bench = Bench(given, RiskOptions(None, {"A": 1.0}), 1.0)  # short positions are allowed
+    assert bench.size([-0.4, -0.3]) == pytest.approx([0.6, -0.3])
+
+
 def test_caps_come_before_leverage_and_long_only_holds_for_the_sum() -> None:
     rules = MarketParameters(limits=Limits(position_cap_fraction=0.8, gross_leverage=1))
     even = tables_of([0.2, 0.1], [0.5], [0.5, 0.5])
@@ -166,7 +185,7 @@ def test_limits_hold_and_the_units_of_the_views_do_not_matter(
     rules = MarketParameters(limits=limits)
     weights = []
     for each in (views, views * units):
-        bench = Bench(tables, options, fit_scale(each[None], tables, options), rules)
+        bench = Bench(tables, options, fit_scale(each[None], tables, options, shorting=shorting), rules)
         weights.append(bench.size(each))
         assert np.abs(weights[-1]).max() <= 0.3
         assert np.abs(weights[-1]).sum() <= 1.1 + 1e-12

@@ -9,7 +9,7 @@ within one, and 31 coins over 39,000 hours take 3 MB instead of 77.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,10 @@ class RiskTables:
         """The first bar at which a symbol has joined; None where none ever does."""
         joined = (self.volatilities > 0).any(axis=1)
         return int(joined.argmax()) if joined.any() else None
+
+    def around(self, base: str | Mapping[str, float], symbols: tuple[str, ...]) -> RiskTables:
+        """The same volatilities and correlations with another base."""
+        return replace(self, base=_base_weights(base, self.volatilities, symbols))
 
     def matrix(self, t: int) -> Array:
         """(symbol, symbol) the covariance Σ at the close of bar t, annual."""

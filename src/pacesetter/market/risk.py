@@ -3,6 +3,7 @@
 Read `size_positions` first. Like the kernel it is plain Python over rows that numba compiles for the CPU and for NVIDIA
 GPUs; uncompiled it is the reference. With b the base, a the views, Σ the covariance known at the close of t:
 
+a_j is 0 where it is below, short positions are not allowed, and the base holds nothing of j that could be sold
 k = min(k̄, tracking error / √(a'Σa))           the scale of the views; k̄ is one constant, see `fit_scale`
 β solves √((βb + ka)'Σ(βb + ka)) = target      the share of the base
 w = βb + ka within the position cap, then all by one factor within leverage; the base part stays within its band
@@ -61,7 +62,7 @@ class RiskColumn(IntEnum):
 
     SCALE = 0  # k, of the views
     BASE_SHARE = 1  # β, of the base
-    VOLATILITY_BEFORE = 2  # of what was wanted
+    VOLATILITY_BEFORE = 2  # of the base and the views that the account can follow
     VOLATILITY_AFTER = 3  # of what the limits and the band left of it
     LIMITS = 4  # bits of `Bound`
 
@@ -199,9 +200,11 @@ def size_positions(
     wanted, targets      (K,) written: before and after the limits
     sizes                (RiskColumn,) written
     """
-    views_variance = variance(views, volatilities, correlations)
+    allowed = targets  # until the targets themselves are known
+    allow_views(views, base, parameters, allowed)
+    views_variance = variance(allowed, volatilities, correlations)
     base_variance = variance(base, volatilities, correlations)
-    covariance = covary(base, views, volatilities, correlations)
+    covariance = covary(base, allowed, volatilities, correlations)
     scale = scale_of_views(views_variance, risk)
     bound = Bound.TRACKING_ERROR if scale < risk[RiskSlot.SCALE] else Bound.NONE
     share = share_of_base(base_variance, scale * covariance, scale * scale * views_variance, risk)
@@ -217,6 +220,18 @@ def size_positions(
     sizes[RiskColumn.VOLATILITY_BEFORE] = sqrt(max(before, 0.0))
     sizes[RiskColumn.VOLATILITY_AFTER] = sqrt(variance(targets, volatilities, correlations))
     sizes[RiskColumn.LIMITS] = bound | limits
+
+
+@jitable
+def allow_views(views: Floats, base: Floats, parameters: Floats, allowed: Floats) -> None:
+    """Write the views that the account can follow.
+
+    A view to sell what a long-only account cannot hold is none. Were it counted, long views would look hedged by it: k̄
+    and k would be several times too large.
+    """
+    for k in range(views.shape[0]):
+        is_empty = views[k] < 0.0 and base[k] <= 0.0 and parameters[Slot.SHORTING] == 0.0
+        allowed[k] = 0.0 if is_empty else views[k]
 
 
 @jitable
@@ -358,11 +373,14 @@ sum_variances = _sum_variances(SOURCE_DIGEST)
 # ---- around it ------------------------------------------------------------------------------------------------------
 
 
-def fit_scale(views: ArrayLike, tables: RiskTables, options: RiskOptions, first: int = 0) -> float:
+def fit_scale(
+    views: ArrayLike, tables: RiskTables, options: RiskOptions, first: int = 0, *, shorting: bool = False
+) -> float:
     """k̄: the tracking error, or the target, over the rms expected volatility of views (time, symbol).
 
     The views are those of the bars from `first` on, from training and validation; bars at which no symbol has joined
-    do not count, and a view that is NaN is none. 1 where no volatility is asked for, 0 where there are no views.
+    do not count, and a view that is NaN is none, nor is one below 0 that the account cannot follow (`allow_views`).
+    1 where no volatility is asked for, 0 where there are no views.
     """
     asked = options.views_volatility
     if asked is None:
@@ -372,6 +390,8 @@ def fit_scale(views: ArrayLike, tables: RiskTables, options: RiskOptions, first:
         raise DataError(f"views of shape {rows.shape} from bar {first} on do not fit tables of {tables.shape}")
     part = slice(first, first + len(rows))
     volatilities = tables.volatilities[part]
+    if not shorting:
+        rows = np.where(tables.base[part] > 0, rows, np.maximum(rows, 0.0))
     count = int((volatilities > 0).any(axis=1).sum())
     if count == 0:
         raise DataError(

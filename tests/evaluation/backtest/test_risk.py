@@ -15,6 +15,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest, risk_tables
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.market import Accounts, Column, Costs, Limits, MarketBars, MarketParameters, OrderKind
+from pacesetter.market.covariance import make_tables
 from pacesetter.market.risk import RiskColumn, RiskOptions
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Snapshot
@@ -148,8 +149,11 @@ def test_bad_input_gets_a_sentence(market: ps.Panel) -> None:
 
 
 def test_tables_are_made_once_for_a_panel(market: ps.Panel) -> None:
-    assert risk_tables(market, BASE) is risk_tables(market, RiskOptions(0.3, "inverse_volatility"))
-    assert risk_tables(market, BASE) is not risk_tables(market, RiskOptions(0.3, {"S0": 1.0}))
+    own, other = risk_tables(market, BASE), risk_tables(market, RiskOptions(0.3, {"S0": 1.0}))
+    assert own.correlations is other.correlations  # whatever the base
+    np.testing.assert_array_equal(own.base, make_tables(market, "inverse_volatility").base)
+    assert other.base[-1].tolist() == [1.0, 0.0, 0.0]
+    assert risk_tables(market, RiskOptions(0.3, half_life_days=10)).correlations is not own.correlations
 
 
 # ---- in Python ------------------------------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ def evaluate_baselines(
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     played = {}
     for baseline in chosen:
-        policy, step = _refit_policy(baseline, panel, panel.index[[first]] if refits is None else refits, risk)
+        moments = panel.index[[first]] if refits is None else refits
+        policy, step = _refit_policy(baseline, panel, moments, market or MarketParameters(), risk)
         played[baseline.name] = backtest(policy, panel, risk=step, **options)
     return played
 
@@ -105,22 +106,23 @@ def _make_views(name: str, bank: Bank, market: MarketParameters | None, risk: Ri
 
 
 def _refit_policy(
-    baseline: Baseline, panel: Panel, refits: pd.DatetimeIndex, risk: RiskOptions | None
+    baseline: Baseline, panel: Panel, refits: pd.DatetimeIndex, market: MarketParameters, risk: RiskOptions | None
 ) -> tuple[Policy, RiskOptions | None]:
     """A baseline that fits itself again at each of the moments, and its risk; any other as it is."""
     if not isinstance(baseline, forecasting.Forecasting):
         return baseline, risk
     fits, scales = (baseline,) * len(refits), tuple[float, ...]()
     if isinstance(baseline, sized.SizedForecast) and risk is not None and risk.is_on and risk.scale is None:
-        scales = tuple(_measure_scale(baseline, panel, int(t), risk) for t in panel.index.get_indexer(refits))
+        places, shorting = panel.index.get_indexer(refits).tolist(), market.limits.shorting
+        scales = tuple(_measure_scale(baseline, panel, t, risk, shorting) for t in places)
         risk = replace(risk, scale=1.0)
     return RefittedPolicy(fits, refits, scales), risk
 
 
-def _measure_scale(baseline: sized.SizedForecast, panel: Panel, t: int, risk: RiskOptions) -> float:
+def _measure_scale(baseline: sized.SizedForecast, panel: Panel, t: int, risk: RiskOptions, shorting: bool) -> float:
     """k̄ of a regression that is fitted at the close of bar t; 0 where it stays in cash."""
     start, views = baseline.unseen_views(Snapshot(replace(panel, truth=None).rows(0, t + 1), t, {}, first=t))
-    return fit_scale(views, risk_tables(panel, risk), risk, start) if len(views) else 0.0
+    return fit_scale(views, risk_tables(panel, risk), risk, start, shorting=shorting) if len(views) else 0.0
 
 
 def drop_equal(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:

@@ -89,6 +89,8 @@ class ViewSizer:
         """The targets for views (…, symbol) at the bars `now` (…,); `base_held` is what is held of the base."""
         target, peak, most, band = self.options.to_vector(scale)[[*RiskSlot]].tolist()
         volatility, base, base_variance = self.volatility[now], self.base[now], self.base_variance[now]
+        if rules.lowest == 0:  # as `market.risk.allow_views`
+            views = torch.where(base > 0, views, views.clamp_min(0.0))
         moved = views * volatility
         views_variance: torch.Tensor = _Variance.apply(moved, self.correlations, self.day[now])  # type: ignore[no-untyped-call]
         deviation = (views_variance + 1e-30).sqrt()
