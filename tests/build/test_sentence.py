@@ -20,6 +20,8 @@ def test_a_plan_says_what_is_trained_on_what_at_which_risk_and_cost() -> None:
         "within a tracking error of 4%; at most 50% of equity in a symbol, leverage 1, long only, costs 2 bps a side "
         "(risk.*, market.*)."
     )
+    walked = describe_plan(resolve(words), tests=3)
+    assert "judged on up to 3 tests of 20% of its bars, refitted before each, beside hold" in walked
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ class MainJob:
     fleet_steps      of each trading agent of another method, e.g. agent=ppo
     master_steps     of all portfolios in which the master learns
     folds            tests in a row of the walk-forward account that is judged, with a refit before each, as far as bars
-                     and a policy of one account allow; 1: the single split
+                     allow; a fleet then takes about so many times as long; 1: the single split
     draws            of the bootstrap behind every interval
     memory_mb        budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused
     fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole

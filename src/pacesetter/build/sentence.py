@@ -12,13 +12,17 @@ __all__ = ["describe_plan"]
 BESIDE = {"account": "hold and the other baselines", "windows": "fixed windows and rules"}
 
 
-def describe_plan(config: Plan) -> str:
-    """What will be trained, on which bars, and how it is judged; of a task that trades also risk, limits and costs."""
+def describe_plan(config: Plan, tests: int = 1) -> str:
+    """What will be trained, on which bars, and how it is judged; of a task that trades also risk, limits and costs.
+
+    tests   in a row at most, with a refit before each
+    """
     task, (first, second) = config.problem, config.train.shares
-    beside = BESIDE.get(task.judged_as, "baselines")
+    beside, part = BESIDE.get(task.judged_as, "baselines"), f"{1 - first - second:.0%} of its bars"
+    judged = f"the last {part}" if tests == 1 else f"up to {tests} tests of {part}, refitted before each,"
     sentence = (
         f"Plan: agent={config.agent.get('algorithm', 'none')} learns {task.learns} on {data_name(config.data)}, judged "
-        f"on the last {1 - first - second:.0%} of its bars beside {beside}."
+        f"on {judged} beside {beside}."
     )
     if not isinstance(config.task, Trading):
         return sentence

@@ -8,14 +8,16 @@ from itertools import pairwise
 from pathlib import Path
 
 from pacesetter.build import Plan, build_fold, stored_plan
+from pacesetter.build.trading import FleetTrading
 from pacesetter.errors import DataError
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.statistics.metrics import max_drawdown, sharpe, total_return
-from pacesetter.jobs.pipeline.master_stage import judged_run
-from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
-from pacesetter.panel import Panel
+from pacesetter.jobs.pipeline.master_stage import judged_run, master_config, needs_no_master
+from pacesetter.jobs.pipeline.memory import release_memory
+from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
+from pacesetter.words import count_noun
 
 __all__ = ["judge_agents", "walk_section"]
 
@@ -37,6 +39,7 @@ def judge_agents(job: Job, folder: Path) -> StageResult:
     store_judgement(judgement, folder, {"config hash": job.run.manifest["config_hash"]})
     passed = sum(gate.passed for gate in judgement.gates)
     line = f"{judgement.verdict.headline}; {passed} of {len(judgement.gates)} gates passed"
+    release_memory()  # explanations read whole markets again
     insights = [] if is_fast else insight_sections(walk.fits[-1], judgement)
     shown: dict[str, tuple[str, ...]] = {VERDICT: BRIEF}
     sized = []
@@ -50,31 +53,54 @@ def judge_agents(job: Job, folder: Path) -> StageResult:
 def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     """Runs of the same configuration, each trained until as many bars before the next one as the test set has.
 
-    None for a fleet, whose refits take as long as its training, and where too few of the bars that were learned from
-    would be left.
+    None where too few of the bars that were learned from would be left.
     """
-    config, panel = stored_plan(agents), job.panel
-    if not config.problem.allocates:
-        return ()
+    fleet = only_run(job.folder("agents"))
+    config, panel = stored_plan(fleet), job.panel
     first = int(build_fold(config, panel).test[0])
     starts = [first - fold * (len(panel) - first) for fold in range(job.config.job.folds - 1, 0, -1)]
+    starts = [start for start in starts if start >= LEAST_SHARE * first]
+    if starts and not config.problem.allocates:
+        # A direct policy learns in seconds; a fleet is why a job takes long.
+        job.tell(
+            f"{count_noun(len(starts), 'refit')}, each about as long as the stages that trained; job.folds=1 judges a "
+            "single test instead"
+        )
     folders: list[Path] = []
-    for start in starts:
+    for place, start in enumerate(starts, start=1):
         learned, chosen = (share * start / first for share in config.train.shares)
-        if start < LEAST_SHARE * first or not _has_room(config, panel, int(learned * len(panel))):
-            continue
-        job.tell(f"refit {len(folders) + 1}: trained on the bars before {panel.index[start]:%Y-%m-%d}")
         own = replace(config, runs=str(folder / "fits"), train=replace(config.train, shares=(learned, chosen)))
-        folders.append(train_quietly(own))
-    return tuple(folders)
+        job.tell(f"refit {place} of {len(starts)}: trained on the bars before {panel.index[start]:%Y-%m-%d}")
+        try:
+            folders.append(_refit(job, own, folder / "fits"))
+        except DataError as problem:
+            job.tell(f"left out: {problem}")
+    return tuple(_played_alike(folders, agents))
 
 
-def _has_room(config: Plan, panel: Panel, bars: int) -> bool:
-    try:
-        config.problem.check_bars(config, panel, bars)
-    except DataError:
-        return False
-    return True
+def _refit(job: Job, config: Plan, folder: Path) -> Path:
+    """The fleet's run or that of a master over it, whichever did better on its own validation years.
+
+    The choice between the last two was made on years that are test years here.
+    """
+    fleet = train_quietly(config)
+    if needs_no_master(job):
+        return fleet
+    from pacesetter.methods.master.page import better_run
+
+    return better_run(fleet, train_quietly(master_config(job.config, folder, fleet)))
+
+
+def _played_alike(folders: list[Path], last: Path) -> list[Path]:
+    """Those before the last run that give orders of its kind: an account does not change from orders to targets."""
+    kinds = [_gives_targets(folder) for folder in (*folders, last)]
+    odd = [place for place, kind in enumerate(kinds) if kind != kinds[-1]]
+    return folders[max(odd) + 1 :] if odd else folders
+
+
+def _gives_targets(run: Path) -> bool:
+    task = stored_plan(run).task
+    return not isinstance(task, FleetTrading) or task.trades == "targets"
 
 
 def walk_section(judgement: Judgement) -> Section:

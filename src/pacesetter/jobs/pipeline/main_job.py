@@ -174,7 +174,8 @@ def run_job(
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
-        job.console.print(describe_plan(traded_config(config)), soft_wrap=True, highlight=False, markup=False)
+        plan = describe_plan(traded_config(config), config.job.folds)
+        job.console.print(plan, soft_wrap=True, highlight=False, markup=False)
     stopped = print_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
     )
