@@ -43,6 +43,7 @@ __all__ = [
     "learned_risk",
     "split_panel",
     "with_lookback",
+    "without_leadlag",
 ]
 
 LEAST_WINDOWS = 4  # of lead–lag features in a training set: with fewer, most of it goes into the first window
@@ -100,6 +101,11 @@ def with_lookback(config: Plan, panel: Panel) -> Plan:
     is_on = config.problem.reads_table and is_long and is_whole
     leadlag = replace(config.features.leadlag, lookback=LEADER_LOOKBACK if is_on else None)
     return replace(config, features=replace(config.features, leadlag=leadlag))
+
+
+def without_leadlag(config: Plan) -> Plan:
+    """The configuration without lead–lag features, for a policy that does not see them."""
+    return replace(config, features=replace(config.features, leadlag=replace(config.features.leadlag, lookback=None)))
 
 
 def _leadlag_features(config: Plan, panel: Panel) -> tuple[Feature, ...]:

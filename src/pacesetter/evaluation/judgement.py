@@ -21,6 +21,7 @@ from pacesetter.evaluation.backtest.backtest import (
     backtest,
     backtest_many,
     fit_views,
+    forget_risk_tables,
     make_sizer,
 )
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
@@ -37,6 +38,7 @@ from pacesetter.evaluation.statistics.intervals import Interval, interval
 from pacesetter.evaluation.statistics.metrics import annual_return, metrics, sharpe, total_return
 from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, regime_table
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
+from pacesetter.features.table import forget_tables
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
@@ -49,7 +51,8 @@ __all__ = ["JudgedAccount", "Judgement", "judge_policy"]
 Tell = Callable[[str], object]
 WINDOWS = 10  # equal parts of the judged bars, in how many of which a gain is asked for
 AS_IT_WAS = "as it was"
-SIDE_BY_SIDE = 3  # accounts at once: a market of 143 symbols takes 150 MB with its features and correlations
+SIDE_BY_SIDE = 3  # accounts in one market at once
+STRESSED = 2  # markets at once: one of 143 symbols takes 250 MB with its features and correlations
 HISTORY_BARS = 500  # kept before the judged bars in stressed markets, for features and allocations
 
 
@@ -187,7 +190,8 @@ class JudgedAccount:
         risk = self.risk
         if risk is None or not risk.is_on:
             return replace(self, risk=None)
-        sizer = make_sizer(risk, policy, self.panel, self.first, bank=self.bank, window_bars=self.window_bars)
+        known: dict[str, Any] = {"bank": self.bank, "window_bars": self.window_bars, "market": self.market}
+        sizer = make_sizer(risk, policy, self.panel, self.first, **known)
         return replace(self, risk=replace(risk, scale=sizer.scale))
 
     def play(self, policy: Policy) -> Backtest:
@@ -330,8 +334,9 @@ def _alone(risk: RiskOptions, account: JudgedAccount) -> RiskOptions:
     step, first = replace(risk, base="cash", tracking_error=None), account.first
     if step.views_volatility is None:
         return step
-    hold, known = make_baseline("hold", account.bank, account.market), (account.bank, account.window_bars)
-    scale = fit_views(step, hold, account.panel, first, bank=known[0], window_bars=known[1], start=first // 2)
+    hold = make_baseline("hold", account.bank, account.market)
+    known: dict[str, Any] = {"bank": account.bank, "window_bars": account.window_bars, "market": account.market}
+    scale = fit_views(step, hold, account.panel, first, start=first // 2, **known)
     return replace(step, scale=scale)
 
 
@@ -402,13 +407,16 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
     recent, start = account.panel.rows(max(first - history, 0), len(account.panel)), min(first, history)
     scenarios = stress_scenarios(recent, start, market=account.market)[1:]  # behind the market as it was
     figures: dict[str, dict[str, float]] = {}
-    for place in range(0, len(scenarios), SIDE_BY_SIDE):
-        part, markets = scenarios[place : place + SIDE_BY_SIDE], list[PlayedMarket]()
+    for place in range(0, len(scenarios), STRESSED):
+        part, markets = scenarios[place : place + STRESSED], list[PlayedMarket]()
         for number, scenario in enumerate(part, start=place + 1):
             tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
             markets.append(PlayedMarket(scenario.panel, account.bank_of(scenario.panel), scenario.market, risk))
         played = backtest_many(policy, markets, first=start, window_bars=account.window_bars)
         figures |= {scenario.label: metrics(each) for scenario, each in zip(part, played, strict=True)}
+        # Nobody asks for the tables of a stressed market again.
+        forget_tables()
+        forget_risk_tables()
     return _frame(figures)
 
 

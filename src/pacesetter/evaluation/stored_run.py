@@ -18,6 +18,7 @@ from pacesetter.build import (
     build_table,
     stored_plan,
 )
+from pacesetter.build.environments import without_leadlag
 from pacesetter.build.members import load_policy
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
@@ -102,6 +103,7 @@ class StoredRun:
     def measure_scale(self, start: int = 0) -> float:
         """The scale of its views from what the policy wants over the bars from `start` on, before the test set."""
         options: dict[str, Any] = {"bank": self.bank(self.panel), "window_bars": self.task.window_bars}
+        options["market"] = self.task.market
         return fit_views(self.risk, self.policy, self.panel, self.first, start=start, **options)
 
     @property
@@ -166,7 +168,11 @@ class StoredRun:
         asked = self.config.features
         # The features of its own bars, also on a market with more fields: the network has one input for each.
         names = [name for name in asked.names or default_names() if set(FEATURES[name].needs) <= set(self.panel.fields)]
-        table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
+        config = replace(self.config, features=replace(asked, names=tuple(names)))
+        if panel is not self.panel and not config.problem.reads_context:
+            # Of its own bars they are there for a baseline that reads them; nobody does on other markets.
+            config = without_leadlag(config)
+        table = build_table(config, panel)
         for name, why in table.left_out.items():
             raise DataError(
                 f"the agent of {self.folder} uses the feature {name}, which {why}; give bars that have it, or train "

@@ -72,9 +72,11 @@ class Task(ABC):
     conditions  what its policies are asked for beside the market, e.g. a goal; None: nothing. A task that agents with
                 conditions support passes its environments and policies through `with_entries` and `asked`
     history_bars   that its policy reads whatever its network remembers; windows are at least as long
-    allocates   its policy divides one account among all symbols itself, and may be refitted before each test
+    allocates   its policy divides one account among all symbols itself
     is_rewarded   bar by bar, by `task.reward`; false where a method has an objective of its own
     reads_table   its agents see the features of a table, lead–lag ones among them where they are decided by the data
+    reads_context   its policies see more of a table than windows, e.g. lead–lag features. Where they do not, neither
+                training nor stressed markets nor a server spend time and memory on these
 
     A method may make another of it: see `learning.methods.Adapt`.
     """
@@ -92,6 +94,7 @@ class Task(ABC):
     allocates: ClassVar[bool] = False
     is_rewarded: ClassVar[bool] = True
     reads_table: ClassVar[bool] = False
+    reads_context: ClassVar[bool] = True
 
     def check(self, ability: str, run: object = "") -> None:
         """Refuse what the task declares that it cannot do."""

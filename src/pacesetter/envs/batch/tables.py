@@ -25,6 +25,8 @@ CONTEXT = {
     "leaders": "leaders_",
 }  # entry -> what the names of its features begin with
 
+CHUNK = 2_000_000  # values that are filled forward at a time
+
 
 @dataclass(frozen=True, eq=False)
 class ObservationTables:
@@ -86,11 +88,23 @@ def last_known(values: Array, before: Array | None = None) -> Array:
 
     before   (symbol, feature) last known of the bars before these
     """
+    symbols, _, features = values.shape
+    unknown = np.full((symbols, features), np.nan, np.float32) if before is None else before
+    filled = np.empty_like(values)
+    # A few symbols at a time: the places of what is known take several times the memory of the values.
+    each = max(CHUNK // max(values[:1].size, 1), 1)
+    for start in range(0, symbols, each):
+        part = slice(start, start + each)
+        filled[part] = _fill_forward(values[part], unknown[part])
+    return filled
+
+
+def _fill_forward(values: Array, before: Array) -> Array:
     bars = np.arange(values.shape[1])[:, None]
     # Forward only: filling backwards would show the future.
     latest = np.maximum.accumulate(np.where(np.isnan(values), -1, bars), axis=1)
     filled = np.take_along_axis(values, np.maximum(latest, 0), axis=1)
-    return np.where(latest >= 0, filled, np.float32(np.nan) if before is None else before[:, None])
+    return np.where(latest >= 0, filled, before[:, None])
 
 
 def to_observation(values: Array) -> Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +15,7 @@ from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.memory import peak_bytes
 from pacesetter.panel import Panel
 
-__all__ = ["check_budget", "least_mb", "peak_mb", "reset_peak", "within_budget"]
+__all__ = ["check_budget", "least_mb", "peak_mb", "release_memory", "reset_peak", "within_budget"]
 
 MEGABYTE = 2**20
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -28,6 +31,16 @@ def reset_peak() -> None:
         RESET.write_text("5", encoding="utf-8")
     except OSError:
         return
+
+
+def release_memory() -> None:
+    """Give what is no longer used back to the system."""
+    # A learner and its environments refer to each other: their tables would stay until somebody collects them.
+    gc.collect()
+    # Arrays of a few MB come from a heap that keeps what is freed; glibc gives it back when it is told to.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def peak_mb() -> float:

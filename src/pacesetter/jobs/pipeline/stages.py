@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import shutil
@@ -20,7 +19,7 @@ import pacesetter
 from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section
-from pacesetter.jobs.pipeline.memory import peak_mb, reset_peak
+from pacesetter.jobs.pipeline.memory import peak_mb, release_memory, reset_peak
 from pacesetter.jobs.run.interrupts import exit_on_sigterm
 from pacesetter.jobs.run.train import train
 from pacesetter.market.jit import source_digest
@@ -123,8 +122,7 @@ def train_quietly(config: Plan) -> Path:
     result = train(config, console=Console(quiet=True))
     if result.stopped == "signal":
         exit_on_sigterm()
-    # A learner and its environments refer to each other: their tables would stay until somebody collects them.
-    gc.collect()
+    release_memory()
     return result.run.folder
 
 
@@ -154,6 +152,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     `job.costs` has the seconds, the processor's seconds and the peak of memory of each stage.
     """
     start, used = time.perf_counter(), time.process_time()
+    release_memory()
     reset_peak()
     if why := stage.skipped(job):
         finding, spent = StageResult(why), "skipped"

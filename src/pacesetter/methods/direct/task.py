@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.build.environments import Parts, Stretch, build_supervised, build_table, feature_split, fitted_until
+from pacesetter.build.environments import (
+    Parts,
+    Stretch,
+    build_supervised,
+    build_table,
+    feature_split,
+    fitted_until,
+    without_leadlag,
+)
 from pacesetter.build.plan import Plan
 from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
@@ -59,6 +67,7 @@ class DirectTask(Task):
     observers = "direct"
     allocates = True
     is_rewarded = False
+    reads_context = False
 
     def __init__(self, task: Task, direct: Direct) -> None:
         self.name, self.config, self.learned_as = task.name, task.config, task.learned_as
@@ -68,7 +77,7 @@ class DirectTask(Task):
         self.direct.check_bars(bars)
 
     def parts(self, config: Plan, panel: Panel) -> Parts:
-        split, task = feature_split(config, panel), config.trading
+        split, task = feature_split(without_leadlag(config), panel), config.trading
         known = self.whole_market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
         traded = split.known.select(task.symbols) if task.symbols else split.known
@@ -100,7 +109,7 @@ class DirectTask(Task):
             )
         table, odds = known.get("table"), known.get("supervised")
         if table is None:
-            table, odds = build_table(config, panel), build_supervised(config, panel)
+            table, odds = build_table(without_leadlag(config), panel), build_supervised(config, panel)
         bank = Bank.from_panels(panel, table, odds, symbols=symbols, is_whole=True)
         return WholeMarket(bank, replace(task.market, bars_per_year=panel.bars_per_year), _risk(config, panel, symbols))
 
@@ -126,7 +135,7 @@ class DirectTask(Task):
         from pacesetter.policies.modules import Exported, serve_direct
 
         task, policy = stored.config.trading, load_direct(stored.checkpoint)
-        table = build_table(stored.config, stored.panel) if stored.table is None else stored.table
+        table = build_table(without_leadlag(stored.config), stored.panel) if stored.table is None else stored.table
         # In the policy's order of symbols, which its weights are written in.
         bank = Bank.from_panels(stored.panel, table, symbols=policy.symbols, is_whole=True)
         batch = Batch(bank, PORTFOLIOS, action="target", window_bars=task.window_bars, market=task.market)

@@ -24,6 +24,7 @@ from pacesetter.build import (
     fitted_until,
     stored_plan,
 )
+from pacesetter.build.environments import without_leadlag
 from pacesetter.build.members import export_policy
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.lookback import learned_universe
@@ -92,6 +93,8 @@ def bundle_run(
     """
     run, config = Run.open(folder), stored_plan(folder)
     config = replace(config, risk=risk or stored_risk(folder, config))
+    if not config.problem.reads_context:
+        config = without_leadlag(config)
     _check_finished(run, config)
     decision = read_decision(judged or run.folder / EVALUATION)
     if decision.get("decision") == "NO-GO" and not despite_no_go:
