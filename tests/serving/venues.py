@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
 import requests
-from ccxt_double import double, real
 from exchange import FAULTS, AlpacaExchange, BinanceExchange, Exchange, alpaca_client, listening
 from trading import FIRST
 
@@ -168,14 +171,39 @@ class Rig:
 
 
 @contextmanager
-def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch, is_real: bool = False) -> Iterator[Rig]:
-    """A rig of a kind whose exchange listens; `is_real` speaks by ccxt itself, which must be there."""
+def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A rig of a kind whose exchange listens; alpaca-py or ccxt, which must be there, talk to it."""
     own = symbols_of(panel, kind)
     exchange = make_exchange(kind, own.symbols)
     with listening(exchange) as url:
         if kind != "alpaca":
-            patch.setitem(sys.modules, "ccxt", (real if is_real else double)(url))
+            patch.setitem(sys.modules, "ccxt", ccxt_at(url))
         yield Rig(folder, url, exchange, own, kind)
+
+
+def ccxt_at(url: str) -> ModuleType:
+    """The module ccxt, whose Binance talks to the URL."""
+    library = importlib.import_module("ccxt")
+    pointed = ModuleType("ccxt")
+    pointed.__dict__.update(library.__dict__)
+    pointed.binance = partial(_pointed_client, library.binance, url)  # type: ignore[attr-defined]
+    return pointed
+
+
+def _pointed_client(make: Callable[[Mapping[str, Any]], Any], url: str, settings: Mapping[str, Any]) -> Any:
+    client = make({**settings, "enableRateLimit": False})  # or a bar takes seconds
+
+    def point() -> None:
+        client.urls["api"] = {name: url + urlsplit(each).path for name, each in client.urls["api"].items()}
+
+    def switch(wrapped: Callable[[bool], None], enabled: bool) -> None:
+        wrapped(enabled)  # which changes the addresses
+        point()
+
+    point()
+    for mode in ("set_sandbox_mode", "enable_demo_trading"):
+        setattr(client, mode, partial(switch, getattr(client, mode)))
+    return client
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 30.0) -> bool:
@@ -281,9 +309,7 @@ def draw_faults(chance: random.Random, faults: list[str]) -> Callable[[str, str]
     return fault
 
 
-def check_faults(
-    kind: str, folder: Path, panel: Panel, seed: int, bars: int, patch: pytest.MonkeyPatch, is_real: bool = False
-) -> int:
+def check_faults(kind: str, folder: Path, panel: Panel, seed: int, bars: int, patch: pytest.MonkeyPatch) -> int:
     """Trade beside random faults, resting and partial fills, rejections, halts and restarts; gives how many faults.
 
     A time limit that is met because the machine is busy is one fault more; in the end there is none.
@@ -291,7 +317,7 @@ def check_faults(
     hurry(patch, FAULT_SECONDS)
     chance, faults = random.Random(seed), list[str]()
     weights = np.random.default_rng(seed).choice([0.0, 0.0, 0.04, 0.08, 0.12], (bars + 10, len(panel.symbols)))
-    with open_rig(kind, panel, folder, patch, is_real) as rig:
+    with open_rig(kind, panel, folder, patch) as rig:
         exchange = rig.exchange
         draw = exchange.chance = draw_faults(chance, faults)
         exchange.refuses = lambda symbol: chance.random() < 0.05
@@ -330,7 +356,7 @@ def check_faults(
 
 
 def meet_faults(
-    kind: str, folder: Path, panel: Panel, seed: int, least: int, patch: pytest.MonkeyPatch, is_real: bool = False
+    kind: str, folder: Path, panel: Panel, seed: int, least: int, patch: pytest.MonkeyPatch
 ) -> tuple[int, int]:
     """Runs of `check_faults`, the first with this seed, until so many faults were met; gives runs and faults.
 
@@ -338,7 +364,7 @@ def meet_faults(
     """
     runs = faults = 0
     while faults < least:
-        faults += check_faults(kind, folder / str(seed + runs), panel, seed + runs, BARS, patch, is_real)
+        faults += check_faults(kind, folder / str(seed + runs), panel, seed + runs, BARS, patch)
         runs += 1
     return runs, faults
 

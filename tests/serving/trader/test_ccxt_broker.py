@@ -9,11 +9,11 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
-from ccxt_double import is_ccxt_there
 from exchange import BinanceExchange, Fault
 from trading import FIRST, SPAN, Rule, small_panel
 from venues import CALM, MARKET, Rig, hurry, open_rig
@@ -31,7 +31,7 @@ from pacesetter.serving.journal.journal import tables
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.order import LIMIT, Order
 from pacesetter.serving.trader.broker import OrderStatus, broker_options
-from pacesetter.serving.trader.ccxt_broker import CcxtBroker, CcxtOptions
+from pacesetter.serving.trader.ccxt_broker import CcxtBroker, CcxtOptions, _make_client
 from pacesetter.serving.trader.desk import Desk, GuardedPolicy, last_bars
 from pacesetter.serving.trader.session import PaperConfig, open_session
 
@@ -122,26 +122,16 @@ def test_a_contract_of_another_size_is_converted(linear: Rig, monkeypatch: pytes
     assert fill.quantity == pytest.approx(1.2345678)
 
 
-def test_requests_keep_the_exchanges_rate_and_no_order_is_tried_twice(rig: Rig) -> None:
+def test_requests_keep_the_exchanges_rate_and_none_is_tried_twice(rig: Rig) -> None:
     broker = rig.broker()
     assert isinstance(broker, CcxtBroker)
-    assert broker._client.settings["enableRateLimit"] is True
-    assert broker._client.settings["options"]["maxRetriesOnFailure"] == 0
-
-
-def test_ccxt_itself_spaces_requests(panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not is_ccxt_there():
-        pytest.skip("CCXT ITSELF WAS NOT TESTED: it is not installed; pip install ccxt")
-    hurry(monkeypatch)
-    with open_rig("spot", panel, tmp_path, monkeypatch, is_real=True) as rig:
-        broker = rig.broker()
-        assert isinstance(broker, CcxtBroker)
-        client = broker._client
-        client.enableRateLimit = True  # the rig switches it off, for speed
-        begun = time.monotonic()
-        for _ in range(4):
-            broker.find(Order("a", rig.panel.symbols[0], 1.0, 100.0))
-        assert time.monotonic() - begun > 3 * client.rateLimit / 1000
+    client = broker._client
+    assert client.options["maxRetriesOnFailure"] == 0
+    client.enableRateLimit = True  # the rig switches it off, for speed
+    begun = time.monotonic()
+    for _ in range(4):
+        broker.find(Order("a", rig.panel.symbols[0], 1.0, 100.0))
+    assert time.monotonic() - begun > 3 * (client.rateLimit - 1) / 1000  # it counts whole milliseconds
 
 
 # ---- money -----------------------------------------------------------------------------------------------------------
@@ -258,15 +248,23 @@ def test_without_ccxt_one_sentence_says_what_to_install(monkeypatch: pytest.Monk
         CcxtOptions(dry_run=True).open(("BTC/USDT",), MARKET)
 
 
-def test_the_sandbox_is_the_default_and_real_money_says_so(rig: Rig) -> None:
-    made = rig.broker()
-    assert isinstance(made, CcxtBroker)
-    assert made._client.mode == ("sandbox" if rig.kind == "spot" else "demo")
-    real_money = rig.broker(live=True, notional_cap=500.0)
-    assert isinstance(real_money, CcxtBroker)
-    assert real_money._client.mode == "live"
-    assert "REAL MONEY" in real_money.name
-    assert real_money.notional_cap == 500.0
+@pytest.mark.parametrize(
+    ("market", "sandbox"), [("spot", "testnet.binance.vision"), ("linear", "demo-fapi.binance.com")]
+)
+def test_the_sandbox_is_the_default_and_real_money_says_so(market: Any, sandbox: str, monkeypatch: Any) -> None:
+    hurry(monkeypatch)  # which sets keys, too; nothing is asked here
+    name = "public" if market == "spot" else "fapiPublic"
+
+    def host(options: CcxtOptions) -> str | None:
+        client = _make_client(options)
+        assert client.enableRateLimit
+        return urlsplit(client.urls["api"][name]).hostname
+
+    real_money = CcxtOptions(market=market, live=True, notional_cap=500.0)
+    assert host(CcxtOptions(market=market)) == sandbox
+    assert host(real_money) in ("api.binance.com", "fapi.binance.com")
+    assert "REAL MONEY" in real_money.words
+    assert real_money.cap == 500.0
 
 
 # ---- feed, and a dry run beside the backtest -------------------------------------------------------------------------

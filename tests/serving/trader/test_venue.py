@@ -1,6 +1,6 @@
 """Orders at venues over real HTTP: none doubled, none lost, none through zero, whatever the network does.
 
-Each test runs at every kind of venue: Alpaca by alpaca-py, and an exchange, spot and linear, by the double of ccxt.
+Each test runs at every kind of venue: Alpaca by alpaca-py, and an exchange, spot and linear, by ccxt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from ccxt_double import is_ccxt_there
 from exchange import Fault
 from trading import FIRST, small_panel
 from venues import BARS, CALM, KINDS, MARKET, Plan, Rig, Targets, hurry, meet_faults, open_rig, wait_until
@@ -464,12 +463,3 @@ def test_many_faults_and_kills_double_and_lose_nothing(
     runs, faults = meet_faults(kind, tmp_path, panel, 100, sized(1000), monkeypatch)
     print(f"{kind}: {runs} runs of {BARS} bars, {faults:,} faults: 0 doubled, 0 lost, 0 not journalled")
     print(run_kills(tmp_path / "kills", kind, sized(40), 7))
-
-
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_ccxt_itself_behaves_as_its_double(
-    kind: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not is_ccxt_there():
-        pytest.skip("CCXT ITSELF WAS NOT TESTED: it is not installed; pip install ccxt")
-    assert meet_faults(kind, tmp_path, panel, 5, 40, monkeypatch, is_real=True)[1] >= 40
