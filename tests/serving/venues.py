@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
 import requests
 from exchange import FAULTS, AlpacaExchange, BinanceExchange, Exchange, alpaca_client, listening
+from requests.adapters import HTTPAdapter
 from trading import FIRST
 
 from pacesetter.errors import RunError
-from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
@@ -46,6 +46,7 @@ __all__ = [
     "CALM",
     "KINDS",
     "MARKET",
+    "STOPPING",
     "ExchangeFeed",
     "Model",
     "Plan",
@@ -65,6 +66,7 @@ __all__ = [
 KINDS = ("alpaca", "spot", "linear")
 CALM = GuardLimits(reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9, stop_count=999)
 MARKET = MarketParameters()
+STOPPING = replace(MARKET, exits=Exits(stop_loss_fraction=0.03, trailing_stop_fraction=0.05))
 BARS = 36  # of a run beside faults
 FAULT_SECONDS = 0.5  # that a request may take where some are held back
 Plan = Callable[[int], Any]  # bar since the first -> weights (symbol,)
@@ -87,15 +89,15 @@ class ExchangeFeed(ReplayFeed):
 
     is_stored = False
 
-    def __init__(self, panel: Panel, trade: Callable[[int, dict[str, float], dict[str, float]], None]) -> None:
+    def __init__(self, panel: Panel, trade: Callable[[int, dict[str, list[float]]], None]) -> None:
         super().__init__(panel, FIRST)
         self._trade = trade
 
     def after(self, last: pd.Timestamp) -> Panel | None:
         bar = super().after(last)
         if bar is not None:
-            opens, closes = (dict(zip(bar.symbols, bar[name][0].tolist(), strict=True)) for name in ("open", "close"))
-            self._trade(bar.index[0].value, opens, closes)
+            prices = np.array([bar[name][0] for name in ("open", "high", "low", "close")]).T.tolist()
+            self._trade(bar.index[0].value, dict(zip(bar.symbols, prices, strict=True)))
         return bar
 
 
@@ -182,28 +184,30 @@ def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch) -
 
 
 def ccxt_at(url: str) -> ModuleType:
-    """The module ccxt, whose Binance talks to the URL."""
+    """The module ccxt, whose Binance talks to the URL in place of any other; its own addresses stay as they are."""
     library = importlib.import_module("ccxt")
-    pointed = ModuleType("ccxt")
-    pointed.__dict__.update(library.__dict__)
-    pointed.binance = partial(_pointed_client, library.binance, url)  # type: ignore[attr-defined]
-    return pointed
+    redirected = ModuleType("ccxt")
+    redirected.__dict__.update(library.__dict__)
+    redirected.binance = partial(_redirected_client, library.binance, url)  # type: ignore[attr-defined]
+    return redirected
 
 
-def _pointed_client(make: Callable[[Mapping[str, Any]], Any], url: str, settings: Mapping[str, Any]) -> Any:
+def _redirected_client(make: Callable[[Mapping[str, Any]], Any], url: str, settings: Mapping[str, Any]) -> Any:
     client = make({**settings, "enableRateLimit": False})  # or a bar takes seconds
-
-    def point() -> None:
-        client.urls["api"] = {name: url + urlsplit(each).path for name, each in client.urls["api"].items()}
-
-    def switch(wrapped: Callable[[bool], None], enabled: bool) -> None:
-        wrapped(enabled)  # which changes the addresses
-        point()
-
-    point()
-    for mode in ("set_sandbox_mode", "enable_demo_trading"):
-        setattr(client, mode, partial(switch, getattr(client, mode)))
+    client.session.mount("https://", _Redirect(url))
     return client
+
+
+class _Redirect(HTTPAdapter):
+    """Sends every request to one server."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+
+    def send(self, request: requests.PreparedRequest, *words: Any, **options: Any) -> requests.Response:
+        request.url = self.url + request.path_url
+        return super().send(request, *words, **options)
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 30.0) -> bool:
@@ -213,11 +217,11 @@ def wait_until(is_true: Callable[[], bool], seconds: float = 30.0) -> bool:
     return is_true()
 
 
-def post_bars(url: str) -> Callable[[int, dict[str, float], dict[str, float]], None]:
+def post_bars(url: str) -> Callable[[int, dict[str, list[float]]], None]:
     """What a feed in another process than the exchange's trades by."""
 
-    def trade(at: int, opens: dict[str, float], closes: dict[str, float]) -> None:
-        requests.post(f"{url}/market", json={"at": at, "opens": opens, "closes": closes}, timeout=30).raise_for_status()
+    def trade(at: int, bars: dict[str, list[float]]) -> None:
+        requests.post(f"{url}/market", json={"at": at, "bars": bars}, timeout=30).raise_for_status()
 
     return trade
 
@@ -326,7 +330,7 @@ def check_faults(kind: str, folder: Path, panel: Panel, seed: int, bars: int, pa
         done, switch = 0, KillSwitch(folder / "HALT")
 
         def make() -> PaperTrader:
-            return rig.trader(lambda bar: weights[min(bar, len(weights) - 1)], options=options)
+            return rig.trader(lambda bar: weights[min(bar, len(weights) - 1)], STOPPING, options)
 
         trader = started(make)
         while done < bars:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -122,16 +121,18 @@ def test_a_contract_of_another_size_is_converted(linear: Rig, monkeypatch: pytes
     assert fill.quantity == pytest.approx(1.2345678)
 
 
-def test_requests_keep_the_exchanges_rate_and_none_is_tried_twice(rig: Rig) -> None:
+def test_requests_keep_the_exchanges_rate_and_none_is_tried_twice(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = rig.broker()
     assert isinstance(broker, CcxtBroker)
     client = broker._client
     assert client.options["maxRetriesOnFailure"] == 0
-    client.enableRateLimit = True  # the rig switches it off, for speed
-    begun = time.monotonic()
-    for _ in range(4):
-        broker.find(Order("a", rig.panel.symbols[0], 1.0, 100.0))
-    assert time.monotonic() - begun > 3 * (client.rateLimit - 1) / 1000  # it counts whole milliseconds
+    client.enableRateLimit, waited = True, list[float]()  # the rig switches it off, for speed
+    monkeypatch.setattr(client, "throttle", waited.append)
+    rig.exchange.script = [Fault("504", "POST")]
+    broker.submit(Order("a", rig.panel.symbols[0], 1.0, 100.0))
+    assert [method for method, _ in rig.exchange.requests].count("POST") == 1
+    assert len(waited) == 2  # before the order, and before the question about it
+    assert all(cost > 0 for cost in waited)
 
 
 # ---- money -----------------------------------------------------------------------------------------------------------
@@ -152,6 +153,25 @@ def test_a_fee_in_kind_is_a_fill_of_its_own_and_the_books_add_up(spot: Rig) -> N
     assert sold[-1]["commission"] > 0  # a seller pays in money
     assert spot.sold_out()
     trader.journal.close()
+
+
+def test_a_fill_that_the_account_shows_before_its_order_has_its_own_price_in_the_end(spot: Rig) -> None:
+    broker, exchange, symbol = spot.broker(), of(spot), spot.panel.symbols[0]
+    exchange.fee_fraction = Decimal(0)
+    bar, first, second = np.full((4, 7), 120.0), Order("a", symbol, 3.0, 100.0), Order("b", symbol, 1.0, 100.0)
+    broker.submit(first)
+    exchange.fill(next(iter(exchange.orders.values())), Decimal(1), Decimal(100))
+    entries = []
+    for asked in ([], [first], []):  # the first look comes before the fill is asked about
+        broker.settle(bar, bar, asked, SPAN)
+        entries.append(broker.positions[0, Position.ENTRY_PRICE])
+    assert entries == [120.0, 100.0, 100.0]
+    broker.submit(second)
+    exchange.fill(list(exchange.orders.values())[1], Decimal(1), Decimal(140))
+    broker.settle(bar, bar, [], SPAN)
+    assert broker.positions[0, Position.ENTRY_PRICE] == pytest.approx((3 * 100 + 120) / 4)
+    broker.refresh()
+    assert broker.positions[0, Position.ENTRY_PRICE] == pytest.approx((3 * 100 + 120) / 4)
 
 
 def test_fees_of_many_fills_are_booked_with_the_fills_that_they_belong_to(spot: Rig) -> None:
