@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Composed", "resolve", "resolve_tree"]
 
 Tree = dict[str, Any]
-MARKET_KEYS = [f"market.{name}" for name in SHORT_KEYS]  # that `expand_market_keys` reads
+MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, "currency")]  # that `expand_market_keys` reads
 
 
 class Composed:
