@@ -1,4 +1,4 @@
-"""Every Stable-Baselines3 class: six algorithms around our encoders, made from plain options, stored without pickle.
+"""Algorithms of Stable-Baselines3 around our encoders, made from plain options, stored without pickle.
 
 `make_algorithm("ppo", env, network="transformer_small")`, `learn(algorithm, 10_000)`, `save_algorithm`, and
 `AlgorithmAgent(algorithm)` to act.
@@ -20,7 +20,6 @@ import torch
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
-from stable_baselines3 import A2C, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import Logger
@@ -40,12 +39,9 @@ from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
+from pacesetter.learning.methods import METHODS, load
 from pacesetter.learning.sb3.adapter import VectorAdapter
-from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
-from pacesetter.learning.sb3.gru import GruPPO
-from pacesetter.learning.sb3.windows.full_information import FullInformation
-from pacesetter.learning.sb3.windows.thompson import ThompsonSampling
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -73,12 +69,18 @@ _OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setu
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A Stable-Baselines3 class, the kind of actions it can learn, and its policy for dict observations."""
+    """What a family declares of one of its methods, see `TaskSupport.algorithm`.
 
-    kind: Any  # a subclass of BaseAlgorithm
+    kind     subclass of BaseAlgorithm            actions   that it can learn
+    policy   its name for dict observations       masked    whether it takes masks of actions
+    expected subclass with the advantages of all orders, see `agent.advantages`; None: it has sampled ones alone
+    """
+
+    kind: Any
     actions: Literal["discrete", "continuous", "either"] = "either"
     policy: str = "MultiInputPolicy"
     masked: bool = False
+    expected: Any = None
 
     @property
     def options(self) -> dict[str, str]:
@@ -87,16 +89,17 @@ class Algorithm:
         return {item.name: str(item.annotation) for item in taken if item.name not in _OURS}
 
 
-ALGORITHMS: Registry[Algorithm] = Registry("algorithm", members=("pacesetter.methods.offline.windows",))
-ALGORITHMS.add("ppo", Algorithm(PPO))
-ALGORITHMS.add("a2c", Algorithm(A2C))
-ALGORITHMS.add("sac", Algorithm(SAC, "continuous"))
-ALGORITHMS.add("td3", Algorithm(TD3, "continuous"))
-ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
-ALGORITHMS.add("full_information", Algorithm(FullInformation, "discrete"))
-ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
-ALGORITHMS.add("thompson", Algorithm(ThompsonSampling, "discrete"))
-ALGORITHMS.add("gru_ppo", Algorithm(GruPPO, policy="MultiInputGruPolicy"))
+def _declared() -> dict[str, Algorithm]:
+    """The algorithms that methods declare, by the method's name."""
+    return {
+        name: load(support.algorithm)
+        for name in METHODS
+        for support in METHODS[name].supports
+        if support.algorithm is not None
+    }
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm", declared=_declared)
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class Recipe:
     heads            widths of the hidden layers of actor and critic
     hyperparameters  of the Stable-Baselines3 constructor, by its own names
     extras           name -> options of what is added to rewards while it learns
-    advantages       sampled, or for ppo with discrete orders expected: see `expected.py`
+    advantages       sampled; or expected, of an algorithm that declares it and discrete orders
     hindsight        of goals and the replay that relabels them, for sac; None without goals
     """
 
@@ -121,7 +124,7 @@ class Recipe:
     hindsight: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.advantages == "expected" and self.algorithm != "ppo":
+        if self.advantages == "expected" and ALGORITHMS[self.algorithm].expected is None:
             raise ConfigError(
                 f"agent.advantages=expected is for agent=ppo, not {self.algorithm}; give agent.advantages=sampled"
             )
@@ -194,7 +197,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
         from pacesetter.methods.goals.sb3_hindsight import goal_options
 
         options |= goal_options(read_hindsight(vars(recipe)))
-    kind = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
+    kind = chosen.expected if recipe.advantages == "expected" else chosen.kind
     try:
         algorithm: BaseAlgorithm = kind(
             chosen.policy,

@@ -20,7 +20,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.methods import Setup
-from pacesetter.learning.sb3.algorithms import ALGORITHMS, Algorithm, fit_normaliser
+from pacesetter.learning.sb3.algorithms import Algorithm, fit_normaliser
 from pacesetter.methods.offline.bc import Cloning, FleetBC
 from pacesetter.methods.offline.cql import ConservativeQ, FleetCQL
 from pacesetter.methods.offline.iql import FleetIQL, ImplicitQ
@@ -29,7 +29,7 @@ from pacesetter.methods.offline.rows import StoredRows
 from pacesetter.methods.offline.window_agents import PolicyAgents
 from pacesetter.methods.offline.window_rows import StoredWindows
 
-__all__ = ["OfflineWindows", "WindowsBC", "WindowsCQL", "WindowsIQL", "make_windows"]
+__all__ = ["OfflineWindows", "WindowsBC", "WindowsCQL", "WindowsIQL", "bc", "cql", "iql", "make_windows"]
 
 OF_DATASET = ("dataset", "regimes", "held_out")  # options that the task reads; the algorithm has none of them
 
@@ -257,6 +257,6 @@ def make_windows(setup: Setup) -> Any:
     return learner
 
 
-ALGORITHMS.add("bc", Algorithm(WindowsBC, "discrete"))
-ALGORITHMS.add("cql", Algorithm(WindowsCQL, "discrete"))
-ALGORITHMS.add("iql", Algorithm(WindowsIQL, "discrete"))
+bc = Algorithm(WindowsBC, "discrete")
+cql = Algorithm(WindowsCQL, "discrete")
+iql = Algorithm(WindowsIQL, "discrete")

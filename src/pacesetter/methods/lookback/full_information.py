@@ -23,7 +23,7 @@ from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.learning.sb3.windows.record import (
+from pacesetter.methods.lookback.record import (
     RecordLogits,
     WindowPolicy,
     better_constant,
