@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pacesetter.learning.methods import NetworkOptions
 
-__all__ = ["WindowsBCOptions", "WindowsCQLOptions", "WindowsIQLOptions"]
+__all__ = ["StoredWindowsOptions", "WindowsBCOptions", "WindowsCQLOptions", "WindowsIQLOptions"]
 
 
 @dataclass(frozen=True)
