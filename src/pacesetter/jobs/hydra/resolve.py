@@ -108,7 +108,8 @@ class Composed:
         if not (isinstance(value, dict) and isinstance(before, dict)):
             place[int(last) if isinstance(place, list) else last] = value
             return
-        if not is_added and any(name not in before for name in value):
+        # An empty mapping, e.g. of symbols to currencies, is open to any name.
+        if not is_added and before and any(name not in before for name in value):
             raise ConfigError(f"{key} has other keys: set one with {key}.NAME=…, add one with +{key}.NAME=…")
         before |= value
 
