@@ -15,8 +15,8 @@ from pacesetter.envs import Bank, Batch
 from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
-from pacesetter.market import MarketParameters
-from pacesetter.market.parameters import Limits, StartingHolding
+from pacesetter.market import Limits, MarketParameters, Orders
+from pacesetter.market.parameters import Margin, StartingHolding
 from pacesetter.market.risk import RiskOptions
 from pacesetter.rewards import OBJECTIVES, TRADING, RewardConfig, Term
 
@@ -30,6 +30,10 @@ objectives = RewardConfig({**OBJECTIVES, "consistency": Term(smoothing_steps=3)}
 held = MarketParameters(holdings=(StartingHolding(panel.symbols[0], 1.0),))
 with pytest.raises(ConfigError, match="train.device=cpu"):
     DeviceBatch(Batch(Bank.from_panels(panel, table), 3, window_bars=3, market=held))
+margined = MarketParameters(
+    limits=Limits(position_cap_fraction=8, gross_leverage=8, shorting=True), margin=Margin("isolated"), funding=2.0,
+    lot=0.5, tick=0.01, orders=Orders(buy_fraction=1.0),
+)
 for is_whole, options in (
     (False, {"action": "discrete"}),
     (False, {"action": "hybrid", "reward": RewardConfig(TRADING)}),
@@ -38,6 +42,7 @@ for is_whole, options in (
     (False, {"action": "target", "market": MarketParameters(band=0.3)}),
     (True, {"action": "target", "market": levered, "risk": around}),
     (False, {"action": "target", "risk": RiskOptions(0.1)}),
+    (False, {"action": "discrete", "market": margined}),
 ):
     bank = Bank.from_panels(panel, table, is_whole=is_whole)
     cpu = Batch(bank, 3, window_bars=3, episode_bars=4, **options)
