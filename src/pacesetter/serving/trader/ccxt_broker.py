@@ -79,7 +79,8 @@ class CcxtOptions(VenueOptions):
         if not self.dry_run and self.exchange not in able:
             raise ConfigError(
                 f"broker.exchange={self.exchange} cannot be traded with broker.market={self.market}, for ccxt does not "
-                f"find its orders by client id; give one of {', '.join(able)}, or broker.dry_run=true"
+                "find its orders by client id; give broker.dry_run=true, or an exchange where it does"
+                f"{did_you_mean(self.exchange, able)}"
             )
 
     @property
@@ -91,6 +92,9 @@ class CcxtOptions(VenueOptions):
         """e.g. "binance spot (sandbox)"."""
         how = "dry run" if self.dry_run else "REAL MONEY" if self.live else "sandbox"
         return f"{self.exchange} {self.market} ({how})"
+
+    def check(self) -> None:
+        _make_client(self)
 
     def open(self, symbols: Sequence[str], market: MarketParameters) -> Broker:
         self.check_market(market)
