@@ -367,8 +367,8 @@ def _market_of(symbol: str, listed: Mapping[str, Any], options: CcxtOptions) -> 
     if market is None or not fits(market):
         able = [name for name, each in listed.items() if fits(each)]
         raise ConfigError(
-            f"{options.exchange} has no {kind} market '{symbol}'{did_you_mean(symbol, able)}; train on, or give "
-            "data.symbols=[…] of, what it trades"
+            f"{options.exchange} has no {kind} market '{symbol}'; train on what it trades, or give data.symbols=[…]"
+            f"{did_you_mean(symbol, able)}"
         )
     if market.get("active") is False:
         raise ConfigError(f"'{symbol}' is not traded at {options.exchange} now; give data.symbols=[…] without it")
