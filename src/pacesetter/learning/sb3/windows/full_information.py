@@ -26,8 +26,8 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.sb3.windows.record import (
     RecordLogits,
     WindowPolicy,
+    best_rule,
     better_constant,
-    record_weights,
     with_record,
 )
 
@@ -66,8 +66,8 @@ class FullInformation(OnPolicyAlgorithm):
     teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
     anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
                    leaves that constant only where the reward it expects elsewhere is worth more
-    record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. Where the best
-                   constant clearly earns more on the training set, the policy begins at that one. See `record.py`
+    record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. It begins at the
+                   rule over records, or at the constant, that earned most on the training set. See `record.py`
     """
 
     policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": WindowPolicy}
@@ -91,6 +91,9 @@ class FullInformation(OnPolicyAlgorithm):
         policy_kwargs: dict[str, Any] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
+        if record_coef:
+            windows = _batch_of(env).config.windows
+            policy_kwargs = with_record(policy_kwargs or {}, env, record_coef, windows.places(windows.grid))
         super().__init__(
             policy,
             env,
@@ -106,7 +109,7 @@ class FullInformation(OnPolicyAlgorithm):
             sde_sample_freq=-1,
             seed=seed,
             device=device,
-            policy_kwargs=policy_kwargs if record_coef == 0 else with_record(policy_kwargs or {}, env, record_coef),
+            policy_kwargs=policy_kwargs,
             _init_setup_model=_init_setup_model,
         )
         self.n_epochs, self.teacher_coef, self.anchor_coef = n_epochs, teacher_coef, anchor_coef
@@ -159,15 +162,10 @@ class FullInformation(OnPolicyAlgorithm):
         layer = self.policy.action_net
         if isinstance(layer, RecordLogits) and layer.is_new():
             assert self._table is not None
-            rules = [record]
-            if self._batch.config.view.state_bars is not None:
-                weights = record_weights(record, self._table, usable)
-                layer.begin_with(weights)
-                by_record = record.reshape(len(record), len(weights), -1)
-                rules = [by_record[:, :-1].mean(axis=1), np.einsum("r,trk->tk", weights, by_record)]
-            # Better than the records with and without the state: one more rule must not make constants likelier.
-            places = [better_constant(rule, self._table, usable) for rule in rules]
-            if (place := places[0]) is not None and None not in places:
+            view = self._batch.config.view
+            rule = best_rule(record, len(view.records), self._table, usable, view.state_bars is not None)
+            layer.begin_with(rule)
+            if (place := better_constant(rule, record, self._table, usable)) is not None:
                 layer.begin_at(place)
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
