@@ -91,7 +91,8 @@ class PlantedWorld:
 
     def cosine(self, bars: int) -> Array:
         """(time,) of the fading that all relations share."""
-        return np.cos(2 * math.pi * np.arange(bars) / self.fading_bars)
+        wave: Array = np.cos(2 * math.pi * np.arange(bars) / self.fading_bars)
+        return wave
 
     def respond(
         self, schedule: Sequence[Relations], leads: Leads, generator: np.random.Generator
