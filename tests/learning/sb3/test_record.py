@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
 from pacesetter.learning.sb3.readout import readout
-from pacesetter.learning.sb3.windows.record import RecordLogits, Rule, best_rule, better_constant
+from pacesetter.learning.sb3.windows.record import RecordLogits, RecordRule, best_rule, better_constant
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import serve_algorithm
 from pacesetter.serving.bundle.export import export_onnx
@@ -78,7 +78,7 @@ def test_logits_are_the_network_and_the_weighted_records() -> None:
         layer.weights.copy_(torch.tensor([0.2, 0.7]))
     expected = latent[:, :4] @ layer.network.weight.T + 2.0 * records[:, 0] + 7.0 * records[:, 1]
     torch.testing.assert_close(layer(latent), expected)
-    layer.begin_with(Rule(np.array([0.2, 0.7]), 0.08))
+    layer.begin_with(RecordRule(np.array([0.2, 0.7]), 0.08))
     latent[:, 10] = 0.5  # the window in force; the last two are the bounds
     away = torch.tensor([0.5, 0.0, 0.5])
     torch.testing.assert_close(layer(latent), expected - 0.8 * away)
@@ -133,7 +133,7 @@ def test_what_a_rule_earns_is_played_bar_by_bar() -> None:
         earned.append(table.total[t, held, chosen])
         held = chosen
     np.testing.assert_array_equal(table.earned(worth, 0.7), earned)
-    rule = Rule(np.array([0.0, 1.0]), 0.7)  # of two records the second alone counts
+    rule = RecordRule(np.array([0.0, 1.0]), 0.7)  # of two records the second alone counts
     np.testing.assert_array_equal(rule.earned(np.hstack([-worth, worth]), table), earned)
 
 
@@ -143,7 +143,7 @@ def test_a_constant_counts_where_it_is_clearly_better_than_the_records() -> None
     rewards[bars // 2 :] = [0.0, 1.0]  # the best window changes once
     record, usable = np.roll(rewards, 1, axis=0), np.ones(bars, dtype=bool)
     record[0] = 0.5
-    one, two = Rule(np.ones(1), 0.0), Rule(np.full(2, 0.5), 0.0)
+    one, two = RecordRule(np.ones(1), 0.0), RecordRule(np.full(2, 0.5), 0.0)
     assert better_constant(one, record, held_rewards(rewards, 0.0), usable) is None  # the record follows
     wrong = np.tile([[0.0, 9.0]], (bars, 1))  # averaged with the other one it outweighs it
     both = np.concatenate([record, wrong], axis=1)
@@ -167,7 +167,7 @@ def test_a_switch_must_pay_where_records_are_noise() -> None:
     record = 0.1 * rng.normal(size=(bars, 3))
     rule = best_rule(record, 1, held_rewards(0.1 * noise, 0.05), usable, by_state=False)
     assert rule.stay >= 0.08
-    switching = Rule(np.ones(1), 0.0).earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean()
+    switching = RecordRule(np.ones(1), 0.0).earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean()
     assert rule.earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean() > 0.3 * switching  # what switches cost
     # Where the record tells the next best window, every switch pays, and nothing is waited for.
     assert best_rule(0.1 * noise, 1, held_rewards(noise, 0.0), usable, by_state=False).stay == 0.0

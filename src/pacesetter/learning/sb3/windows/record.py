@@ -26,7 +26,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.lookback.table import RewardTable
 from pacesetter.errors import ConfigError
 
-__all__ = ["RecordLogits", "Rule", "WindowPolicy", "best_rule", "better_constant", "with_record"]
+__all__ = ["RecordLogits", "RecordRule", "WindowPolicy", "best_rule", "better_constant", "with_record"]
 
 RECORD, LOOKBACK = "record", "lookback"  # entries of the observation; the latter begins with the window in force
 # Standard errors, of means over so many bars, by which another rule and a constant must be better
@@ -46,7 +46,7 @@ class Beside(nn.Module):
         return torch.cat([self.layers(features), features[:, self.width :]], dim=-1)
 
 
-class Rule(NamedTuple):
+class RecordRule(NamedTuple):
     """Choose the window of highest Σ_h w_h·m_h less `stay` for each step away from the one in force."""
 
     weights: Array  # (record,)
@@ -89,7 +89,7 @@ class RecordLogits(nn.Module):
         return is_even and not self.stay and not any(bool(part.any()) for part in self.network.parameters())
 
     @torch.no_grad()
-    def begin_with(self, rule: Rule) -> None:
+    def begin_with(self, rule: RecordRule) -> None:
         """Choose by this rule at first."""
         self.weights.copy_(torch.as_tensor(rule.weights))
         self.stay.fill_(rule.stay)
@@ -102,7 +102,7 @@ class RecordLogits(nn.Module):
         self.network.bias[place] = LEAD * self.coef
 
 
-def best_rule(record: Array, records: int, table: RewardTable, usable: Array, by_state: bool) -> Rule:
+def best_rule(record: Array, records: int, table: RewardTable, usable: Array, by_state: bool) -> RecordRule:
     """The rule to begin with: all records but that by state, with the usual stay, unless another earned clearly more.
 
     record   (time, record · window) at the bars of the table      usable   (time,) bool
@@ -111,15 +111,15 @@ def best_rule(record: Array, records: int, table: RewardTable, usable: Array, by
     choices = [plain]
     if by_state:  # without it, or as much as all others together
         choices = [np.append(np.full(records - 1, 1.0 / (records - 1)), last) for last in (0.0, 1.0)]
-    usual = Rule(choices[0], USUAL_STAY)
+    usual = RecordRule(choices[0], USUAL_STAY)
     earned = usual.earned(record, table)
-    rules = [Rule(weights, stay) for weights in choices for stay in STAYS]
+    rules = [RecordRule(weights, stay) for weights in choices for stay in STAYS]
     gains = [rule.earned(record, table) - earned for rule in rules]
     best = int(np.argmax([gain[usable].mean() for gain in gains]))
     return rules[best] if _is_clearly_above(gains[best][usable], RULE_ERRORS) else usual
 
 
-def better_constant(rule: Rule, record: Array, table: RewardTable, usable: Array) -> int | None:
+def better_constant(rule: RecordRule, record: Array, table: RewardTable, usable: Array) -> int | None:
     """Place of the window that clearly earns more over the usable bars than the rule, or None.
 
     A record follows the market and a constant never does, so a constant must be better by two standard errors. Without
