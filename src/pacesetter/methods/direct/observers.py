@@ -16,7 +16,7 @@ from pacesetter.methods.direct.learner import DirectLearner, load_direct
 from pacesetter.methods.direct.objective import ended_growth
 from pacesetter.policies.agent import AgentPolicy
 
-__all__ = ["DirectMeter", "DirectValidator"]
+__all__ = ["DirectMeter", "DirectValidator", "observe"]
 
 
 class DirectMeter(Callback[DirectLearner]):
@@ -88,3 +88,8 @@ class DirectValidator(Validator[DirectLearner]):
         own = {"symbols": list(policy.symbols), "weights": weights.tolist()}
         # the validation set chose the policy, so that it is in-sample too
         self.session.run.write_json(RELATIONS, own | {"seen_until": str(self.stretch.panel.index[-1])})
+
+
+def observe(session: Session[Any]) -> tuple[DirectMeter, DirectValidator]:
+    """What meters and validates one account of all symbols."""
+    return DirectMeter(session), DirectValidator(session)

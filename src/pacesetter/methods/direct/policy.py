@@ -23,7 +23,7 @@ and what it targets, with h the share that it holds and c the cost of a side:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -35,8 +35,9 @@ from pacesetter.arrays import Array
 from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes, own_places
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
+from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["DirectPolicy", "Moves", "market_price"]
+__all__ = ["DirectPolicy", "Moves", "market_price", "serve_direct"]
 
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
 RETURN, GAP = "return_1", "gap"
@@ -396,3 +397,19 @@ def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = Fal
     ordered = signal.clamp_min(0.0).sort(dim=-1, descending=True).values
     number = torch.arange(1, signal.shape[-1] + 1, dtype=signal.dtype, device=signal.device)
     return (price * ordered.cumsum(-1) / (1 + price * number)).amax(-1, keepdim=True)
+
+
+def serve_direct(
+    policy: DirectPolicy, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, Iterable[str]]
+) -> tuple[DirectPolicy, PolicySpec]:
+    """A direct policy of a market, which is a module already, with its spec; `shapes` are those of its observation."""
+    inputs = {entry: shapes[entry] for entry in policy.reads}
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names[entry]) for entry in inputs},
+        action="target",
+        rows="market",
+        symbols=policy.symbols,
+        outputs=("orders", "confidence"),
+    )
+    return policy.eval(), spec
