@@ -44,6 +44,11 @@ MARKETS = {
         limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
         orders=Orders(minimum_trade=0.0),
     ),
+    "impact that is left": MarketParameters(
+        costs=Costs(impact_bps=400.0, impact_left=0.7),
+        limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002, shorting=True),
+        orders=Orders(minimum_trade=0.0),
+    ),
 }
 
 
@@ -68,10 +73,10 @@ def rolled(panel: Panel, targets: Any, market: MarketParameters, first: int) -> 
         needs_depth=market.limits.volume_cap_fraction is not None,
     )
     rules, held = Rules.of(market), torch.zeros(len(panel.symbols), dtype=torch.float64)
-    wealth, returns = torch.tensor(1.0, dtype=torch.float64), []
+    wealth, returns, impact = torch.tensor(1.0, dtype=torch.float64), [], None
     for t in range(first, len(panel) - 1):
         fills = series.fills(torch.tensor(t - series.first))
-        held, earned = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules)
+        held, earned, impact = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules, impact)
         wealth = wealth * (1 + earned)
         returns.append(float(earned))
     return np.array(returns)
@@ -143,16 +148,19 @@ def test_gradients_are_those_of_small_differences(name: str, softness: float) ->
     fills = Fills(ones * 1.01, ones * 0.98, ones, ones * 2.0 * market.initial_cash)
     wealth = torch.tensor([0.9, 1.0, 1.2], dtype=torch.float64)
 
-    def account(*state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return settle(*state, fills, rules)
+    def account(*state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        settled = settle(*state[:3], fills, rules, *state[3:])
+        return tuple(part for part in settled if part is not None)
 
-    state = tuple(each.requires_grad_() for each in (held, target, wealth))
+    # Left by purchases and by sales, beside trades of either side.
+    left = (0.02 * torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4),) if rules.impact_left else ()
+    state = tuple(each.requires_grad_() for each in (held, target, wealth, *left))
     assert torch.autograd.gradcheck(account, state)
     # What the case is about must be at work, or its gradient is that of another one.
     traded = target - held
     if name in ("impact", "budget"):
         free = replace(rules, impact=0.0)
-        assert (settle(*state, fills, free)[1] > account(*state)[1]).all()
+        assert (settle(*state[:3], fills, free).earned > account(*state)[1]).all()
     if name == "budget":
         assert (account(*state)[0].sum(-1) < 0.51).any()
     if name == "loan":
@@ -170,7 +178,7 @@ def test_a_smaller_trade_is_known_to_meet_a_smaller_impact() -> None:
     one = torch.ones(1, dtype=torch.float64)
     fills = Fills(one, one, one, one * rules.initial_cash)
     target = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
-    _, earned = settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules)
+    _, earned, _ = settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules)
     earned.backward()
     # 1.5 · impact · √share: that of the cost |w| · impact · √|w|, and not of a share that stays as it is.
     assert target.grad is not None

@@ -6,7 +6,7 @@ One bar, with h the shares held at the close of t and w the shares that are want
     sell     what makes a position smaller fills at the open of t+1, then
     buy      what makes one larger, all by one factor where the budget is short
     cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + slippage + impact · √(share of volume),
-             or impact · share
+             or impact · share; and what is left of earlier impacts, on the same side
     mark     equity and h at the close of t+1
 
 With `softness` 0 it repeats the kernel to rounding (a test). Above 0, |x| becomes √(x² + softness²) − softness, so that
@@ -24,7 +24,7 @@ import torch
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import BPS, MarketParameters
 
-__all__ = ["Fills", "Rules", "settle"]
+__all__ = ["Fills", "Rules", "Settled", "settle"]
 
 
 class Fills(NamedTuple):
@@ -42,6 +42,18 @@ class Fills(NamedTuple):
     trading: torch.Tensor
     depth: torch.Tensor | None = None
     funding: torch.Tensor | None = None
+
+
+class Settled(NamedTuple):
+    """An account after a bar.
+
+    held     (…, symbol) shares of its equity at the close of t+1        earned   (…,) its net return over the bar
+    impact   (…, symbol) by which its fills still move prices; None where no impact is left a bar later
+    """
+
+    held: torch.Tensor
+    earned: torch.Tensor
+    impact: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Rules:
     initial_cash: float
     softness: float = 0.0
     is_linear: bool = False
+    impact_left: float = 0.0
 
     @classmethod
     def of(cls, market: MarketParameters, softness: float = 0.0) -> Rules:
@@ -77,6 +90,7 @@ class Rules:
             commission=costs.commission_bps * BPS,
             impact=costs.impact_bps * BPS,
             is_linear=costs.impact_model == "linear",
+            impact_left=costs.impact_left,
             interest=costs.interest_bps_per_year * per_bar,
             # With a margin nothing is borrowed.
             loan=costs.loan_bps_per_year * per_bar if market.margin.mode == "none" else 0.0,
@@ -104,14 +118,23 @@ class Rules:
         # At 0, where an account that does not trade stands, |x| has a kink and autograd a gradient of 0.
         return x.abs() if self.softness == 0 else (x.square() + self.softness**2).sqrt() - self.softness
 
-    def cost(self, traded: torch.Tensor, share: torch.Tensor | float) -> torch.Tensor:
-        """Cost of each trade as a share of the same equity; `share` is of the bar's volume."""
-        move = self.move + self._impact(share)
+    def cost(self, traded: torch.Tensor, share: torch.Tensor | float, left: torch.Tensor | None = None) -> torch.Tensor:
+        """Cost of each trade as a share of the same equity; `share` is of the bar's volume, `left` as in `settle`."""
+        move = self.whole_move(traded, share, left)
         # Commission is on the fill price, which lies above the open for a buy and below it for a sale.
         side = torch.where(traded >= 0, 1.0, -1.0)
         return self.size(traded) * (move + self.commission * (1 + side * move))
 
-    def _impact(self, share: torch.Tensor | float) -> torch.Tensor | float:
+    def whole_move(
+        self, traded: torch.Tensor, share: torch.Tensor | float, left: torch.Tensor | None
+    ) -> torch.Tensor | float:
+        """Fraction by which the price is moved against each trade."""
+        move = self.move + self.impact_of(share)
+        # The other side gains nothing from what earlier fills moved.
+        return move if left is None else move + (traded.sign() * left).clamp_min(0.0)
+
+    def impact_of(self, share: torch.Tensor | float) -> torch.Tensor | float:
+        """Fraction by which a fill of a share of the bar's volume moves the price itself."""
         if not isinstance(share, torch.Tensor) or not self.impact:
             return 0.0
         # 1e-18: the slope of √ is infinite at 0, where nothing is traded.
@@ -119,12 +142,19 @@ class Rules:
 
 
 def settle(
-    held: torch.Tensor, target: torch.Tensor, wealth: torch.Tensor, fills: Fills, rules: Rules
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(shares held (…, symbol) at the close of t+1, net return (…,) of the account over the bar).
+    held: torch.Tensor,
+    target: torch.Tensor,
+    wealth: torch.Tensor,
+    fills: Fills,
+    rules: Rules,
+    impact: torch.Tensor | None = None,
+) -> Settled:
+    """The account after a bar, from shares held and targets (…, symbol).
 
     wealth   (…,) equity at the close of t as a multiple of the initial cash; impact grows with it
+    impact   (…, symbol) by which earlier fills moved prices at the fill before; None where no bar is before
     """
+    left = rules.impact_left * impact if impact is not None and rules.impact_left else None
     traded = _size_orders(held, target, rules) * fills.trading
     share: torch.Tensor | float = 0.0
     if fills.depth is not None:
@@ -141,16 +171,21 @@ def settle(
     if fills.funding is not None:
         cash = cash - (held * fills.to_open * fills.funding).sum(-1)
     after = held + reduced
-    cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
+    cash = cash - ((reduced + rules.cost(reduced, share, left)) * fills.to_open).sum(-1)
     # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.
-    factor = _affordable_share(cash, after, opened, fills.to_open, share, rules)[..., None]
+    move = rules.whole_move(opened, share, left)
+    factor = _affordable_share(cash, after, opened, fills.to_open, move, rules)[..., None]
     # Impact is computed again below: a smaller order is a smaller share of the bar's volume.
     opened = opened * factor
-    cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
+    cash = cash - ((opened + rules.cost(opened, share * factor, left)) * fills.to_open).sum(-1)
     value = (after + opened) * fills.to_close
     equity = cash + value.sum(-1)
     # Back to shares of the new equity, the unit of the next bar.
-    return value / equity[..., None], equity - 1.0
+    moved: torch.Tensor | None = None
+    if rules.impact_left:
+        own = rules.impact_of(torch.where(is_smaller, share, share * factor))
+        moved = traded.sign() * own if left is None else left + traded.sign() * own
+    return Settled(value / equity[..., None], equity - 1.0, moved)
 
 
 def _size_orders(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:
@@ -177,11 +212,10 @@ def _affordable_share(
     after: torch.Tensor,
     opened: torch.Tensor,
     to_open: torch.Tensor,
-    share: torch.Tensor | float,
+    move: torch.Tensor | float,
     rules: Rules,
 ) -> torch.Tensor:
     """(…,) the share ≤ 1 of all openings that the budget pays for, as `market.kernel.affordable_share`."""
-    move = rules.move + rules._impact(share)
     # Costs lower equity, and the budget is a multiple of equity: hence budget times the cost rate.
     needed = (opened.abs() * to_open * (1.0 + rules.budget * (move + rules.commission * (1.0 + move)))).sum(-1)
     equity = cash + (after * to_open).sum(-1)
