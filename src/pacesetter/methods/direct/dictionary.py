@@ -85,21 +85,23 @@ def a_bar_later(group: str, weights: torch.Tensor, symbols: int, lags: int) -> t
     """
     if group == "features":
         return torch.zeros_like(weights)
+    followers = weights.shape[1]
     if group == "slow":
         kept = torch.tensor([0.5 ** (1 / half) for half in HALF_LIVES], dtype=weights.dtype, device=weights.device)
-        return (weights.unflatten(0, (len(HALF_LIVES), -1)) * kept[:, None, None]).flatten(0, 1)
+        return (weights.reshape(len(HALF_LIVES), -1) * kept[:, None]).reshape(-1, followers)
     if group == "large":
-        return _earlier(weights.unflatten(0, (len(LARGE), lags, -1)), 1).flatten(0, 2)
+        return _earlier(weights.reshape(len(LARGE), lags, -1), 1).reshape(-1, followers)
     if group in ("state", "product"):
-        return _earlier(weights.unflatten(0, (lags, -1)), 0).flatten(0, 1)
+        return _earlier(weights.reshape(lags, -1), 0).reshape(-1, followers)
     own, market, constant = weights[: lags * symbols], weights[lags * symbols : -1], weights[-1:]
-    return torch.cat([_earlier(own.unflatten(0, (lags, -1)), 0).flatten(0, 1), _earlier(market, 0), constant])
+    return torch.cat([_earlier(own.reshape(lags, -1), 0).reshape(-1, followers), _earlier(market, 0), constant])
 
 
 def _earlier(weights: torch.Tensor, lag: int) -> torch.Tensor:
     """Each lag's weights at the lag before it; the last lag has none."""
-    later = weights.narrow(lag, 1, max(weights.shape[lag] - 1, 0)) if weights.shape[lag] else weights
-    return torch.cat([later, torch.zeros_like(weights.narrow(lag, 0, min(weights.shape[lag], 1)))], lag)
+    if not weights.shape[lag]:
+        return weights
+    return torch.cat([weights.narrow(lag, 1, weights.shape[lag] - 1), torch.zeros_like(weights.narrow(lag, 0, 1))], lag)
 
 
 def input_names(
