@@ -5,7 +5,7 @@ decay      Gârleanu and Pedersen (2013): quadratic costs. Trade a fixed part of
 cushion    Grossman and Zhou (1993): the account ends at a share `limit` of its highest value. Hold in proportion to
            what lies above that limit
 
-Shorting is allowed and nothing is capped. Each is measured by its own `Goal`. `OracleClosed` plays both by the market
+Shorting is allowed and nothing is capped. Each is measured by its own `WorldGoal`. `OracleClosed` plays both by the market
 kernel; the small accounts beside it are what tests compare the formulas with.
 """
 
@@ -28,8 +28,8 @@ from pacesetter.policies.policy import Snapshot
 
 __all__ = [
     "DecayProblem",
-    "Goal",
     "OracleClosed",
+    "WorldGoal",
     "cushion_growth",
     "cushion_shares",
     "play_cushion",
@@ -37,7 +37,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Goal:
+class WorldGoal:
     """What a world with a closed form asks for, per bar.
 
     aversion   of mean − aversion / 2 · variance of net returns        limit   drawdown at which the account ends, in
@@ -149,12 +149,12 @@ class OracleClosed(Oracle):
     """Plays the closed form of the world it is in, knowing what followers respond to; variances are counted."""
 
     name: ClassVar[str] = "oracle_closed"
-    goal: Goal = Goal()
+    goal: WorldGoal = WorldGoal()
     impact: float = 0.0
     capital: float = 1e5
 
     @classmethod
-    def for_goal(cls, goal: Goal, market: MarketParameters) -> OracleClosed:
+    def for_goal(cls, goal: WorldGoal, market: MarketParameters) -> OracleClosed:
         """The oracle without its truth."""
         return cls(goal=goal, impact=market.costs.impact_bps * BPS, capital=market.initial_cash)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.evaluation.baselines.closed_forms import Goal
+from pacesetter.evaluation.baselines.closed_forms import WorldGoal
 
 __all__ = [
     "CLOSED",
@@ -113,7 +113,7 @@ WORLDS = {
 }
 CLOSED = "oracle_closed"  # of worlds whose best policy is a formula, in place of `oracle_sized`
 # What these are measured by instead of a Sharpe ratio; shares are of the closed form's.
-GOALS = {"decay": Goal(aversion=3_000.0), "cushion": Goal(limit=0.2)}
+GOALS = {"decay": WorldGoal(aversion=3_000.0), "cushion": WorldGoal(limit=0.2)}
 MARKETS: dict[str, tuple[str, ...]] = {
     "noise": (*_PLANTED, "data.strength=0"),
     "planted 0.1": (*_PLANTED, "data.strength=0.1"),
