@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from pacesetter.agents.agent import ACTION_MASK
@@ -19,6 +18,7 @@ from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
+from pacesetter.learning.sb3.own import AnyAlgorithm
 from pacesetter.methods.supervised.direction import CLASSES, Classifier
 
 __all__ = ["Readout", "readout"]
@@ -77,7 +77,7 @@ def readout(agent: object) -> Readout:
             agent.encoder, agent.shapes, lambda observation: agent(observation).softmax(-1), None, len(CLASSES), dict
         )
     algorithm = agent.algorithm if isinstance(agent, AlgorithmAgent) else agent
-    if not isinstance(algorithm, BaseAlgorithm):
+    if not isinstance(algorithm, AnyAlgorithm):
         raise ConfigError(
             f"{type(agent).__name__} has no network that can be read; give a symbol agent or an algorithm"
         )
@@ -89,7 +89,7 @@ def _of_symbol_agent(agent: SymbolAgent) -> Readout:
     return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, agent.choices, dict)
 
 
-def _of_algorithm(algorithm: BaseAlgorithm) -> Readout:
+def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:
     policy: Any = algorithm.policy
     is_off_policy = isinstance(algorithm, OffPolicyAlgorithm)
     extractor: EncoderExtractor = (policy.actor if is_off_policy else policy).features_extractor
