@@ -5,8 +5,8 @@ decay      Gârleanu and Pedersen (2013): quadratic costs. Trade a fixed part of
 cushion    Grossman and Zhou (1993): the account ends at a share `limit` of its highest value. Hold in proportion to
            what lies above that limit
 
-Shorting is allowed and nothing is capped. Each is measured by its own `WorldGoal`. `OracleClosed` plays both by the market
-kernel; the small accounts beside it are what tests compare the formulas with.
+Shorting is allowed and nothing is capped. Each is measured by its own `WorldGoal`. `OracleClosed` plays both by the
+market kernel; the small accounts beside it are what tests compare the formulas with.
 """
 
 from __future__ import annotations
