@@ -195,7 +195,7 @@ class BrokerOptions(ABC):
         return False
 
     def check(self) -> None:  # noqa: B027  # most need nothing
-        """Refuse what is missing, e.g. keys, before any data are loaded; asks nobody."""
+        """Refuse what is missing, e.g. keys, before any data are loaded; makes no request."""
 
     @abstractmethod
     def open(self, symbols: Sequence[str], market: MarketParameters) -> Broker:
