@@ -332,6 +332,7 @@ def baseline(
         list[str] | None,
         typer.Argument(metavar="[NAME]... [KEY=VALUE]...", help="e.g. equal_weight momentum data=sample; sl; all"),
     ] = None,
+    folds: Annotated[int, typer.Option(help="With sl: out-of-fold parts of the training set.")] = 4,
 ) -> None:
     """Backtest baselines over the test set with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first.
 
@@ -346,12 +347,14 @@ def baseline(
     panel = build_panel(config)
     market = panel, build_table(config, panel), build_fold(config, panel), config.trading
     if names[:1] == ["sl"]:
-        _train_classifiers(*market, Path(config.runs) / "supervised", names[1:])
+        _train_classifiers(*market, Path(config.runs) / "supervised", names[1:], folds)
     else:
         _play_baselines(*market, [] if names == ["all"] else names)
 
 
-def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path, networks: list[str]) -> None:
+def _train_classifiers(
+    panel: Panel, table: Any, fold: Fold, task: Any, folder: Path, networks: list[str], folds: int
+) -> None:
     """The supervised baselines: trained, judged, timed and stored; networks that are named have their own width."""
     from pacesetter.agents.encoders import NETWORKS as OWN
     from pacesetter.methods.supervised.judgement import HIDDEN, NETWORKS, run_supervised
@@ -360,7 +363,9 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
     if networks:
         options["width"] = max(OWN[name].width for name in networks)
     chosen = networks or NETWORKS
-    supervised = run_supervised(panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options)
+    supervised = run_supervised(
+        panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options, folds=folds
+    )
     _show([finding.section() for finding in supervised.findings()], HIDDEN)
     typer.echo(f"→ {folder}")
 
