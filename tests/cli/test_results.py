@@ -1,4 +1,4 @@
-"""`pacesetter evaluate`, `compare` and `baseline` as a user calls them."""
+"""`pacesetter evaluate`, `compare` and `baseline` as a user calls them; runs `evaluation.programme.dossier`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles: whole or refused by name, signed or not, numbered on a shelf with a way back."""
+"""Bundles: whole or refused by name, signed or not, numbered on a shelf with a way back; `lab.versions` lists them."""
 
 from __future__ import annotations
 

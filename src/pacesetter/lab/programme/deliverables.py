@@ -54,7 +54,7 @@ def _report(folder: Path, phase: str) -> dict[str, Any]:
     except (OSError, ValueError) as problem:
         raise RunError(
             f"{path} cannot be read ({type(problem).__name__}); run the same pacesetter lab programme again: what it "
-            "did is kept, and the report is written anew"
+            "did is kept, and the report is written again"
         ) from problem
     return report
 
@@ -91,9 +91,9 @@ def write_risks(folder: Path) -> list[Path]:
 def find_risks(folder: Path) -> list[Risk]:
     """What the phases of a programme left that speaks against trusting it, the gravest first."""
     status = read_status(folder)
-    found = [*_of_status(status), *_of_data(folder), *_of_environment(folder)]
-    found += [risk for phase in status.phases for risk in _of_gates(folder, phase.name)]
-    return sorted(found, key=lambda risk: WEIGHT[risk.severity])
+    risks = [*_of_status(status), *_of_data(folder), *_of_environment(folder)]
+    risks += [risk for phase in status.phases for risk in _of_gates(folder, phase.name)]
+    return sorted(risks, key=lambda risk: WEIGHT[risk.severity])
 
 
 def _of_status(status: ProgrammeStatus) -> Iterator[Risk]:
