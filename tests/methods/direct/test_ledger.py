@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.ledger import Column
-from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
+from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders, SymbolCost
 from pacesetter.methods.direct.ledger import Fills, Rules, settle
 from pacesetter.methods.direct.policy import DirectPolicy
 from pacesetter.methods.direct.series import MarketSeries
@@ -44,6 +43,16 @@ MARKETS = {
         limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
         orders=Orders(minimum_trade=0.0),
     ),
+    "impact that is left": MarketParameters(
+        costs=Costs(impact_bps=400.0, impact_left=0.7),
+        limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002, shorting=True),
+        orders=Orders(minimum_trade=0.0),
+    ),
+    "one symbol costs more": MarketParameters(
+        costs=Costs(by_symbol=(SymbolCost("S01", 80.0),)),
+        limits=Limits(position_cap_fraction=0.9),
+        orders=Orders(minimum_trade=0.0),
+    ),
 }
 
 
@@ -61,17 +70,12 @@ class Scripted:
 
 def rolled(panel: Panel, targets: Any, market: MarketParameters, first: int) -> Any:
     """Net returns of the hard ledger for targets (bar, symbol) from bar `first` on."""
-    bank: Bank = whole_bank(panel)
-    series = MarketSeries.of(
-        bank.with_market(market),
-        DirectPolicy(panel.symbols).double(),
-        needs_depth=market.limits.volume_cap_fraction is not None,
-    )
+    series = MarketSeries.of(whole_bank(panel), DirectPolicy(panel.symbols).double(), market)
     rules, held = Rules.of(market), torch.zeros(len(panel.symbols), dtype=torch.float64)
-    wealth, returns = torch.tensor(1.0, dtype=torch.float64), []
+    wealth, paid, impact, returns = torch.tensor(1.0, dtype=torch.float64), None, None, []
     for t in range(first, len(panel) - 1):
         fills = series.fills(torch.tensor(t - series.first))
-        held, earned = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules)
+        held, earned, paid, impact = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules, paid, impact)
         wealth = wealth * (1 + earned)
         returns.append(float(earned))
     return np.array(returns)
@@ -143,16 +147,20 @@ def test_gradients_are_those_of_small_differences(name: str, softness: float) ->
     fills = Fills(ones * 1.01, ones * 0.98, ones, ones * 2.0 * market.initial_cash)
     wealth = torch.tensor([0.9, 1.0, 1.2], dtype=torch.float64)
 
-    def account(*state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return settle(*state, fills, rules)
+    def account(*state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        settled = settle(*state[:3], fills, rules, None, *state[3:])
+        left = () if settled.impact is None else (settled.impact,)
+        return settled.held, settled.earned, *left
 
-    state = tuple(each.requires_grad_() for each in (held, target, wealth))
+    # Left by purchases and by sales, beside trades of either side.
+    left = (0.02 * torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4),) if rules.impact_left else ()
+    state = tuple(each.requires_grad_() for each in (held, target, wealth, *left))
     assert torch.autograd.gradcheck(account, state)
     # What the case is about must be at work, or its gradient is that of another one.
     traded = target - held
     if name in ("impact", "budget"):
         free = replace(rules, impact=0.0)
-        assert (settle(*state, fills, free)[1] > account(*state)[1]).all()
+        assert (settle(*state[:3], fills, free).earned > account(*state)[1]).all()
     if name == "budget":
         assert (account(*state)[0].sum(-1) < 0.51).any()
     if name == "loan":
@@ -170,8 +178,7 @@ def test_a_smaller_trade_is_known_to_meet_a_smaller_impact() -> None:
     one = torch.ones(1, dtype=torch.float64)
     fills = Fills(one, one, one, one * rules.initial_cash)
     target = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
-    _, earned = settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules)
-    earned.backward()
+    settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules).earned.backward()
     # 1.5 · impact · √share: that of the cost |w| · impact · √|w|, and not of a share that stays as it is.
     assert target.grad is not None
     torch.testing.assert_close(target.grad, -1.5 * 0.01 * torch.tensor([0.1], dtype=torch.float64).sqrt())
@@ -180,6 +187,6 @@ def test_a_smaller_trade_is_known_to_meet_a_smaller_impact() -> None:
 def test_a_soft_cost_is_never_above_the_hard_one() -> None:
     market = MARKETS["costs"]
     traded = torch.linspace(-0.1, 0.1, 41, dtype=torch.float64)
-    soft, hard = (Rules.of(market, softness).cost(traded, 0.0) for softness in (1e-3, 0.0))
+    soft, hard = (Rules.of(market, softness).cost(traded, 1e-3) for softness in (1e-3, 0.0))
     assert (soft <= hard + 1e-15).all()
     assert torch.allclose(soft, hard, atol=2e-6)

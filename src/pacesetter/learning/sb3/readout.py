@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.encoders import Encoder
+from pacesetter.agents.encoders import EncodedClasses, Encoder
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
-from pacesetter.methods.supervised.direction import CLASSES, Classifier
+from pacesetter.learning.sb3.own import AnyAlgorithm
 
 __all__ = ["Readout", "readout"]
 
@@ -69,15 +68,15 @@ def _spread(part: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def readout(agent: object) -> Readout:
-    """The functions of a symbol agent, a Stable-Baselines3 algorithm or its agent, or a direction classifier."""
+    """The functions of a symbol agent, a Stable-Baselines3 algorithm or its agent, or a classifier."""
     if isinstance(agent, SymbolAgent):
         return _of_symbol_agent(agent)
-    if isinstance(agent, Classifier):
+    if isinstance(agent, EncodedClasses):
         return Readout(
-            agent.encoder, agent.shapes, lambda observation: agent(observation).softmax(-1), None, len(CLASSES), dict
+            agent.encoder, agent.shapes, lambda entries: agent(entries).softmax(-1), None, agent.classes, dict
         )
     algorithm = agent.algorithm if isinstance(agent, AlgorithmAgent) else agent
-    if not isinstance(algorithm, BaseAlgorithm):
+    if not isinstance(algorithm, AnyAlgorithm):
         raise ConfigError(
             f"{type(agent).__name__} has no network that can be read; give a symbol agent or an algorithm"
         )
@@ -89,7 +88,11 @@ def _of_symbol_agent(agent: SymbolAgent) -> Readout:
     return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, agent.choices, dict)
 
 
-def _of_algorithm(algorithm: BaseAlgorithm) -> Readout:
+def _of_classes(agent: EncodedClasses) -> Readout:
+    return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries).softmax(-1), None, agent.classes, dict)
+
+
+def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:
     policy: Any = algorithm.policy
     is_off_policy = isinstance(algorithm, OffPolicyAlgorithm)
     extractor: EncoderExtractor = (policy.actor if is_off_policy else policy).features_extractor

@@ -11,13 +11,13 @@ from typing import Any
 
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.randomness import random_state, set_random_state
+from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
 
 __all__ = ["capture", "check_resumable", "restore"]
 
@@ -26,15 +26,17 @@ _SEEN = ("observations", "next_observations")
 _EPISODES = ("ep_start", "ep_length")  # of a buffer that knows whole episodes
 
 
-def check_resumable(algorithm: BaseAlgorithm) -> None:
+def check_resumable(algorithm: AnyAlgorithm) -> None:
     """Refuse options whose state cannot be taken between rollouts."""
+    if isinstance(algorithm, OwnAlgorithm):
+        return
     if algorithm.use_sde:
         raise ConfigError("agent.use_sde draws noise that no checkpoint can store; leave it out")
     if getattr(algorithm, "optimize_memory_usage", False):
         raise ConfigError("agent.optimize_memory_usage overwrites last observations; leave it out")
 
 
-def capture(algorithm: BaseAlgorithm) -> dict[str, object]:
+def capture(algorithm: AnyAlgorithm) -> dict[str, object]:
     """All that decides how learning goes on, as nested plain values, arrays and tensors."""
     env: Any = algorithm.env
     memory: Any = getattr(algorithm, "_last_lstm_states", None)
@@ -51,14 +53,15 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, object]:
     }
 
 
-def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+def restore(algorithm: AnyAlgorithm, state: Mapping[str, Any]) -> None:
     """Restore what `capture` gave; the weights are restored apart."""
     env: Any = algorithm.env
     env.load_state_dict(state["environment"])
     algorithm._last_obs = state["seen"] or None  # nothing was seen before `learn` was called
     algorithm._last_episode_starts = state["starts"]
-    size = algorithm._stats_window_size
-    algorithm.ep_info_buffer, algorithm.ep_success_buffer = deque(state["episodes"], size), deque(maxlen=size)
+    algorithm.ep_info_buffer = deque(state["episodes"], algorithm._stats_window_size)
+    if not isinstance(algorithm, OwnAlgorithm):
+        algorithm.ep_success_buffer = deque(maxlen=algorithm._stats_window_size)
     if isinstance(algorithm, RecurrentPPO):
         setattr(algorithm, "_last_lstm_states", RNNStates(*state["memory"]))  # noqa: B010 - declared as None there
     if isinstance(algorithm, OffPolicyAlgorithm):
@@ -74,12 +77,12 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
 # ---- random numbers -------------------------------------------------------------------------------------------------
 
 
-def _random_state(algorithm: BaseAlgorithm) -> dict[str, object]:
+def _random_state(algorithm: AnyAlgorithm) -> dict[str, object]:
     """The state of every generator outside the environments, the action space's own included."""
     return random_state() | {"actions": algorithm.action_space.np_random.bit_generator.state}
 
 
-def _set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm) -> None:
+def _set_random_state(state: Mapping[str, Any], algorithm: AnyAlgorithm) -> None:
     set_random_state(state)
     algorithm.action_space.np_random.bit_generator.state = state["actions"]
 

@@ -39,16 +39,14 @@ class ProbabilityModule(nn.Module):
 
 
 def supervised_files(
-    folders: Sequence[str | Path], spec: PolicySpec, entries: Mapping[str, tuple[str, ...]], observations: int
+    folders: Sequence[str | Path], entries: Mapping[str, tuple[str, ...]], observations: int
 ) -> dict[str, bytes]:
-    """`supervised.onnx` of the classifiers stored in `folders`, where the policy of `spec` reads them; else nothing.
+    """`supervised.onnx` of the classifiers stored in `folders`, which a policy reads.
 
     entries   names of the policy's own features by entry, which the classifiers must have been trained with too
     Refuses classifiers of other features or of different windows, and a graph that differs from them on any of
     `observations` observations.
     """
-    if SUPERVISED not in spec.inputs:
-        return {}
     if not folders:
         raise ConfigError("the policy reads class probabilities, and features.supervised names no classifier")
     from pacesetter.methods.supervised.direction import CLASSES
