@@ -414,7 +414,7 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
             markets.append(PlayedMarket(scenario.panel, account.bank_of(scenario.panel), scenario.market, risk))
         played = backtest_many(policy, markets, first=start, window_bars=account.window_bars)
         figures |= {scenario.label: metrics(each) for scenario, each in zip(part, played, strict=True)}
-        # Nobody asks for the tables of a stressed market again.
+        # The tables of a stressed market are not asked for again.
         forget_tables()
         forget_risk_tables()
     return _frame(figures)

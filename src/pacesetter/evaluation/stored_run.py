@@ -171,7 +171,7 @@ class StoredRun:
         names = [name for name in asked.names or default_names() if set(FEATURES[name].needs) <= set(self.panel.fields)]
         config = replace(self.config, features=replace(asked, names=tuple(names)))
         if panel is not self.panel and not config.problem.reads_context:
-            # Of its own bars they are there for a baseline that reads them; nobody does on other markets.
+            # Of its own bars they are there for a baseline that reads them; on other markets none does.
             config = without_leadlag(config)
         table = build_table(config, panel)
         for name, why in table.left_out.items():
