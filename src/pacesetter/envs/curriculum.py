@@ -16,12 +16,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.envs.batch.starts import Start, Starts, chosen_rows
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
@@ -29,7 +29,15 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.sharpe import sharpe_of_sums
 
-__all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumStage", "CurriculumVectorEnv", "adaptive_stages"]
+__all__ = [
+    "FIVE_STAGES",
+    "Course",
+    "CurriculumEnv",
+    "CurriculumStage",
+    "CurriculumVectorEnv",
+    "adaptive_stages",
+    "course_of",
+]
 
 Apply = Callable[[MarketParameters, Starts], None]
 logger = logging.getLogger(__name__)
@@ -301,7 +309,7 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         noise: ArrayLike | None = None,
     ) -> None:
         super().__init__(env)
-        self.course = Course(_batch_of(env), stages, noise)
+        self.course = Course(_trading_batch(env), stages, noise)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage."""
@@ -330,7 +338,7 @@ class CurriculumVectorEnv(VectorWrapper):
         course: Course | None = None,
     ) -> None:
         super().__init__(env)
-        self.course = course or Course(_batch_of(env), stages, noise)
+        self.course = course or Course(_trading_batch(env), stages, noise)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
@@ -353,9 +361,15 @@ class CurriculumVectorEnv(VectorWrapper):
         return self.batch.action_masks()
 
 
-def _batch_of(env: Any) -> Batch:
-    batch = getattr(env.unwrapped, "batch", None)
-    if not isinstance(batch, Batch):
+def course_of(environments: object) -> Course | None:
+    """The course that environments follow, through any wrappers; None where they follow none."""
+    course = getattr(environments, "course", None)
+    return course if isinstance(course, Course) else None
+
+
+def _trading_batch(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Batch:
+    batch = batch_of(env.unwrapped)
+    if batch is None:
         raise ConfigError(f"a curriculum needs a trading or portfolio environment, not {type(env.unwrapped).__name__}")
     return batch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -18,7 +18,9 @@ from pacesetter.envs.single import EQUITY, Observation, action_space, check_opti
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 
-__all__ = ["BatchVectorEnv"]
+__all__ = ["BatchVectorEnv", "Environments"]
+
+Environments: TypeAlias = VectorEnv[Observation, Array, Array]  # of any task that is learned in Gymnasium's
 
 
 class BatchVectorEnv(VectorEnv[Observation, Array, Array]):

@@ -187,7 +187,8 @@ class StoredRun:
     @cached_property
     def policy(self) -> Policy:
         """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        policy: Policy = load_policy(Stored(self.folder, self.config, self.panel, self.table))
+        policy = load_policy(Stored(self.folder, self.config, self.panel, self.table))
+        assert isinstance(policy, Policy)  # of an account that trades
         return policy
 
     def report(self, judgement: Judgement) -> list[Section]:

@@ -52,8 +52,8 @@ class Setup:
 
     name: str
     task: str
-    train: Any
-    validation: Any
+    train: object
+    validation: object
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     device: str = "cpu"

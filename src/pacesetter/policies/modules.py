@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -25,7 +25,7 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.arrays import Array
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.policies.spec import PolicySpec
+from pacesetter.policies.spec import PolicySpec, Trades
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -266,7 +266,7 @@ def serve_agent(
     agent: SymbolAgent | Fleet,
     names: Mapping[str, Iterable[str]],
     market: MarketParameters | None = None,
-    trades: Literal["orders", "targets"] = "orders",
+    trades: Trades = "orders",
 ) -> tuple[ServedAgent, PolicySpec]:
     """A symbol agent, or a fleet with a row for each of its symbols, as a module with its spec.
 
@@ -308,7 +308,7 @@ def serve_context(
     fleet: ContextFleet,
     names: Mapping[str, Iterable[str]],
     market: MarketParameters | None = None,
-    trades: Literal["orders", "targets"] = "orders",
+    trades: Trades = "orders",
 ) -> tuple[ServedContext, PolicySpec]:
     """A fleet with a context as a module with its spec; see `serve_agent`."""
     _, spec = serve_agent(fleet, names, market, trades)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pacesetter.envs.batch.sizing import BatchSizer
     from pacesetter.market.risk import RiskOptions
 
-__all__ = ["ACTIONS", "Batch", "Step"]
+__all__ = ["ACTIONS", "Batch", "Step", "batch_of"]
 
 
 ACTIONS = {
@@ -458,7 +458,13 @@ class Batch:
         )
 
 
-def _check_count(**values: Any) -> None:
+def batch_of(environments: object) -> Batch | None:
+    """The batch behind environments that trade, through any wrappers; None where nothing is traded."""
+    batch = getattr(environments, "batch", None)
+    return batch if isinstance(batch, Batch) else None
+
+
+def _check_count(**values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, WHOLE) or value < 1:
             raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")

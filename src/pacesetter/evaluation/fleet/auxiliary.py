@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.gather import INDEX
-from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.extras.auxiliary import NextBar
 from pacesetter.panel import Panel
 
@@ -18,7 +18,7 @@ __all__ = ["accuracy_table", "head_accuracies"]
 
 @torch.no_grad()
 def head_accuracies(
-    trainer: Any, market: FleetMarket, panel: Panel | None = None
+    trainer: Any, market: SymbolMarket, panel: Panel | None = None
 ) -> dict[str, dict[str, float | None]]:
     """Head -> `accuracy` on all bars of a market with fixed starts, `majority`, and the `oracle`'s of the direction.
 

@@ -82,9 +82,10 @@ def _purge(config: Plan) -> int:
 def _fit_agent(config: Plan, panel: Panel, fold: Fold) -> LookbackPolicy:
     """An agent with fresh weights, trained on the fold's training bars and taken as it is at the end."""
     task = config.problem
-    learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
+    learner = build_learner(config, task.fold_parts(config, panel, fold))
     learner.learn(config.train.steps, Between())
-    policy: LookbackPolicy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
+    policy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
+    assert isinstance(policy, LookbackPolicy)
     return policy
 
 

@@ -30,6 +30,7 @@ from pacesetter.jobs.online.starts import use_starts
 from pacesetter.jobs.online.swaps import Swaps
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.state import tensors_hash
 from pacesetter.panel import Panel
@@ -258,12 +259,12 @@ class OnlineUpdater:
         use_starts(market, range(stop - recent, stop), self.reservoir.kept, share, self.config.seed + self.updates)
         # Another seed for each update: the same draws on nearly the same bars would learn little new.
         own = replace(self.run_config, seed=self.config.seed + self.updates)
-        learner: Any = build_learner(own, Parts(market, None))
+        learner = build_learner(own, Parts(market, None))
+        assert isinstance(learner, FleetTrainer)
         learner.fleet.load_state_dict(self.fleet.state_dict())
         learner.learn(self.config.steps)
         # A copy, so that the learner with its optimisers can be freed.
-        shadow: Fleet = copy.deepcopy(learner.fleet)
-        return shadow
+        return copy.deepcopy(learner.fleet)
 
     def _gain(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
         first = len(panel) - self.config.judged_bars - 1

@@ -14,6 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import ConstantSchedule
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.randomness import keep_randomness
@@ -107,7 +108,7 @@ class SB3Learner:
         }
 
     @property
-    def observation(self) -> dict[str, Any]:
+    def observation(self) -> dict[str, Array]:
         """The latest observations, entries (env, …)."""
         return dict(self.algorithm._last_obs or {})
 
@@ -162,6 +163,10 @@ class SB3Learner:
     def weights(self) -> dict[str, torch.Tensor]:
         """Every tensor of the policy, by name."""
         return dict(self.algorithm.policy.state_dict())
+
+    def network(self) -> torch.nn.Module:
+        """The policy's modules."""
+        return self.algorithm.policy
 
     def weights_hash(self) -> str:
         """SHA-256 over names and bytes of all weights."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.environments import fitted_until
 from pacesetter.build.plan import Plan
@@ -13,6 +13,10 @@ from pacesetter.build.tasks.task import TASKS
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 from pacesetter.runs import config_hash
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.experience.window_market import WindowMarket
 
 __all__ = ["build_recording_market", "check_dataset", "content_hash", "dataset_manifest", "differences"]
 
@@ -29,7 +33,9 @@ COMPARED = {  # key of the manifest -> what differs where it does
 }
 
 
-def build_recording_market(config: Plan, panel: Panel, envs: int, episode_bars: int | None = None) -> Any:
+def build_recording_market(
+    config: Plan, panel: Panel, envs: int, episode_bars: int | None = None
+) -> FleetMarket | WindowMarket:
     """The market of the training set with random starts, in which episodes of one length are recorded.
 
     Refuses a task whose episodes are not stored, and episodes without an end.

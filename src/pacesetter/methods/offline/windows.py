@@ -16,15 +16,17 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.sb3.algorithms import ALGORITHMS, Algorithm, fit_normaliser
+from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.methods.offline.bc import Cloning, FleetBC
 from pacesetter.methods.offline.cql import ConservativeQ, FleetCQL
 from pacesetter.methods.offline.iql import FleetIQL, ImplicitQ
-from pacesetter.methods.offline.method import OfflineConfig
+from pacesetter.methods.offline.method import OfflineConfig, OfflineMethod
 from pacesetter.methods.offline.rows import StoredRows
 from pacesetter.methods.offline.window_agents import PolicyAgents
 from pacesetter.methods.offline.window_rows import StoredWindows
@@ -77,9 +79,9 @@ class OfflineWindows(OnPolicyAlgorithm):
     def _setup_model(self) -> None:
         super()._setup_model()
         own = getattr(self.env, "env", None)
-        self.agents: Any = PolicyAgents(self.policy)
+        self.agents = PolicyAgents(self.policy)
         rows: Any = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
-        self.method: Any = self.kind(self.agents, rows, self.config)
+        self.method: OfflineMethod = self.kind(self.agents, rows, self.config)
         self.policy.add_module("offline", self.method.own.to(self.device))
         learned = [tensor for tensor in self.policy.parameters() if tensor.requires_grad]  # targets follow instead
         kind: Any = self.policy.optimizer_class
@@ -88,13 +90,11 @@ class OfflineWindows(OnPolicyAlgorithm):
     @property
     def rows(self) -> StoredRows:
         """What is learned from."""
-        rows: StoredRows = self.method.market
-        return rows
+        return self.method.market
 
     def features(self, observation: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """(row, width) features, as an offline method asks for them."""
-        features: torch.Tensor = self.agents.encoder(observation)
-        return features
+        return self.agents.encoder(observation)
 
     def collect_rollouts(self, env: Any, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """Draw the batches of a round; nothing is played."""
@@ -131,8 +131,8 @@ class OfflineWindows(OnPolicyAlgorithm):
             self.logger.record(f"train/{name}", float(value.mean()))
 
 
-def _join_parts(parts: list[Any]) -> Any:
-    return torch.cat(parts).cpu().numpy()
+def _join_parts(parts: list[torch.Tensor]) -> Array:
+    return np.asarray(torch.cat(parts).cpu().numpy())
 
 
 class WindowsBC(OfflineWindows):
@@ -240,7 +240,7 @@ class WindowsIQL(OfflineWindows):
         super().__init__(policy, env, config, device, more)
 
 
-def make_windows(setup: Setup) -> Any:
+def make_windows(setup: Setup) -> SB3Learner:
     """A learner of windows from stored rows, whose normaliser has counted all of them; refuses a market and extras."""
     from pacesetter.learning.sb3.making import make_learner
 
