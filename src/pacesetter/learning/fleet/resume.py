@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-__all__ = ["Owner", "capture", "restore"]
+__all__ = ["Owner", "Stateful", "capture", "restore"]
 
 
 class Owner(Protocol):

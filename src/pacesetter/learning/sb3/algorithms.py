@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,21 +20,25 @@ import torch
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3 import A2C, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.heads import silence_head
 from pacesetter.agents.initialise import initialise_encoder
-from pacesetter.agents.layout import Shapes, with_entries
+from pacesetter.agents.layout import Shapes, Tensors, with_entries
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
@@ -66,6 +70,7 @@ __all__ = [
     "save_algorithm",
 ]
 
+Memory = tuple[tuple[Array, ...] | None, Array | None]  # of a recurrent policy, and where episodes begin
 Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining")
 _OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model")
@@ -75,7 +80,7 @@ _OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setu
 class Algorithm:
     """A Stable-Baselines3 class, the kind of actions it can learn, and its policy for dict observations."""
 
-    kind: Any  # a subclass of BaseAlgorithm
+    kind: type[BaseAlgorithm]
     actions: Literal["discrete", "continuous", "either"] = "either"
     policy: str = "MultiInputPolicy"
     masked: bool = False
@@ -112,13 +117,13 @@ class Recipe:
 
     algorithm: str
     network: str = "transformer_small"
-    network_options: dict[str, Any] = field(default_factory=dict)
+    network_options: dict[str, object] = field(default_factory=dict)
     heads: tuple[int, ...] = (128,)
     seed: int = 0
-    hyperparameters: dict[str, Any] = field(default_factory=dict)
-    extras: dict[str, Any] = field(default_factory=dict)
+    hyperparameters: dict[str, object] = field(default_factory=dict)
+    extras: dict[str, object] = field(default_factory=dict)
     advantages: Literal["sampled", "expected"] = "sampled"
-    hindsight: dict[str, Any] | None = None
+    hindsight: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
         if self.advantages == "expected" and self.algorithm != "ppo":
@@ -166,7 +171,7 @@ def make_algorithm(
     extras: Mapping[str, object] | None = None,
     advantages: str = "sampled",
     hindsight: Mapping[str, object] | None = None,
-    **hyperparameters: Any,
+    **hyperparameters: object,
 ) -> BaseAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
 
@@ -194,9 +199,9 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
         from pacesetter.methods.goals.sb3_hindsight import goal_options
 
         options |= goal_options(read_hindsight(vars(recipe)))
-    kind = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
+    make: Callable[..., BaseAlgorithm] = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
     try:
-        algorithm: BaseAlgorithm = kind(
+        algorithm = make(
             chosen.policy,
             env,
             seed=recipe.seed,
@@ -217,32 +222,31 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     return algorithm
 
 
-def _begin_at_prior(policy: Any) -> None:
+def _begin_at_prior(policy: BasePolicy) -> None:
     """Let the actor say 0 of everything: its actions are residuals of the prior that it sees."""
-    if hasattr(policy, "action_net"):
+    if isinstance(policy, ActorCriticPolicy):
         silence_head(nn.Sequential(policy.action_net))
         return
-    for actor in (policy.actor, getattr(policy, "actor_target", None)):  # TD3 has a target of its actor
-        if actor is not None:
-            silence_head(actor.mu if isinstance(actor.mu, nn.Sequential) else nn.Sequential(actor.mu))
+    assert isinstance(policy, (SACPolicy, TD3Policy))
+    for actor in (policy.actor, policy.actor_target) if isinstance(policy, TD3Policy) else (policy.actor,):
+        silence_head(actor.mu if isinstance(actor.mu, nn.Sequential) else nn.Sequential(actor.mu))
 
 
-def _add_extras(algorithm: Any, asked: Mapping[str, Any]) -> None:
+def _add_extras(algorithm: BaseAlgorithm, asked: Mapping[str, object]) -> None:
     """Let extras change the rewards that it learns from; an environment that is not ours is refused."""
-    algorithm.extras = None
     if not asked:
         return
-    if not isinstance(algorithm.env, VectorAdapter):
+    env = algorithm.env
+    if not isinstance(env, VectorAdapter):
         raise ConfigError("agent.extras need one of this package's vector environments")
-    first = first_extractor(algorithm)
-    around = surroundings_of(algorithm, first.encoder.width, first.complete)
+    around = surroundings_of(algorithm, env, first_extractor(algorithm))
     # Extras have a stream of their own: switching one on leaves the policy's first weights as they were.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.seed or 0)
-        algorithm.extras = SingleExtras(asked, algorithm, around)
-    algorithm.env.extras = algorithm.extras
+        env.extras = SingleExtras(asked, algorithm, around)
     if isinstance(algorithm, OffPolicyAlgorithm):
-        setattr(algorithm.replay_buffer, "extras", getattr(algorithm, "extras"))  # noqa: B009, B010 - an `ExtraReplay`
+        assert isinstance(algorithm.replay_buffer, ExtraReplay)
+        algorithm.replay_buffer.extras = env.extras
 
 
 def first_extractor(algorithm: BaseAlgorithm) -> EncoderExtractor:
@@ -250,20 +254,20 @@ def first_extractor(algorithm: BaseAlgorithm) -> EncoderExtractor:
     return _extractors(algorithm)[0]
 
 
-def _constructor_options(recipe: Recipe, env: Any) -> dict[str, Any]:
+def _constructor_options(recipe: Recipe, env: gymnasium.Env[Any, Any] | VecEnv) -> dict[str, object]:
     """Hyperparameters as the constructor wants them: tuples, and noise by its deviation."""
     options = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.hyperparameters.items()}
     if options.get("action_noise") is not None:
-        shape = env.action_space.shape
+        shape = env.action_space.shape or ()
         options["action_noise"] = NormalActionNoise(np.zeros(shape), np.full(shape, options["action_noise"]))
     return options
 
 
-def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str, Any]:
+def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str, object]:
     """The policy's options: our encoder, and heads of rectifiers."""
     kind = ALGORITHMS[recipe.algorithm].kind
     critic = "qf" if issubclass(kind, OffPolicyAlgorithm) else "vf"
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "features_extractor_class": EncoderExtractor,
         "features_extractor_kwargs": {"config": config, "tables": tables},
         "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
@@ -321,7 +325,7 @@ class EncoderExtractor(BaseFeaturesExtractor):
         entries = self.complete(observations)
         return with_entries(self.encoder(entries), entries, self.passed)
 
-    def complete(self, observations: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def complete(self, observations: Tensors) -> dict[str, torch.Tensor]:
         """(batch, …) entries as the encoder takes them."""
         full = observations if self.tables is None else self.tables(observations)
         return {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in full.items()}
@@ -342,7 +346,8 @@ def learn(
     algorithm: BaseAlgorithm, steps: int, callbacks: Sequence[BaseCallback] = (), **options: Any
 ) -> BaseAlgorithm:
     """Train for `steps` environment steps with the normaliser kept up to date; `options` go to SB3's own `learn`."""
-    extras: Any = getattr(algorithm, "extras", None)
+    env = algorithm.env
+    extras = env.extras if isinstance(env, VectorAdapter) else None
     more = [] if extras is None else [ExtrasCallback(extras)]
     # The normaliser first: its counts come into force before any other callback looks at the policy.
     return algorithm.learn(steps, callback=CallbackList([NormaliserCallback(), *more, *callbacks]), **options)
@@ -368,7 +373,7 @@ def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
     _commit(algorithm)
 
 
-def _observe(algorithm: BaseAlgorithm, observation: Any) -> None:
+def _observe(algorithm: BaseAlgorithm, observation: Observation) -> None:
     first = _extractors(algorithm)[0]
     if _is_learning(first):
         tensors = {name: torch.as_tensor(entry, device=algorithm.device) for name, entry in observation.items()}
@@ -402,28 +407,30 @@ class AlgorithmAgent:
 
     def reset(self) -> None:
         """Forget the episode so far."""
-        self._memory: Any = None
+        self._memory: tuple[Array, ...] | None = None
         self._starts: Array | None = None
 
     @property
     def has_memory(self) -> bool:
         """Whether it is recurrent: what it did before changes what it does."""
-        return hasattr(self.algorithm.policy, "lstm_actor")
+        return isinstance(self.algorithm.policy, RecurrentActorCriticPolicy)
 
-    def remember(self) -> Any:
+    def remember(self) -> Memory:
         """What it remembers of the episode so far, for `recall`."""
         return self._memory, self._starts
 
-    def recall(self, remembered: Any) -> None:
+    def recall(self, remembered: Memory) -> None:
         """Go back to what `remember` gave."""
         self._memory, self._starts = remembered
 
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Actions of one observation or a batch, under its `action_mask` entry where the algorithm masks."""
         masks = {"action_masks": observation.get(ACTION_MASK)} if self.masked else {}
-        known: Any = self.algorithm.observation_space  # the mask may come beside what the policy sees
+        known = self.algorithm.observation_space  # the mask may come beside what the policy sees
+        assert isinstance(known, spaces.Dict)
         inputs = {name: entry for name, entry in observation.items() if name in known.spaces}
-        action, self._memory = self.algorithm.predict(
+        predict: Callable[..., tuple[Array, tuple[Array, ...] | None]] = self.algorithm.predict
+        action, self._memory = predict(
             inputs, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
         )
         if self._memory is not None:
@@ -494,7 +501,7 @@ def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
     return value
 
 
-def _spaces(algorithm: BaseAlgorithm) -> dict[str, Any]:
+def _spaces(algorithm: BaseAlgorithm) -> dict[str, object]:
     """What the encoder sees and what the policy does: equal whether windows are gathered inside or outside."""
     shapes = _extractors(algorithm)[0].shapes
     entries = {name: list(shapes[name]) for name in sorted(shapes)}

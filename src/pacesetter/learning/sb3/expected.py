@@ -6,17 +6,22 @@ policy gradient is a mean over the seven orders. The equations are those of the 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import explained_variance
+from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.counterfactual import Counterfactual
 from pacesetter.learning.equations import clipped_surrogate, expected_advantages, expected_surrogate
+from pacesetter.learning.sb3.adapter import VectorAdapter
 
 __all__ = ["AllOrdersPPO"]
 
@@ -38,18 +43,21 @@ class AllOrdersPPO(PPO):
 
     considered: Considered
 
-    def collect_rollouts(self, env: Any, *others: Any, **options: Any) -> bool:
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
         """Let the policy act, and judge what every other order would have come to."""
+        assert isinstance(env, VectorAdapter)
         env.tried = []
-        is_whole = super().collect_rollouts(env, *others, **options)
+        is_whole = super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
         if is_whole:
-            self.considered = self._consider(env.batch, env.tried)
+            self.considered = self._consider(env.trading, env.tried)
         env.tried = None
         return is_whole
 
     @torch.no_grad()
     def _consider(self, batch: Batch, tried: list[Counterfactual]) -> Considered:
-        buffer: Any = self.rollout_buffer
+        buffer = self._buffer
         steps = [self._evaluate_orders(batch, one, t) for t, one in enumerate(tried)]
         log_probs, action_values = (torch.stack(parts) for parts in zip(*steps, strict=True))  # (step, env, order)
         # SB3 stores where episodes start; shifted by one step it says where they ended.
@@ -69,13 +77,19 @@ class AllOrdersPPO(PPO):
 
     def _evaluate_orders(self, batch: Batch, tried: Counterfactual, t: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, order) log-probabilities of what was seen at step t of the round, and Q(x, a) = r_a + γ·V(x'_a)."""
-        buffer: Any = self.rollout_buffer
+        buffer = self._buffer
         observation = {name: self._tensor(entry[t]) for name, entry in buffer.observations.items()}
-        categorical: Any = self.policy.get_distribution(observation).distribution
+        categorical = self.policy.get_distribution(observation).distribution
+        assert isinstance(categorical, torch.distributions.Categorical)
         following = {name: self._tensor(entry) for name, entry in _following_rows(batch, tried).items()}
         values = self.policy.predict_values(following).view(tried.rewards.shape)
         values = torch.where(self._tensor(tried.terminated), 0.0, self.gamma * values)
         return categorical.logits, self._tensor(tried.rewards).float() + values
+
+    @property
+    def _buffer(self) -> DictRolloutBuffer:
+        assert isinstance(self.rollout_buffer, DictRolloutBuffer)
+        return self.rollout_buffer
 
     def _tensor(self, values: object) -> torch.Tensor:
         return torch.as_tensor(values, device=self.device)
@@ -86,7 +100,7 @@ class AllOrdersPPO(PPO):
         """Update the policy by the latest round, as PPO does, with the mean of its surrogate over orders."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
-        buffer: Any = self.rollout_buffer
+        buffer = self._buffer
         flat = {name: self._tensor(entry).flatten(0, 1) for name, entry in buffer.observations.items()}
         logged: list[dict[str, float]] = []
         for _ in range(self.n_epochs):
@@ -110,7 +124,8 @@ class AllOrdersPPO(PPO):
         sent = (new - old).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         surrogate = expected_surrogate(new, old, advantages, clip) + clipped_surrogate(sent, remainders, clip)
         policy_loss, value_loss = -surrogate.mean(), F.mse_loss(targets, values)
-        entropy_loss = -distribution.entropy().mean()
+        entropy: torch.Tensor = distribution.entropy()  # type: ignore[no-untyped-call]
+        entropy_loss = -entropy.mean()
         loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
         divergence = float((old.exp() * (old - new.detach())).sum(-1).mean())
         figures = {"policy_gradient_loss": policy_loss, "value_loss": value_loss, "entropy_loss": entropy_loss}
@@ -120,20 +135,21 @@ class AllOrdersPPO(PPO):
         if self.target_kl is not None and divergence > 1.5 * self.target_kl:
             return False
         self.policy.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         return True
 
-    def _decide(self, observations: Observations) -> tuple[Any, torch.Tensor]:
+    def _decide(self, observations: Observations) -> tuple[torch.distributions.Categorical, torch.Tensor]:
         """The categorical of the seven orders and the values (row,), with one pass of the encoder."""
-        policy: Any = self.policy
+        policy = self.policy
         for_actor, for_critic = policy.mlp_extractor(policy.extract_features(observations))
         categorical = policy._get_action_dist_from_latent(for_actor).distribution
+        assert isinstance(categorical, torch.distributions.Categorical)
         return categorical, policy.value_net(for_critic).flatten()
 
 
-def _following_rows(batch: Batch, tried: Counterfactual) -> dict[str, Any]:
+def _following_rows(batch: Batch, tried: Counterfactual) -> dict[str, Array]:
     """What would be seen after each order, rows (env · order, …)."""
     _, orders, size = tried.vectors.shape
     vectors, places = tried.vectors.reshape(-1, size), np.repeat(tried.places, orders, axis=0)

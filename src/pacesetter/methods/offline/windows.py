@@ -6,21 +6,26 @@ of windows; critics are modules of it, so that a checkpoint has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.vec_env import VecEnv
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.methods import Setup
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import ALGORITHMS, Algorithm, fit_normaliser
 from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.methods.offline.bc import Cloning, FleetBC
@@ -54,10 +59,17 @@ class OfflineWindows(OnPolicyAlgorithm):
     kind     the method, whose losses are descended        config   its options
     """
 
-    policy_aliases: ClassVar[dict[str, Any]] = PPO.policy_aliases
-    kind: ClassVar[Any]  # a subclass of OfflineMethod
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = PPO.policy_aliases
+    kind: ClassVar[type[OfflineMethod]]
 
-    def __init__(self, policy: Any, env: Any, config: OfflineConfig, device: str, more: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv,
+        config: OfflineConfig,
+        device: str,
+        more: Mapping[str, Any],
+    ) -> None:
         self.config = config
         super().__init__(
             policy,
@@ -78,10 +90,11 @@ class OfflineWindows(OnPolicyAlgorithm):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        own = getattr(self.env, "env", None)
+        own = self.env.env if isinstance(self.env, VectorAdapter) else None
         self.agents = PolicyAgents(self.policy)
         rows: Any = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
-        self.method: OfflineMethod = self.kind(self.agents, rows, self.config)
+        make: Callable[..., OfflineMethod] = self.kind
+        self.method = make(self.agents, rows, self.config)
         self.policy.add_module("offline", self.method.own.to(self.device))
         learned = [tensor for tensor in self.policy.parameters() if tensor.requires_grad]  # targets follow instead
         kind: Any = self.policy.optimizer_class
@@ -96,7 +109,9 @@ class OfflineWindows(OnPolicyAlgorithm):
         """(row, width) features, as an offline method asks for them."""
         return self.agents.encoder(observation)
 
-    def collect_rollouts(self, env: Any, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
         """Draw the batches of a round; nothing is played."""
         callback.on_rollout_start()
         self._batches: list[Transitions] = list(self.method.batches(None, self))
@@ -142,8 +157,8 @@ class WindowsBC(OfflineWindows):
 
     def __init__(
         self,
-        policy: Any,
-        env: Any,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv,
         learning_rate: float = 1e-3,
         batch_size: int = 256,
         gradient_steps: int = 16,
@@ -151,7 +166,7 @@ class WindowsBC(OfflineWindows):
         max_grad_norm: float = 0.5,
         seed: int | None = None,
         device: str = "cpu",
-        policy_kwargs: dict[str, Any] | None = None,
+        policy_kwargs: dict[str, object] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         config = FleetBC(
@@ -173,8 +188,8 @@ class WindowsCQL(OfflineWindows):
 
     def __init__(
         self,
-        policy: Any,
-        env: Any,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv,
         learning_rate: float = 1e-3,
         batch_size: int = 256,
         gradient_steps: int = 16,
@@ -185,7 +200,7 @@ class WindowsCQL(OfflineWindows):
         tau: float = 0.02,
         seed: int | None = None,
         device: str = "cpu",
-        policy_kwargs: dict[str, Any] | None = None,
+        policy_kwargs: dict[str, object] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         config = FleetCQL(
@@ -210,8 +225,8 @@ class WindowsIQL(OfflineWindows):
 
     def __init__(
         self,
-        policy: Any,
-        env: Any,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv,
         learning_rate: float = 1e-3,
         batch_size: int = 256,
         gradient_steps: int = 16,
@@ -222,7 +237,7 @@ class WindowsIQL(OfflineWindows):
         tau: float = 0.02,
         seed: int | None = None,
         device: str = "cpu",
-        policy_kwargs: dict[str, Any] | None = None,
+        policy_kwargs: dict[str, object] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         config = FleetIQL(

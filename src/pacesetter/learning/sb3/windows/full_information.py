@@ -10,19 +10,25 @@ window moves the market: a segment is as good for one policy as for another, and
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional
 
 from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.windows.record import (
     RecordLogits,
     WindowPolicy,
@@ -70,12 +76,12 @@ class FullInformation(OnPolicyAlgorithm):
                    constant clearly earns more on the training set, the policy begins at that one. See `record.py`
     """
 
-    policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": WindowPolicy}
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputPolicy": WindowPolicy}
 
     def __init__(
         self,
-        policy: Any,
-        env: Any,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv,
         learning_rate: float = 3e-3,
         n_steps: int = 32,
         n_epochs: int = 2,
@@ -88,7 +94,7 @@ class FullInformation(OnPolicyAlgorithm):
         max_grad_norm: float = 0.5,
         seed: int | None = None,
         device: str = "cpu",
-        policy_kwargs: dict[str, Any] | None = None,
+        policy_kwargs: dict[str, object] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         super().__init__(
@@ -115,7 +121,9 @@ class FullInformation(OnPolicyAlgorithm):
 
     # ---- a round --------------------------------------------------------------------------------------------------
 
-    def collect_rollouts(self, env: Any, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
         """Draw segments and look at every window that may be in force there; nothing is played."""
         callback.on_rollout_start()
         self._prepare(env)
@@ -232,7 +240,7 @@ class FullInformation(OnPolicyAlgorithm):
         """Log-probabilities (segment, bar, before, choice) and values (segment, bar, before)."""
         flat = {name: entry.flatten(0, 2) for name, entry in self._seen.items()}
         shape = next(iter(self._seen.values())).shape[:3]
-        policy: Any = self.policy
+        policy = self.policy
         features = policy.extract_features(flat)
         latent, latent_value = policy.mlp_extractor(features)
         logits = policy.action_net(latent).log_softmax(-1)
@@ -301,9 +309,9 @@ def _segments(usable: Array, length: int) -> tuple[int, Array]:
 
 def _batch_of(env: object) -> LookbackBatch:
     """The batch behind a vector environment; refuses one that has no windows to choose."""
-    own = getattr(env, "env", env)
-    batch = getattr(getattr(own, "unwrapped", own), "batch", None)
-    if not isinstance(batch, LookbackBatch):
+    own = env.env.unwrapped if isinstance(env, VectorAdapter) else env
+    batch = own.batch if isinstance(own, LookbackVectorEnv) else None
+    if batch is None:
         raise ConfigError("agent=full_information chooses windows; give a lookback environment, e.g. task=lookback")
     return batch
 

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import MultiInputActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy, MultiInputActorCriticPolicy
+from stable_baselines3.common.type_aliases import DictRolloutBufferSamples, GymEnv, PyTorchObs, RolloutBufferSamples
 from torch import nn
 from torch.nn import functional
 
@@ -73,28 +74,33 @@ class ThompsonPolicy(MultiInputActorCriticPolicy):
 
     def __init__(self, *arguments: Any, prior_precision: float = 1.0, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        head: Any = self.action_net
-        self.posterior = WindowPosterior(int(head.in_features) + 1, int(head.out_features), prior_precision)
+        head = self._head
+        self.posterior = WindowPosterior(head.in_features + 1, head.out_features, prior_precision)
 
-    def basis(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    @property
+    def _head(self) -> nn.Linear:
+        assert isinstance(self.action_net, nn.Linear)
+        return self.action_net
+
+    def basis(self, observation: PyTorchObs) -> tuple[torch.Tensor, torch.Tensor]:
         """φ (row, feature) with a 1 behind for the bias, and values (row,)."""
         latent, latent_value = self.mlp_extractor(self.extract_features(observation))
         return torch.cat([latent, torch.ones_like(latent[:, :1])], -1), self.value_net(latent_value).flatten()
 
-    def forward(self, obs: object, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         features, values = self.basis(obs)
         scores = self.action_net(features[:, :-1])
         drawn = scores if deterministic else self.posterior.draw(features)
         actions = drawn.argmax(-1)
         return actions, values[:, None], scores.log_softmax(-1).gather(1, actions[:, None]).flatten()
 
-    def _predict(self, observation: object, deterministic: bool = False) -> torch.Tensor:
+    def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> torch.Tensor:
         return self.forward(observation, deterministic)[0]
 
     @torch.no_grad()
     def take_mean(self) -> None:
         """Let the actor's last layer be the mean of the posterior."""
-        head: Any = self.action_net
+        head = self._head
         mean = self.posterior.mean.to(head.weight)
         head.weight.copy_(mean[:, :-1])
         head.bias.copy_(mean[:, -1])
@@ -107,13 +113,13 @@ class ThompsonSampling(OnPolicyAlgorithm):
     prior_precision, forgetting   see `ThompsonOptions`
     """
 
-    policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": ThompsonPolicy}
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputPolicy": ThompsonPolicy}
     policy: ThompsonPolicy
 
     def __init__(
         self,
-        policy: Any,
-        env: Any,
+        policy: str | type[ActorCriticPolicy],
+        env: GymEnv,
         learning_rate: float = 3e-3,
         n_steps: int = 64,
         batch_size: int = 256,
@@ -124,7 +130,7 @@ class ThompsonSampling(OnPolicyAlgorithm):
         max_grad_norm: float = 0.5,
         seed: int | None = None,
         device: str = "cpu",
-        policy_kwargs: dict[str, Any] | None = None,
+        policy_kwargs: dict[str, object] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         if prior_precision <= 0 or not 0 < forgetting <= 1:
@@ -170,7 +176,7 @@ class ThompsonSampling(OnPolicyAlgorithm):
         self.logger.record("train/prediction_loss", float(error.detach()))
         self.logger.record("train/value_loss", float(value_error.detach()))
 
-    def _losses(self, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def _losses(self, rows: RolloutBufferSamples | DictRolloutBufferSamples) -> tuple[torch.Tensor, torch.Tensor]:
         """Squared errors of the chosen windows' rewards, and of the value, both in deviations."""
         features, values = self.policy.basis(rows.observations)
         rewards = rows.returns / self.policy.posterior.deviation.to(rows.returns)
