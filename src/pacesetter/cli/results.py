@@ -94,6 +94,7 @@ def validate(
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.statistics.regression import RESULT
+    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.runs import Run
     from pacesetter.serving.bundle.served import measure_served
 
@@ -101,7 +102,7 @@ def validate(
     stored = open_run(_agents_of(Run.open(run).folder))
     if not (_results(stored) / RESULT).is_file():
         _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
-    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and hasattr(stored, "bank"):
+    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and isinstance(stored, StoredRun):
         measure_supervised(stored)
     if any(limit.metric.startswith("served_") for limit in gates.gates):
         measure_served(stored.folder)

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import gymnasium
 import numpy as np
@@ -32,6 +32,7 @@ from pacesetter.rewards.sharpe import sharpe_of_sums
 __all__ = [
     "FIVE_STAGES",
     "Course",
+    "CourseOptions",
     "CurriculumEnv",
     "CurriculumStage",
     "CurriculumVectorEnv",
@@ -154,6 +155,13 @@ def adaptive_stages(
     return tuple(at(level / (levels - 1)) for level in range(levels))
 
 
+class CourseOptions(TypedDict, total=False):
+    """What a market gives the course that it follows, see `Course`."""
+
+    starts: Starts | None
+    apply: Apply | None
+
+
 class Course:
     """Leads the episodes of a batch through stages; `stage_log` has an entry for each stage entered.
 
@@ -183,7 +191,7 @@ class Course:
             _market_of(stage, self._market)
         self._sums = np.zeros((batch.env_count, 4))
         self._levels = np.zeros(batch.env_count, dtype=np.int64)  # the level that each running episode began at
-        self.episodes, self.stage_log = 0, list[dict[str, Any]]()
+        self.episodes, self.stage_log = 0, list[dict[str, object]]()
         self._enter(0)
         self._note(None, None)
 
@@ -192,7 +200,7 @@ class Course:
         """The stage of the episodes that begin now."""
         return self.stages[self.level]
 
-    def begin(self, is_chosen: Any) -> None:
+    def begin(self, is_chosen: Array | slice) -> None:
         """Note that an episode begins in the environments marked by (env,) booleans."""
         self._sums[is_chosen] = 0.0
         self._levels[is_chosen] = self.level
@@ -208,7 +216,7 @@ class Course:
             self.begin(has_ended)  # in a vector environment they have restarted already, in the old stage
             self._judge()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Copies of all that changes, beside the batch's own state."""
         return {
             "level": self.level,
@@ -313,7 +321,7 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage."""
-        self.course.begin([True])
+        self.course.begin(np.array([True]))
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -332,7 +340,7 @@ class CurriculumVectorEnv(VectorWrapper):
 
     def __init__(
         self,
-        env: Any,
+        env: VectorEnv[Any, Any, Any],
         stages: Sequence[CurriculumStage] = FIVE_STAGES,
         noise: ArrayLike | None = None,
         course: Course | None = None,
