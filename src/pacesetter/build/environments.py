@@ -152,7 +152,9 @@ def _check_leaders(asked: LeadLagFeatures, panel: Panel) -> None:
         )
 
 
-_agents: dict[tuple[Any, ...], tuple[Feature, ...]] = {}  # the latest: stages and stressed markets share what it holds
+_agents: dict[
+    tuple[object, ...], tuple[Feature, ...]
+] = {}  # the latest: stages and stressed markets share what it holds
 
 
 @lru_cache(maxsize=2)

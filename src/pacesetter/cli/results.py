@@ -163,7 +163,7 @@ def _judge(
     return is_repeated
 
 
-def _track(stored: Any, result: dict[str, Any]) -> None:
+def _track(stored: Any, result: dict[str, object]) -> None:
     """Give the figures to the tracker of the training; what goes wrong there is said, and the evaluation stands."""
     from pacesetter.jobs.run.tracking import log_evaluation
 
@@ -219,7 +219,7 @@ def _agents_of(folder: Path) -> Path:
     return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
-def _repeats(expected: dict[str, Any], measured: dict[str, Any], tolerance: float) -> bool:
+def _repeats(expected: dict[str, object], measured: dict[str, object], tolerance: float) -> bool:
     """Whether the stored result is repeated; says what differs."""
     from pacesetter.evaluation.statistics.regression import regression_gates
 

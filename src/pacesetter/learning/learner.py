@@ -33,7 +33,7 @@ class StepRecord(NamedTuple):
     actions: Array | torch.Tensor
     rewards: Array | torch.Tensor
     done: Array | torch.Tensor
-    infos: Mapping[str, Any]
+    infos: Mapping[str, object]
 
 
 class Watcher(Protocol):

@@ -81,7 +81,7 @@ class TaskSupport:
     actions: tuple[str, ...]
     options: type[Any] | str
     make: Callable[[Setup], Learner] | str
-    defaults: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, object] = field(default_factory=dict)
     adapt: Adapt | str | None = None
     targets: bool = True
 

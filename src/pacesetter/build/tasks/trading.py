@@ -213,7 +213,7 @@ class MarketCopies:
     panels: list[Panel]
     tables: list[FeatureTable]
 
-    def append_copies(self, panel: Panel, features: dict[str, Any]) -> tuple[Panel | list[Panel], dict[str, Any]]:
+    def append_copies(self, panel: Panel, features: dict[str, object]) -> tuple[Panel | list[Panel], dict[str, object]]:
         """A panel and its features with the copies behind it."""
         if not self.panels:
             return panel, features

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -176,7 +176,7 @@ class LookbackRun:
 
     def evaluate_scenarios(self, scenarios: Iterable[Scenario], *beside: str) -> pd.DataFrame:
         """The same over given scenarios; a market of other symbols needs a universe mask, task.view.max_assets."""
-        rows: dict[tuple[str, str], dict[str, float]] = {}
+        rows: dict[tuple[str, str], Mapping[Hashable, float]] = {}
         for scenario in scenarios:
             panel, task = scenario.panel, self._check_scenario(scenario)
             view = task.view

@@ -323,7 +323,7 @@ def _invested_share(result: Backtest) -> float:
     return float(result.ledger[:, Column.EXPOSURE].mean())
 
 
-def _facts(verdict: Verdict, gap: Difference) -> dict[str, Any]:
+def _facts(verdict: Verdict, gap: Difference) -> dict[str, object]:
     """What a machine reads of a verdict."""
     plain = {name: value for name, value in asdict(verdict).items() if name != "costs"}
     stored: dict[str, Any] = json.loads(json.dumps(plain))

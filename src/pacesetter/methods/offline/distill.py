@@ -118,7 +118,7 @@ def _learn(
     student: Fleet,
     teacher: Fleet,
     market: FleetMarket,
-    manifest: dict[str, Any],
+    manifest: dict[str, object],
     asked: Student,
     seed: int,
     device: str,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pacesetter.build import Plan, build_panel, parse_plan, stored_plan, with_lookback, with_utility
 from pacesetter.errors import ConfigError, check_range, did_you_mean
@@ -99,7 +98,7 @@ def export_episodes(
 
 def _write_episodes(
     out: str | Path,
-    manifest: dict[str, Any],
+    manifest: dict[str, object],
     market: RecordedMarket,
     parts: Iterable[tuple[str, StoredEpisodes]],
     minari: bool,

@@ -45,7 +45,7 @@ def build_recording_market(
 
 def dataset_manifest(
     config: Plan, panel: Panel, market: Any, source: str, policy: str, regimes: Sequence[str], seed: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All that a dataset of this market says of itself; `policy` is the hash of the weights that acted."""
     return _facts(config, panel, market) | {
         "kind": "trajectories",
@@ -63,7 +63,7 @@ def dataset_manifest(
     }
 
 
-def _facts(config: Plan, panel: Panel, market: object) -> dict[str, Any]:
+def _facts(config: Plan, panel: Panel, market: object) -> dict[str, object]:
     """What the task says of the market."""
     return TASKS[str(config.task.problem)].recorded_facts(config, panel, market)
 
