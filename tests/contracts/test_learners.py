@@ -3,8 +3,9 @@
 Only the `Learner` protocol is used, so that a method that joins METHODS is tested as it is.
 
 Runs `learning.experience.transitions`, `learning.extras.extra`, `learning.fleet.making`, `learning.fleet.method`,
-`learning.fleet.resume`, `learning.fleet_config`, `methods.options.making`, `learning.sb3.making`,
-`learning.sb3.options`.
+`learning.fleet.resume`, `learning.fleet_config`, `methods.options.making`, `methods.offline.window_options`,
+`learning.sb3.making`, `methods.ppo.algorithms`, `methods.ppo.fleet`, `methods.ppo.options`, `methods.sac.algorithms`,
+`methods.sac.fleet`, `methods.sac.options`, `methods.lookback.algorithms`, `methods.lookback.options`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "pacesetter"
 FAMILIES = sorted(path.parent.name for path in (SOURCE / "methods").glob("*/__init__.py"))
+WHOLE = ["direct", "ppo"]  # whose removal is tried up to a served decision in every test run
 # what shows several families or one of them, and explains classifiers; nothing that trains, evaluates or serves
 STILL = {"dashboard/views/agent.py", "lab/demo/demo.py", "lab/programme/phases.py", "learning/sb3/readout.py"}
 CODE = r"""
@@ -39,9 +40,11 @@ def live_without(family):
     assert "Train" in shown.getvalue(), shown.getvalue()
     quiet = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"runs={tempfile.mkdtemp()}"]
     market = ["data=synthetic", "data.symbols=2", "data.bars=300", "features.names=[return_1]", "task.window_bars=2"]
-    small = ["agent.network=mlp_tiny", "agent.heads=[8]", "train.envs=4", "task.episode_bars=10"]
+    small = ["agent=ppo", "agent.network=mlp_tiny", "agent.heads=[8]", "train.envs=4", "task.episode_bars=10"]
     small += ["agent.n_steps=8", "agent.batch_size=32"]
-    config = resolve(["task=fleet", "agent=ppo", *market, *small, "train.steps=64", "train.validate_every=64", *quiet])
+    # what is trained is of another family
+    other = ["agent=direct"] if family == "ppo" else small
+    config = resolve(["task=fleet", *other, *market, "train.steps=64", "train.validate_every=64", *quiet])
     result = train(config, console=rich.console.Console(file=io.StringIO()))
     assert result.steps >= 64, result
     if is_whole:
@@ -98,8 +101,8 @@ def test_the_rest_lives_without(family: str, lives: tuple[dict[str, str], str]) 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize(
     "families",
-    [["direct"], pytest.param([name for name in FAMILIES if name != "direct"], marks=pytest.mark.proof)],
-    ids=["direct", "others"],
+    [WHOLE, pytest.param([name for name in FAMILIES if name not in WHOLE], marks=pytest.mark.proof)],
+    ids=["first", "others"],
 )
 def test_a_run_is_bundled_and_decides_without(families: list[str]) -> None:
     became, problems = live_without("whole", families)

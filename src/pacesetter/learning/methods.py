@@ -26,6 +26,7 @@ from pacesetter.registry import Registry, configure, is_installed
 __all__ = [
     "METHODS",
     "MethodSpec",
+    "NetworkOptions",
     "Setup",
     "TargetOptions",
     "TaskSupport",
@@ -72,6 +73,7 @@ class TaskSupport:
     actions    kinds of `task.action` it can learn
     options    frozen dataclass whose fields are keys of `agent`
     make       from a `Setup` to a learner
+    algorithm  a `learning.sb3.algorithms.Algorithm`, of a method that learns as one of Stable-Baselines3 does
     defaults   keys of `agent` beside or instead of those of the dataclass, e.g. the network
     adapt      from a task and the keys of `agent` to the task that is learned, see `Adapt`; None: the task as it is
     targets    whether agents that set targets have the `TargetOptions`
@@ -82,6 +84,7 @@ class TaskSupport:
     options: type[Any] | str
     make: Callable[[Setup], Learner] | str
     defaults: dict[str, object] = field(default_factory=dict)
+    algorithm: Any = None
     adapt: Adapt | str | None = None
     targets: bool = True
 
@@ -102,6 +105,23 @@ class TargetOptions:
     prior: str = "none"
     prior_reach: float = 1.0
     prior_bars: int = 0
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The network of one agent, among the options of each method that has one.
+
+    Any other argument of the algorithm may be added by `+agent.NAME=VALUE`, and is checked.
+
+    network           name in NETWORKS       network_options   fields of it to change
+    heads             widths of the hidden layers of actor and critic
+    extras            name -> options of what is added to rewards, e.g. curiosity; null leaves it out
+    """
+
+    network: str = "transformer_small"
+    network_options: dict[str, Any] | None = None
+    heads: tuple[int, ...] = (128,)
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.spec import PolicySpec, Trades
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.policies import BasePolicy
 
+    from pacesetter.learning.sb3.own import AnyAlgorithm
     from pacesetter.methods.direct.policy import DirectPolicy
     from pacesetter.methods.master.agent import Master
     from pacesetter.methods.master.market import Advisers
@@ -199,7 +199,7 @@ class ServedRecurrent(nn.Module):
 
 
 def serve_algorithm(
-    algorithm: BaseAlgorithm, names: Mapping[str, Iterable[str]], action: str, symbols: tuple[str, ...] = ()
+    algorithm: AnyAlgorithm, names: Mapping[str, Iterable[str]], action: str, symbols: tuple[str, ...] = ()
 ) -> tuple[ServedPolicy | ServedRecurrent, PolicySpec]:
     """A Stable-Baselines3 algorithm's policy as a module, with its spec.
 
@@ -218,7 +218,7 @@ def serve_algorithm(
     is_whole = len(extractor.shapes.get("position", ())) > 1
     actor, critic = _heads(policy, _box(algorithm), is_whole)
     inputs = dict(extractor.shapes)
-    if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[attr-defined]
+    if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[union-attr]
         assert isinstance(policy, ActorCriticPolicy)
         assert isinstance(policy.action_net, nn.Linear)
         inputs[ACTION_MASK] = (policy.action_net.out_features,)
@@ -400,7 +400,7 @@ def _outputs(actor: nn.Module, critic: nn.Module | None) -> tuple[str, ...]:
     return (answer, "confidence", *(() if critic is None else ("value",)))
 
 
-def _box(algorithm: BaseAlgorithm) -> spaces.Space[Any]:
+def _box(algorithm: AnyAlgorithm) -> spaces.Space[Any]:
     """The actions of the environment that the algorithm learned in."""
     from pacesetter.learning.sb3.adapter import VectorAdapter
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.ledger import Column
-from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
+from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders, SymbolCost
 from pacesetter.methods.direct.ledger import Fills, Rules, settle
 from pacesetter.methods.direct.policy import DirectPolicy
 from pacesetter.methods.direct.series import MarketSeries
@@ -44,6 +43,11 @@ MARKETS = {
         limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
         orders=Orders(minimum_trade=0.0),
     ),
+    "one symbol costs more": MarketParameters(
+        costs=Costs(by_symbol=(SymbolCost("S01", 80.0),)),
+        limits=Limits(position_cap_fraction=0.9),
+        orders=Orders(minimum_trade=0.0),
+    ),
 }
 
 
@@ -61,17 +65,12 @@ class Scripted:
 
 def rolled(panel: Panel, targets: Any, market: MarketParameters, first: int) -> Any:
     """Net returns of the hard ledger for targets (bar, symbol) from bar `first` on."""
-    bank: Bank = whole_bank(panel)
-    series = MarketSeries.of(
-        bank.with_market(market),
-        DirectPolicy(panel.symbols).double(),
-        needs_depth=market.limits.volume_cap_fraction is not None,
-    )
+    series = MarketSeries.of(whole_bank(panel), DirectPolicy(panel.symbols).double(), market)
     rules, held = Rules.of(market), torch.zeros(len(panel.symbols), dtype=torch.float64)
-    wealth, returns = torch.tensor(1.0, dtype=torch.float64), []
+    wealth, paid, returns = torch.tensor(1.0, dtype=torch.float64), None, []
     for t in range(first, len(panel) - 1):
         fills = series.fills(torch.tensor(t - series.first))
-        held, earned = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules)
+        held, earned, paid = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules, paid)
         wealth = wealth * (1 + earned)
         returns.append(float(earned))
     return np.array(returns)
@@ -144,7 +143,7 @@ def test_gradients_are_those_of_small_differences(name: str, softness: float) ->
     wealth = torch.tensor([0.9, 1.0, 1.2], dtype=torch.float64)
 
     def account(*state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return settle(*state, fills, rules)
+        return settle(*state, fills, rules)[:2]
 
     state = tuple(each.requires_grad_() for each in (held, target, wealth))
     assert torch.autograd.gradcheck(account, state)
@@ -170,8 +169,7 @@ def test_a_smaller_trade_is_known_to_meet_a_smaller_impact() -> None:
     one = torch.ones(1, dtype=torch.float64)
     fills = Fills(one, one, one, one * rules.initial_cash)
     target = torch.tensor([0.1], dtype=torch.float64, requires_grad=True)
-    _, earned = settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules)
-    earned.backward()
+    settle(0 * one, target, torch.tensor(1.0, dtype=torch.float64), fills, rules).earned.backward()
     # 1.5 · impact · √share: that of the cost |w| · impact · √|w|, and not of a share that stays as it is.
     assert target.grad is not None
     torch.testing.assert_close(target.grad, -1.5 * 0.01 * torch.tensor([0.1], dtype=torch.float64).sqrt())
@@ -180,6 +178,6 @@ def test_a_smaller_trade_is_known_to_meet_a_smaller_impact() -> None:
 def test_a_soft_cost_is_never_above_the_hard_one() -> None:
     market = MARKETS["costs"]
     traded = torch.linspace(-0.1, 0.1, 41, dtype=torch.float64)
-    soft, hard = (Rules.of(market, softness).cost(traded, 0.0) for softness in (1e-3, 0.0))
+    soft, hard = (Rules.of(market, softness).cost(traded, 1e-3) for softness in (1e-3, 0.0))
     assert (soft <= hard + 1e-15).all()
     assert torch.allclose(soft, hard, atol=2e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.methods.direct.options import GROUPS
 from pacesetter.methods.direct.policy import DirectPolicy, market_price
 from pacesetter.methods.direct.series import MarketSeries
@@ -46,7 +47,7 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
         policy.follow(policy.weights)
         policy.recency.copy_(torch.tensor([0.6, 0.5]))
         policy.intraday.fill_(1.0)
-    series = MarketSeries.of(bank, policy)
+    series = MarketSeries.of(bank, policy, MarketParameters())
     assert series.first == 20 + 3 - 1
     for t in (policy.history_bars - 1, 300, len(planted) - 1):
         window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
@@ -66,7 +67,9 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
 
 def test_later_bars_change_nothing_that_was_read(planted: Panel) -> None:
     policy = DirectPolicy(planted.symbols)
-    whole, early = (MarketSeries.of(whole_bank(panel), policy) for panel in (planted, planted.rows(0, 500)))
+    whole, early = (
+        MarketSeries.of(whole_bank(panel), policy, MarketParameters()) for panel in (planted, planted.rows(0, 500))
+    )
     assert torch.equal(whole.z[: len(early)], early.z)
     assert torch.equal(whole.to_open[: len(early) - 1], early.to_open)
     assert torch.equal(whole.earned[: len(early) - 2], early.earned)

@@ -1,6 +1,6 @@
 """A lookback agent bundled by itself, served at /v1/lookback, and equal to the backtest's windows; LSTM and GRU too.
 
-Runs `policies.windows`, `serving.api.windows`, `serving.bundle.lookback_export`, `learning.sb3.gru`.
+Runs `policies.windows`, `serving.api.windows`, `serving.bundle.lookback_export`, `methods.ppo.gru`.
 """
 
 from __future__ import annotations

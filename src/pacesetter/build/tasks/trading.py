@@ -35,10 +35,10 @@ from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
     import pandas as pd
-    from stable_baselines3.common.base_class import BaseAlgorithm
 
     from pacesetter.envs.vector import Environments
     from pacesetter.learning.learner import Learner
+    from pacesetter.learning.sb3.own import AnyAlgorithm
     from pacesetter.policies.agent import AgentPolicy
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.policy import Policy
@@ -271,7 +271,7 @@ def _batch(env: Environments) -> Batch:
 
 
 def _sample_observations(
-    algorithm: BaseAlgorithm, env: Environments, spec: PolicySpec, count: int
+    algorithm: AnyAlgorithm, env: Environments, spec: PolicySpec, count: int
 ) -> Iterator[dict[str, Array]]:
     """What training environments show while random actions are played in them."""
     import torch

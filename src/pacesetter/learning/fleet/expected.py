@@ -15,13 +15,10 @@ from pacesetter.learning.equations import clipped_surrogate, expected_advantages
 from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.rollout import Rollout, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, AgentsT
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
-from pacesetter.learning.fleet.trainer import FleetTrainer
-from pacesetter.learning.methods import Setup
 
-__all__ = ["ExpectedPPO", "make_ppo"]
+__all__ = ["ExpectedPPO"]
 
 LOWEST = -1e4  # of a log-probability: a masked order's is the lowest number there is, and its differences overflow
 
@@ -90,8 +87,3 @@ class ExpectedPPO(PPO[AgentsT, SymbolMarket]):
         sent = (new - old).gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
         surrogate = expected_surrogate(new, old, batch.advantages, clip)
         return surrogate + clipped_surrogate(sent, batch.remainders, clip), (old.exp() * (old - new)).sum(-1)
-
-
-def make_ppo(setup: Setup) -> FleetTrainer:
-    """PPO of a fleet, with the advantages that its options name."""
-    return make_learner(ExpectedPPO if setup.options.get("advantages") == "expected" else PPO, FleetPPO, setup)

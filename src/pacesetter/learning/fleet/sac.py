@@ -28,12 +28,9 @@ from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION, Replay
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra, rewards_of_draw
-from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
-from pacesetter.learning.fleet.trainer import FleetTrainer
-from pacesetter.learning.methods import Setup
 
-__all__ = ["SAC", "FleetSAC", "make_sac"]
+__all__ = ["SAC", "FleetSAC"]
 
 Steps = list[tuple[torch.Tensor, FleetStep]]
 
@@ -275,11 +272,6 @@ def check_goals(config: FleetSAC) -> None:
     """Refuse goals beside an extra whose rewards are those of the goal that a row was collected with."""
     if config.hindsight is not None and "potential" in config.extras:
         raise ConfigError("agent.hindsight changes goals of stored rows, and agent.extras.potential does not; drop one")
-
-
-def make_sac(setup: Setup) -> FleetTrainer:
-    """SAC of a fleet."""
-    return make_learner(SAC, FleetSAC, setup)
 
 
 def _make_replay(config: FleetSAC, market: SymbolMarket, device: torch.device) -> Replay:

@@ -1,4 +1,4 @@
-"""Every Stable-Baselines3 class: six algorithms around our encoders, made from plain options, stored without pickle.
+"""Algorithms of Stable-Baselines3 around our encoders, made from plain options, stored without pickle.
 
 `make_algorithm("ppo", env, network="transformer_small")`, `learn(algorithm, 10_000)`, `save_algorithm`, and
 `AlgorithmAgent(algorithm)` to act.
@@ -21,7 +21,6 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from stable_baselines3 import A2C, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import Logger
@@ -44,18 +43,17 @@ from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
+from pacesetter.learning.methods import METHODS, load
 from pacesetter.learning.sb3.adapter import VectorAdapter
-from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
-from pacesetter.learning.sb3.gru import GruPPO
-from pacesetter.learning.sb3.windows.full_information import FullInformation
-from pacesetter.learning.sb3.windows.thompson import ThompsonSampling
+from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
 __all__ = [
     "ALGORITHMS",
     "AlgorithmAgent",
+    "AnyAlgorithm",
     "EncoderExtractor",
     "NormaliserCallback",
     "Recipe",
@@ -73,35 +71,48 @@ __all__ = [
 Memory = tuple[tuple[Array, ...] | None, Array | None]  # of a recurrent policy, and where episodes begin
 Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining")
-_OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model")
+_OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model", "advantages")
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A Stable-Baselines3 class, the kind of actions it can learn, and its policy for dict observations."""
+    """What a family declares of one of its methods, see `TaskSupport.algorithm`.
 
-    kind: type[BaseAlgorithm]
+    kind      subclass of BaseAlgorithm, or of OwnAlgorithm      actions   that it can learn
+    policy    name of the former's for dict observations         masked    whether it takes masks of actions
+    expected  the same with the advantages of all orders, see `agent.advantages`; None: it has sampled ones alone
+    """
+
+    kind: type[BaseAlgorithm] | type[OwnAlgorithm]
     actions: Literal["discrete", "continuous", "either"] = "either"
     policy: str = "MultiInputPolicy"
     masked: bool = False
+    expected: Any = None
 
-    @property
-    def options(self) -> dict[str, str]:
-        """Hyperparameters that its constructor takes -> their types, as it writes them."""
-        taken = inspect.signature(self.kind).parameters.values()
+    def kind_for(self, advantages: str) -> Any:
+        """The class with such advantages."""
+        return self.expected if advantages == "expected" else self.kind
+
+    def options(self, advantages: str = "sampled") -> dict[str, str]:
+        """Hyperparameters that it takes -> their types, as it writes them."""
+        kind = self.kind_for(advantages)
+        if issubclass(kind, OwnAlgorithm):
+            return {name: known for name, known in kind.hyperparameters().items() if name not in _OURS}
+        taken = inspect.signature(kind).parameters.values()
         return {item.name: str(item.annotation) for item in taken if item.name not in _OURS}
 
 
-ALGORITHMS: Registry[Algorithm] = Registry("algorithm", members=("pacesetter.methods.offline.windows",))
-ALGORITHMS.add("ppo", Algorithm(PPO))
-ALGORITHMS.add("a2c", Algorithm(A2C))
-ALGORITHMS.add("sac", Algorithm(SAC, "continuous"))
-ALGORITHMS.add("td3", Algorithm(TD3, "continuous"))
-ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
-ALGORITHMS.add("full_information", Algorithm(FullInformation, "discrete"))
-ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
-ALGORITHMS.add("thompson", Algorithm(ThompsonSampling, "discrete"))
-ALGORITHMS.add("gru_ppo", Algorithm(GruPPO, policy="MultiInputGruPolicy"))
+def _declared() -> dict[str, Algorithm]:
+    """The algorithms that methods declare, by the method's name."""
+    return {
+        name: load(support.algorithm)
+        for name in METHODS
+        for support in METHODS[name].supports
+        if support.algorithm is not None
+    }
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm", declared=_declared)
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ class Recipe:
     heads            widths of the hidden layers of actor and critic
     hyperparameters  of the Stable-Baselines3 constructor, by its own names
     extras           name -> options of what is added to rewards while it learns
-    advantages       sampled, or for ppo with discrete orders expected: see `expected.py`
+    advantages       sampled; or expected, of an algorithm that declares it and discrete orders
     hindsight        of goals and the replay that relabels them, for sac; None without goals
     """
 
@@ -126,7 +137,7 @@ class Recipe:
     hindsight: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
-        if self.advantages == "expected" and self.algorithm != "ppo":
+        if self.advantages == "expected" and ALGORITHMS[self.algorithm].expected is None:
             raise ConfigError(
                 f"agent.advantages=expected is for agent=ppo, not {self.algorithm}; give agent.advantages=sampled"
             )
@@ -141,7 +152,7 @@ class Recipe:
             )
         if any(width < 1 for width in self.heads):
             raise ConfigError(f"agent.heads={list(self.heads)}: a hidden layer has a width of 1 or more")
-        known = ALGORITHMS[self.algorithm].options
+        known = ALGORITHMS[self.algorithm].options(self.advantages)
         for name, value in self.hyperparameters.items():
             if name not in known:
                 raise ConfigError(f"{self.algorithm} has no hyperparameter '{name}'{did_you_mean(name, known)}")
@@ -172,7 +183,7 @@ def make_algorithm(
     advantages: str = "sampled",
     hindsight: Mapping[str, object] | None = None,
     **hyperparameters: object,
-) -> BaseAlgorithm:
+) -> AnyAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
 
     With `tables` the environment's observations may hold places instead of windows.
@@ -184,7 +195,7 @@ def make_algorithm(
     return _build(configure(Recipe, recipe, "agent"), env, device, tables)
 
 
-def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None = None) -> BaseAlgorithm:
+def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None = None) -> AnyAlgorithm:
     chosen = ALGORITHMS[recipe.algorithm]
     config = network(recipe.network, **recipe.network_options)
     if isinstance(env, gymnasium.vector.VectorEnv):
@@ -199,16 +210,14 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
         from pacesetter.methods.goals.sb3_hindsight import goal_options
 
         options |= goal_options(read_hindsight(vars(recipe)))
-    make: Callable[..., BaseAlgorithm] = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
+    kind, networks = chosen.kind_for(recipe.advantages), _policy(recipe, config, tables)
+    algorithm: AnyAlgorithm
     try:
-        algorithm = make(
-            chosen.policy,
-            env,
-            seed=recipe.seed,
-            device=device,
-            policy_kwargs=_policy(recipe, config, tables),
-            **options,
-        )
+        if issubclass(kind, OwnAlgorithm):
+            algorithm = kind(env, configure(kind.options_kind, options, "agent"), recipe.seed, device, **networks)
+        else:
+            make: Callable[..., BaseAlgorithm] = kind
+            algorithm = make(chosen.policy, env, seed=recipe.seed, device=device, policy_kwargs=networks, **options)
     except (AssertionError, TypeError, ValueError) as problem:
         raise ConfigError(f"{recipe.algorithm} rejects its options: {' '.join(str(problem).split())}") from problem
     if not isinstance(algorithm, OffPolicyAlgorithm):  # these re-draw the encoder with the heads' rule; it is not ours
@@ -216,7 +225,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
             initialise_encoder(extractor.encoder)
     if PRIOR in _extractors(algorithm)[0].shapes:
         _begin_at_prior(algorithm.policy)
-    algorithm.recipe = recipe  # type: ignore[attr-defined]
+    algorithm.recipe = recipe  # type: ignore[union-attr]
     algorithm.set_logger(Logger(None, []))  # its own would leave a folder among the temporary files
     _add_extras(algorithm, recipe.extras)
     return algorithm
@@ -232,7 +241,7 @@ def _begin_at_prior(policy: BasePolicy) -> None:
         silence_head(actor.mu if isinstance(actor.mu, nn.Sequential) else nn.Sequential(actor.mu))
 
 
-def _add_extras(algorithm: BaseAlgorithm, asked: Mapping[str, object]) -> None:
+def _add_extras(algorithm: AnyAlgorithm, asked: Mapping[str, object]) -> None:
     """Let extras change the rewards that it learns from; an environment that is not ours is refused."""
     if not asked:
         return
@@ -249,7 +258,7 @@ def _add_extras(algorithm: BaseAlgorithm, asked: Mapping[str, object]) -> None:
         algorithm.replay_buffer.extras = env.extras
 
 
-def first_extractor(algorithm: BaseAlgorithm) -> EncoderExtractor:
+def first_extractor(algorithm: AnyAlgorithm) -> EncoderExtractor:
     """The encoder that acts."""
     return _extractors(algorithm)[0]
 
@@ -335,16 +344,14 @@ def _flat_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[0], shape[1] * shape[2]) if len(shape) == 3 else shape
 
 
-def _extractors(algorithm: BaseAlgorithm) -> list[EncoderExtractor]:
+def _extractors(algorithm: AnyAlgorithm) -> list[EncoderExtractor]:
     return [module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor)]
 
 
 # ---- learning -------------------------------------------------------------------------------------------------------
 
 
-def learn(
-    algorithm: BaseAlgorithm, steps: int, callbacks: Sequence[BaseCallback] = (), **options: Any
-) -> BaseAlgorithm:
+def learn(algorithm: AnyAlgorithm, steps: int, callbacks: Sequence[BaseCallback] = (), **options: Any) -> AnyAlgorithm:
     """Train for `steps` environment steps with the normaliser kept up to date; `options` go to SB3's own `learn`."""
     env = algorithm.env
     extras = env.extras if isinstance(env, VectorAdapter) else None
@@ -367,20 +374,20 @@ class NormaliserCallback(BaseCallback):
         return True
 
 
-def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
+def fit_normaliser(algorithm: AnyAlgorithm, observations: Observation) -> None:
     """Count a batch of observations, e.g. a sample of the training set, and put it into force."""
     _observe(algorithm, observations)
     _commit(algorithm)
 
 
-def _observe(algorithm: BaseAlgorithm, observation: Observation) -> None:
+def _observe(algorithm: AnyAlgorithm, observation: Observation) -> None:
     first = _extractors(algorithm)[0]
     if _is_learning(first):
         tensors = {name: torch.as_tensor(entry, device=algorithm.device) for name, entry in observation.items()}
         first.encoder.normaliser.observe(first.complete(tensors))
 
 
-def _commit(algorithm: BaseAlgorithm) -> None:
+def _commit(algorithm: AnyAlgorithm) -> None:
     """Actor, critic and target networks normalise alike: one counts, the others copy."""
     first, *others = _extractors(algorithm)
     if _is_learning(first):
@@ -400,7 +407,7 @@ def _is_learning(extractor: EncoderExtractor) -> bool:
 class AlgorithmAgent:
     """A trained algorithm as an `Agent`; a recurrent one remembers until `reset`."""
 
-    def __init__(self, algorithm: BaseAlgorithm) -> None:
+    def __init__(self, algorithm: AnyAlgorithm) -> None:
         self.algorithm = algorithm
         self.masked = isinstance(algorithm, MaskablePPO)
         self.reset()
@@ -448,7 +455,7 @@ class AlgorithmAgent:
 
 
 def save_algorithm(
-    algorithm: BaseAlgorithm,
+    algorithm: AnyAlgorithm,
     folder: str | Path,
     header: Mapping[str, object] | None = None,
     state: Mapping[str, object] | None = None,
@@ -466,7 +473,7 @@ def save_algorithm(
 
 def load_algorithm(
     folder: str | Path, env: Environment, device: str = "cpu", tables: Tables | None = None
-) -> BaseAlgorithm:
+) -> AnyAlgorithm:
     """The stored algorithm on `env`; refuses an environment whose observations or actions differ."""
     header = read_header(folder)
     if "recipe" not in header:
@@ -483,7 +490,7 @@ def load_algorithm(
     return algorithm
 
 
-def load_weights(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+def load_weights(algorithm: AnyAlgorithm, state: Mapping[str, Any]) -> None:
     """Put what `save_algorithm` stored of an equal algorithm into this one."""
     for name, content in state["modules"].items():
         _reach(algorithm, name).load_state_dict(content)
@@ -493,7 +500,7 @@ def load_weights(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         setattr(algorithm, name, value)
 
 
-def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
+def _reach(algorithm: AnyAlgorithm, path: str) -> Any:
     """The attribute at a dotted path, e.g. `policy.optimizer`."""
     value: Any = algorithm
     for name in path.split("."):
@@ -501,7 +508,7 @@ def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
     return value
 
 
-def _spaces(algorithm: BaseAlgorithm) -> dict[str, object]:
+def _spaces(algorithm: AnyAlgorithm) -> dict[str, object]:
     """What the encoder sees and what the policy does: equal whether windows are gathered inside or outside."""
     shapes = _extractors(algorithm)[0].shapes
     entries = {name: list(shapes[name]) for name in sorted(shapes)}

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -31,6 +30,7 @@ from pacesetter.envs.batch.batch import batch_of
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra, Surroundings, make_extras, rewards_of_draw
+from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
 
 if TYPE_CHECKING:
     from pacesetter.learning.sb3.adapter import VectorAdapter
@@ -68,7 +68,7 @@ class RewardDeviation(nn.Module):
 class SingleExtras:
     """The extras of one algorithm; `own` and what each declares is stored with a checkpoint."""
 
-    def __init__(self, asked: Mapping[str, object], algorithm: BaseAlgorithm, around: Surroundings) -> None:
+    def __init__(self, asked: Mapping[str, object], algorithm: AnyAlgorithm, around: Surroundings) -> None:
         self.algorithm = algorithm
         self.parts: dict[str, Extra] = make_extras(asked, around)
         for name, extra in self.parts.items():
@@ -207,17 +207,17 @@ def _is_drawn(extra: Extra) -> bool:
     return not extra.belongs_to_collection
 
 
-def batch_tensor(values: Array, algorithm: BaseAlgorithm) -> torch.Tensor:
+def batch_tensor(values: Array, algorithm: AnyAlgorithm) -> torch.Tensor:
     """An array (env, …) on the algorithm's device."""
     return torch.as_tensor(np.asarray(values), device=algorithm.device)
 
 
-def surroundings_of(algorithm: BaseAlgorithm, env: VectorAdapter, extractor: EncoderExtractor) -> Surroundings:
+def surroundings_of(algorithm: AnyAlgorithm, env: VectorAdapter, extractor: EncoderExtractor) -> Surroundings:
     """What extras of one agent are made for; refuses a choice for each of several symbols."""
     space = algorithm.action_space
     if isinstance(space, spaces.MultiDiscrete):
         raise ConfigError("agent.extras need one action; take task.action=target or continuous for a portfolio")
-    assert isinstance(algorithm, (OnPolicyAlgorithm, OffPolicyAlgorithm))
+    assert isinstance(algorithm, (OnPolicyAlgorithm, OffPolicyAlgorithm, OwnAlgorithm))
     return Surroundings(
         extractor.encoder.width,
         int(space.n) if isinstance(space, spaces.Discrete) else None,

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -25,6 +24,7 @@ from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.randomness import keep_randomness
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
+from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
 from pacesetter.learning.sb3.resume import capture, check_resumable, restore
 from pacesetter.learning.state import read_header, read_state, tensors_hash
 
@@ -67,7 +67,7 @@ class _Bridge(BaseCallback):
 class SB3Learner:
     """An algorithm on a vector environment, as a `Learner`."""
 
-    def __init__(self, algorithm: BaseAlgorithm) -> None:
+    def __init__(self, algorithm: AnyAlgorithm) -> None:
         check_resumable(algorithm)
         self.algorithm = algorithm
         self._seconds = {"rollout": 0.0, "update": 0.0}
@@ -93,7 +93,7 @@ class SB3Learner:
     def round_steps(self) -> int:
         """Environment steps between two updates; learning ends with a whole such round."""
         algorithm = self.algorithm
-        if isinstance(algorithm, OnPolicyAlgorithm):
+        if isinstance(algorithm, (OnPolicyAlgorithm, OwnAlgorithm)):
             return int(algorithm.n_steps * algorithm.n_envs)
         assert isinstance(algorithm, OffPolicyAlgorithm)
         each = algorithm.train_freq
@@ -186,10 +186,13 @@ class SB3Learner:
 
     def set(self, name: str, value: float) -> None:
         """Change a hyperparameter while learning; refuses one that the algorithm reads only at the start."""
-        if name not in SCHEDULED or not hasattr(self.algorithm, name):
-            known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
+        own: Any = self.algorithm.options if isinstance(self.algorithm, OwnAlgorithm) else self.algorithm
+        known = [key for key in SCHEDULED if hasattr(own, key)]
+        if name not in known:
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
-        if name == "learning_rate":
+        if isinstance(self.algorithm, OwnAlgorithm):
+            self.algorithm.set_option(name, value)
+        elif name == "learning_rate":
             # SB3 asks its schedule at every update: a constant one hands over ours.
             self.algorithm.lr_schedule = ConstantSchedule(value)
         else:

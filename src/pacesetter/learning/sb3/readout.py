@@ -10,7 +10,6 @@ import torch
 from gymnasium import spaces
 from sb3_contrib.common.maskable.distributions import MaskableDistribution
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.sac.policies import SACPolicy
@@ -25,6 +24,7 @@ from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
+from pacesetter.learning.sb3.own import AnyAlgorithm
 from pacesetter.methods.supervised.direction import CLASSES, Classifier
 
 __all__ = ["Readout", "readout"]
@@ -83,7 +83,7 @@ def readout(agent: object) -> Readout:
             agent.encoder, agent.shapes, lambda observation: agent(observation).softmax(-1), None, len(CLASSES), dict
         )
     algorithm = agent.algorithm if isinstance(agent, AlgorithmAgent) else agent
-    if not isinstance(algorithm, BaseAlgorithm):
+    if not isinstance(algorithm, AnyAlgorithm):
         raise ConfigError(
             f"{type(agent).__name__} has no network that can be read; give a symbol agent or an algorithm"
         )
@@ -95,7 +95,7 @@ def _of_symbol_agent(agent: SymbolAgent) -> Readout:
     return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, agent.choices, dict)
 
 
-def _of_algorithm(algorithm: BaseAlgorithm) -> Readout:
+def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:
     policy, space = algorithm.policy, algorithm.action_space
     if isinstance(policy, ActorCriticPolicy):
         extractor, (actions, values) = policy.features_extractor, _on_policy(policy)

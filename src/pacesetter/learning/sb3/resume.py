@@ -11,7 +11,6 @@ from typing import Any
 
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
@@ -19,6 +18,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from pacesetter.errors import ConfigError
 from pacesetter.learning.randomness import random_state, set_random_state
 from pacesetter.learning.sb3.adapter import VectorAdapter
+from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
 
 __all__ = ["capture", "check_resumable", "restore"]
 
@@ -27,15 +27,17 @@ _SEEN = ("observations", "next_observations")
 _EPISODES = ("ep_start", "ep_length")  # of a buffer that knows whole episodes
 
 
-def check_resumable(algorithm: BaseAlgorithm) -> None:
+def check_resumable(algorithm: AnyAlgorithm) -> None:
     """Refuse options whose state cannot be taken between rollouts."""
+    if isinstance(algorithm, OwnAlgorithm):
+        return
     if algorithm.use_sde:
         raise ConfigError("agent.use_sde draws noise that no checkpoint can store; leave it out")
     if isinstance(algorithm, OffPolicyAlgorithm) and algorithm.optimize_memory_usage:
         raise ConfigError("agent.optimize_memory_usage overwrites last observations; leave it out")
 
 
-def capture(algorithm: BaseAlgorithm) -> dict[str, object]:
+def capture(algorithm: AnyAlgorithm) -> dict[str, object]:
     """All that decides how learning goes on, as nested plain values, arrays and tensors."""
     env = _environments(algorithm)
     memory = algorithm._last_lstm_states if isinstance(algorithm, RecurrentPPO) else None
@@ -51,14 +53,15 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, object]:
     }
 
 
-def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+def restore(algorithm: AnyAlgorithm, state: Mapping[str, Any]) -> None:
     """Restore what `capture` gave; the weights are restored apart."""
     env = _environments(algorithm)
     env.load_state_dict(state["environment"])
     algorithm._last_obs = state["seen"] or None  # nothing was seen before `learn` was called
     algorithm._last_episode_starts = state["starts"]
-    size = algorithm._stats_window_size
-    algorithm.ep_info_buffer, algorithm.ep_success_buffer = deque(state["episodes"], size), deque(maxlen=size)
+    algorithm.ep_info_buffer = deque(state["episodes"], algorithm._stats_window_size)
+    if not isinstance(algorithm, OwnAlgorithm):
+        algorithm.ep_success_buffer = deque(maxlen=algorithm._stats_window_size)
     if isinstance(algorithm, RecurrentPPO):
         setattr(algorithm, "_last_lstm_states", RNNStates(*state["memory"]))  # noqa: B010 - declared as None there
     if isinstance(algorithm, OffPolicyAlgorithm):
@@ -70,7 +73,7 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
     _set_random_state(state["random"], algorithm)
 
 
-def _environments(algorithm: BaseAlgorithm) -> VectorAdapter:
+def _environments(algorithm: AnyAlgorithm) -> VectorAdapter:
     assert isinstance(algorithm.env, VectorAdapter)
     return algorithm.env
 
@@ -78,12 +81,12 @@ def _environments(algorithm: BaseAlgorithm) -> VectorAdapter:
 # ---- random numbers -------------------------------------------------------------------------------------------------
 
 
-def _random_state(algorithm: BaseAlgorithm) -> dict[str, object]:
+def _random_state(algorithm: AnyAlgorithm) -> dict[str, object]:
     """The state of every generator outside the environments, the action space's own included."""
     return random_state() | {"actions": algorithm.action_space.np_random.bit_generator.state}
 
 
-def _set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm) -> None:
+def _set_random_state(state: Mapping[str, Any], algorithm: AnyAlgorithm) -> None:
     set_random_state(state)
     algorithm.action_space.np_random.bit_generator.state = state["actions"]
 

@@ -102,12 +102,7 @@ class DirectLearner:
             self.policy.team.float()  # its features of all bars are large, and what it adds is small
             # Above a drawdown limit the best is known: hold in proportion to the cushion, as a constant shape cannot.
             self.policy.team.allocator.power.data.fill_(1.0 if config.objective == "cushion" else 0.0)
-        # Volume is read only where impact or a cap asks for it: closes-only data have none.
-        needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
-        # Adjusted prices already have dividends and splits in their returns.
-        plain = dataclasses.replace(market, prices="adjusted", dividends=False, splits=False, lot=None, tick=None)
-        funded = bank.with_market(plain)
-        self.series = MarketSeries.of(funded, self.policy, needs_depth).to(self.device)
+        self.series = MarketSeries.of(bank, self.policy, market).to(self.device)
         self.policy.to(self.device)
         self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
         if config.objective == "cushion" and self.sizer is not None:
@@ -423,12 +418,12 @@ class DirectLearner:
         # float64 here and float32 when served: returns of a bar are small beside 1.
         held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
         wealth, peak = torch.ones(len(starts), dtype=torch.float64, device=self.device), self.first_peaks(starts)
-        returns, features = [], self._features(starts, bars)
+        returns, features, paid = [], self._features(starts, bars), None
         for bar in range(bars):
             now, state = starts + bar, _state(features, bar, wealth, peak)
             target = self.policy.target(self.signals[now], self.series.volatility[now], held, state)
             target = target if parts is None else target * parts
-            held, earned = settle(held, target, wealth, self.series.fills(now), rules)
+            held, earned, paid = settle(held, target, wealth, self.series.fills(now), rules, paid)
             wealth = wealth * (1 + earned)
             peak = torch.maximum(peak, wealth)
             returns.append(earned)
@@ -449,7 +444,7 @@ class DirectLearner:
         base, views, wealth = held, held, torch.ones(len(starts), dtype=torch.float64, device=self.device)
         scale, peak, returns = torch.full_like(wealth, self.scale), wealth, []
         features = self._features(starts, bars) if has_views else None
-        total, count = 0.0, 0.0
+        total, count, paid = 0.0, 0.0, None
         for bar in range(bars):
             now = starts + bar
             if has_views:
@@ -463,7 +458,7 @@ class DirectLearner:
             is_on = sizer.is_on[now]
             total += float((sized.variance.detach() * is_on).sum())
             count += float(is_on.sum())
-            held, earned = settle(held, sized.targets, wealth, fills, rules)
+            held, earned, paid = settle(held, sized.targets, wealth, fills, rules, paid)
             base = torch.where(held != 0, sized.base * fills.to_close / (1 + earned)[:, None], 0.0).detach()
             scale, wealth = sized.scale, wealth * (1 + earned)
             peak = torch.maximum(peak, wealth)

@@ -5,13 +5,14 @@ One bar, with h the shares held at the close of t and w the shares that are want
     w        cut to the position cap, h within the no-trade band; a position that would change its side is closed
     sell     what makes a position smaller fills at the open of t+1, then
     buy      what makes one larger, all by one factor where the budget is short
-    cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + slippage + impact · √(share of volume),
-             or impact · share
+    cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + the symbol's own + slippage
+             + impact · √(share of volume), or impact · share
+    margin   a venue liquidates at the open before these orders, inside the bar and at the close, see `margin`
     mark     equity and h at the close of t+1
 
 With `softness` 0 it repeats the kernel to rounding (a test). Above 0, |x| becomes √(x² + softness²) − softness, so that
-a cost has a gradient where nothing is traded. The kernel's smallest trade, its resting exits, whole lots and
-liquidations are left out; funding is in.
+a cost has a gradient where nothing is traded. Left out are the kernel's smallest trade, its resting exits and whole
+lots.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ import torch
 
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import BPS, MarketParameters
+from pacesetter.methods.direct.margin import Book, Marks, Venue
 
-__all__ = ["Fills", "Rules", "settle"]
+__all__ = ["Fills", "Rules", "Settled", "settle"]
+
+LEAST_EQUITY = 1e-9  # of an account that a venue left with nothing, whose growth is still a number
 
 
 class Fills(NamedTuple):
@@ -35,6 +39,8 @@ class Fills(NamedTuple):
     trading    1 where an order fills in t+1, 0 where the symbol is halted, not listed or gone
     depth      money value of the volume of t+1 at the close of t; only where impact or a volume cap need it
     funding    fraction of what is held that longs pay at the open of t+1; only where something is paid
+    marks      what a venue judges margins by; only where it does
+    own_cost   fraction of the price that a fill of this symbol pays beyond the others; only where one does
     """
 
     to_open: torch.Tensor
@@ -42,6 +48,21 @@ class Fills(NamedTuple):
     trading: torch.Tensor
     depth: torch.Tensor | None = None
     funding: torch.Tensor | None = None
+    marks: Marks | None = None
+    own_cost: torch.Tensor | None = None
+
+
+class Settled(NamedTuple):
+    """An account after a bar.
+
+    held     (…, symbol) shares of equity at the close of t+1
+    earned   (…,) net return over the bar
+    paid     (…, symbol) what is held was bought for, in the same shares; 0 where no margin depends on it
+    """
+
+    held: torch.Tensor
+    earned: torch.Tensor
+    paid: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -62,14 +83,15 @@ class Rules:
     initial_cash: float
     softness: float = 0.0
     is_linear: bool = False
+    venue: Venue | None = None
 
     @classmethod
     def of(cls, market: MarketParameters, softness: float = 0.0) -> Rules:
         costs, limits = market.costs, market.limits
-        if costs.by_symbol or costs.impact_model == "almgren_chriss":
+        if costs.impact_model == "almgren_chriss":
             raise ConfigError(
-                "agent=direct learns through a ledger with one cost for all symbols and square-root or linear impact; "
-                "leave out costs.by_symbol and costs.impact_model=almgren_chriss, or take another agent"
+                "agent=direct learns through a ledger with square-root or linear impact; "
+                "leave out costs.impact_model=almgren_chriss, or take another agent"
             )
         per_bar = BPS / market.bars_per_year
         return cls(
@@ -88,11 +110,13 @@ class Rules:
             band=market.band,
             initial_cash=market.initial_cash,
             softness=softness,
+            venue=Venue.of(market, is_smooth=softness > 0),
         )
 
     def hard(self) -> Rules:
         """The same with the kernel's own kinks."""
-        return replace(self, softness=0.0)
+        venue = self.venue and replace(self.venue, is_smooth=False)
+        return replace(self, softness=0.0, venue=venue)
 
     @property
     def side_cost(self) -> float:
@@ -104,9 +128,12 @@ class Rules:
         # At 0, where an account that does not trade stands, |x| has a kink and autograd a gradient of 0.
         return x.abs() if self.softness == 0 else (x.square() + self.softness**2).sqrt() - self.softness
 
-    def cost(self, traded: torch.Tensor, share: torch.Tensor | float) -> torch.Tensor:
-        """Cost of each trade as a share of the same equity; `share` is of the bar's volume."""
-        move = self.move + self._impact(share)
+    def adverse_move(self, share: torch.Tensor | float, own: torch.Tensor | float = 0.0) -> torch.Tensor | float:
+        """How far a fill's price is moved against the trader; `share` of the bar's volume, `own` cost of the symbol."""
+        return self.move + own + self._impact(share)
+
+    def cost(self, traded: torch.Tensor, move: torch.Tensor | float) -> torch.Tensor:
+        """Cost of each trade as a share of the same equity."""
         # Commission is on the fill price, which lies above the open for a buy and below it for a sale.
         side = torch.where(traded >= 0, 1.0, -1.0)
         return self.size(traded) * (move + self.commission * (1 + side * move))
@@ -119,13 +146,27 @@ class Rules:
 
 
 def settle(
-    held: torch.Tensor, target: torch.Tensor, wealth: torch.Tensor, fills: Fills, rules: Rules
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(shares held (…, symbol) at the close of t+1, net return (…,) of the account over the bar).
+    held: torch.Tensor,
+    target: torch.Tensor,
+    wealth: torch.Tensor,
+    fills: Fills,
+    rules: Rules,
+    paid: torch.Tensor | None = None,
+) -> Settled:
+    """An account that holds `held` (…, symbol) at the close of t and wants `target`, after bar t+1.
 
     wealth   (…,) equity at the close of t as a multiple of the initial cash; impact grows with it
+    paid     (…, symbol) as in `Settled`; nothing where left out
     """
-    traded = _size_orders(held, target, rules) * fills.trading
+    traded, venue = _size_orders(held, target, rules) * fills.trading, rules.venue
+    paid = torch.zeros_like(held) if paid is None else paid
+    # Equity at the close of t is 1; all amounts of the bar are in that unit.
+    cash = 1.0 - held.sum(-1) + _carry(held, rules)
+    if fills.funding is not None:
+        cash = cash - (held * fills.to_open * fills.funding).sum(-1)
+    if venue is not None and fills.marks is not None:
+        (cash, held, paid), kept = venue.judge(Book(cash, held, paid), fills.marks.before, fills.to_open)
+        traded = traded * kept  # the orders of what was liquidated are cancelled
     share: torch.Tensor | float = 0.0
     if fills.depth is not None:
         depth = fills.depth / (wealth[..., None] * rules.initial_cash)
@@ -136,21 +177,28 @@ def settle(
     # Sales first, as in the kernel: what they pay in can be spent on purchases in the same bar.
     is_smaller = traded * held < 0
     reduced, opened = (torch.where(chosen, traded, 0.0) for chosen in (is_smaller, ~is_smaller))
-    # Equity at the close of t is 1; all amounts of the bar are in that unit.
-    cash = 1.0 - held.sum(-1) + _carry(held, rules)
-    if fills.funding is not None:
-        cash = cash - (held * fills.to_open * fills.funding).sum(-1)
     after = held + reduced
-    cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
+    own = 0.0 if fills.own_cost is None else fills.own_cost
+    move = rules.adverse_move(share, own)
+    cash = cash - ((reduced + rules.cost(reduced, move)) * fills.to_open).sum(-1)
     # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.
-    factor = _affordable_share(cash, after, opened, fills.to_open, share, rules)[..., None]
+    factor = _affordable_share(cash, after, opened, fills.to_open, move, rules)[..., None]
     # Impact is computed again below: a smaller order is a smaller share of the bar's volume.
-    opened = opened * factor
-    cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
-    value = (after + opened) * fills.to_close
+    opened, move = opened * factor, rules.adverse_move(share * factor, own)
+    cash = cash - ((opened + rules.cost(opened, move)) * fills.to_open).sum(-1)
+    held = after + opened
+    if venue is not None and fills.marks is not None:
+        if venue.is_isolated:
+            left = 1 + reduced / torch.where(reduced != 0, after - reduced, 1.0)
+            paid = paid * left + (opened + opened.abs() * move) * fills.to_open
+        book = venue.judge_inside(Book(cash, held, paid), fills.marks, fills.to_open)
+        (cash, held, paid), _ = venue.judge(book, fills.marks.after, fills.to_close)
+    value = held * fills.to_close
     equity = cash + value.sum(-1)
+    if venue is not None:
+        equity = equity.clamp_min(LEAST_EQUITY)
     # Back to shares of the new equity, the unit of the next bar.
-    return value / equity[..., None], equity - 1.0
+    return Settled(value / equity[..., None], equity - 1.0, paid / equity[..., None])
 
 
 def _size_orders(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:
@@ -177,11 +225,10 @@ def _affordable_share(
     after: torch.Tensor,
     opened: torch.Tensor,
     to_open: torch.Tensor,
-    share: torch.Tensor | float,
+    move: torch.Tensor | float,
     rules: Rules,
 ) -> torch.Tensor:
     """(…,) the share ≤ 1 of all openings that the budget pays for, as `market.kernel.affordable_share`."""
-    move = rules.move + rules._impact(share)
     # Costs lower equity, and the budget is a multiple of equity: hence budget times the cost rate.
     needed = (opened.abs() * to_open * (1.0 + rules.budget * (move + rules.commission * (1.0 + move)))).sum(-1)
     equity = cash + (after * to_open).sum(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.market.bars import Bar, Status
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.methods.direct.ledger import Fills
+from pacesetter.methods.direct.margin import Marks
 from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy, Moves
 
 __all__ = ["MarketSeries", "feature_columns", "gap_column", "return_column"]
@@ -51,6 +53,8 @@ class MarketSeries:
     earned       (bar, symbol) return from the fill of an order decided here to that of the next, less the funding
                  that is due there; the last two have none
     funding      (bar, symbol) of the bar after this one; None where there is none
+    marks        (bar, symbol, 4) `Marks` of the bar after this one; None where no venue judges
+    own_cost     (bar, symbol) of a fill in the bar after this one; None where no symbol has one
     """
 
     first: int
@@ -65,10 +69,17 @@ class MarketSeries:
     depth: torch.Tensor | None
     earned: torch.Tensor
     funding: torch.Tensor | None = None
+    marks: torch.Tensor | None = None
+    own_cost: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
-        """The bank's one market as the policy reads it, in the policy's precision."""
+    def of(cls, bank: Bank, policy: DirectPolicy, market: MarketParameters) -> MarketSeries:
+        """The bank's one market as the policy reads it, in the policy's precision, with what the rules need of it."""
+        # Volume is read only where impact or a cap asks for it: closes-only data have none.
+        needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
+        # Adjusted prices already have dividends and splits in their returns.
+        plain = replace(market, prices="adjusted", dividends=False, splits=False, lot=None, tick=None)
+        bank = bank.with_market(plain)
         # Earlier bars have no signal. Inputs that reach further back than the lags begin with zeros: or the first bars
         # of a short history would be lost to all.
         bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
@@ -92,7 +103,9 @@ class MarketSeries:
             cut(trading),
             None if depth is None else cut(depth),
             cut(_fill_returns(bars)),
-            cut(bars[1:, :, Bar.FUNDING]) if _has_funding(bars) else None,
+            cut(_funding(bars)) if _has_funding(bars) else None,
+            None if market.margin.mode == "none" else cut(_marks(bars)),
+            cut(bars[1:, :, Bar.COST]) if bars[..., Bar.COST].any() else None,
         )
 
     def __len__(self) -> int:
@@ -108,7 +121,9 @@ class MarketSeries:
         """What orders decided at these bars (…,) are paid."""
         depth = None if self.depth is None else self.depth[bars]
         funding = None if self.funding is None else self.funding[bars]
-        return Fills(self.to_open[bars], self.to_close[bars], self.trading[bars], depth, funding)
+        marks = None if self.marks is None else Marks(*self.marks[bars].unbind(-1))
+        own = None if self.own_cost is None else self.own_cost[bars]
+        return Fills(self.to_open[bars], self.to_close[bars], self.trading[bars], depth, funding, marks, own)
 
 
 @torch.no_grad()
@@ -133,13 +148,32 @@ def _fills(bars: Array) -> tuple[Array, Array, Array]:
     is_known = now > 0
     # An order needs a fresh price to be decided on and a bar that trades to be filled in.
     trading = is_known & (bars[1:, :, Bar.STATUS] == Status.TRADING) & (bars[:-1, :, Bar.STATUS] == Status.TRADING)
+    return _over_close(opened, now), _over_close(closed, now), trading.astype(float)
+
+
+def _over_close(prices: Array, closes: Array) -> Array:
     # A ratio of 1 where there is no price: nothing is held there, and 0 · NaN would reach the account.
-    to_open, to_close = (np.divide(price, now, out=np.ones_like(now), where=is_known) for price in (opened, closed))
-    return to_open, to_close, trading.astype(float)
+    ratio: Array = np.divide(prices, closes, out=np.ones_like(closes), where=closes > 0)
+    return ratio
+
+
+def _marks(bars: Array) -> Array:
+    """(bar, symbol, 4) `Marks` for each bar but the last."""
+    now, after = bars[:-1], bars[1:]
+    prices = after[..., Bar.LOW], after[..., Bar.HIGH], now[..., Bar.MARK], after[..., Bar.MARK]
+    return np.stack([_over_close(price, now[..., Bar.CLOSE]) for price in prices], axis=-1)
 
 
 def _has_funding(bars: Array) -> bool:
     return bars.shape[-1] > Bar.FUNDING and bool(bars[..., Bar.FUNDING].any())
+
+
+def _funding(bars: Array) -> Array:
+    """(bar, symbol) what longs pay in each bar but the first, as a fraction of their value at its open."""
+    # The kernel takes it of the value at the mark of the close before, where there is one.
+    opened, mark = bars[1:, :, Bar.OPEN], bars[:-1, :, Bar.MARK]
+    of_open: Array = np.divide(mark, opened, out=np.ones_like(opened), where=(mark > 0) & (opened > 0))
+    return bars[1:, :, Bar.FUNDING] * of_open
 
 
 def _fill_returns(bars: Array) -> Array:
@@ -149,5 +183,5 @@ def _fill_returns(bars: Array) -> Array:
     growth = np.divide(left, paid, out=np.ones_like(paid), where=is_filled)
     if _has_funding(bars):
         # Due at the next fill, at its price.
-        growth = growth * (1.0 - np.where(is_filled, bars[2:, :, Bar.FUNDING], 0.0))
+        growth = growth * (1.0 - np.where(is_filled, _funding(bars)[1:], 0.0))
     return growth - 1.0

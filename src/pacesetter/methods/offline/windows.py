@@ -1,4 +1,4 @@
-"""BC, CQL and IQL for windows: the losses of the fleet's offline methods on one Stable-Baselines3 policy.
+"""BC, CQL and IQL for windows: the losses of the fleet's offline methods on one policy.
 
 `train.steps` counts rows drawn. The policy is stored, evaluated, explained, bundled and served like every other agent
 of windows; critics are modules of it, so that a checkpoint has them.
@@ -7,18 +7,12 @@ of windows; critics are modules of it, so that a checkpoint has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from stable_baselines3 import PPO
-from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv
-from stable_baselines3.common.vec_env import VecEnv
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
@@ -26,17 +20,24 @@ from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.sb3.adapter import VectorAdapter
-from pacesetter.learning.sb3.algorithms import ALGORITHMS, Algorithm, fit_normaliser
+from pacesetter.learning.sb3.algorithms import Algorithm, fit_normaliser
 from pacesetter.learning.sb3.learner import SB3Learner
+from pacesetter.learning.sb3.own import OwnAlgorithm
 from pacesetter.methods.offline.bc import Cloning, FleetBC
 from pacesetter.methods.offline.cql import ConservativeQ, FleetCQL
 from pacesetter.methods.offline.iql import FleetIQL, ImplicitQ
 from pacesetter.methods.offline.method import OfflineConfig, OfflineMethod
 from pacesetter.methods.offline.rows import StoredRows
 from pacesetter.methods.offline.window_agents import PolicyAgents
+from pacesetter.methods.offline.window_options import (
+    StoredWindowsOptions,
+    WindowsBCOptions,
+    WindowsCQLOptions,
+    WindowsIQLOptions,
+)
 from pacesetter.methods.offline.window_rows import StoredWindows
 
-__all__ = ["OfflineWindows", "WindowsBC", "WindowsCQL", "WindowsIQL", "make_windows"]
+__all__ = ["OfflineWindows", "WindowsBC", "WindowsCQL", "WindowsIQL", "bc", "cql", "iql", "make_windows"]
 
 OF_DATASET = ("dataset", "regimes", "held_out")  # options that the task reads; the algorithm has none of them
 
@@ -53,52 +54,34 @@ class _NoRows:
         return {}
 
 
-class OfflineWindows(OnPolicyAlgorithm):
-    """An offline method of a fleet of one, in the loop of Stable-Baselines3; it never steps an environment.
+class OfflineWindows(OwnAlgorithm):
+    """An offline method of a fleet of one; it never steps an environment.
 
-    kind     the method, whose losses are descended        config   its options
+    method_kind   whose losses are descended        config_kind   its options
     """
 
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = PPO.policy_aliases
-    kind: ClassVar[type[OfflineMethod]]
+    options: StoredWindowsOptions
+    method_kind: ClassVar[type[OfflineMethod]]
+    config_kind: ClassVar[type[OfflineConfig]]
 
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: GymEnv,
-        config: OfflineConfig,
-        device: str,
-        more: Mapping[str, Any],
-    ) -> None:
-        self.config = config
-        super().__init__(
-            policy,
-            env,
-            learning_rate=config.learning_rate,
-            n_steps=config.batch_size * config.gradient_steps,  # rows of a round
-            gamma=config.gamma,
-            # Unused: nothing is estimated from a rollout, but the parent asks for them.
-            gae_lambda=1.0,
-            ent_coef=0.0,
-            vf_coef=0.0,
-            max_grad_norm=config.max_grad_norm,
-            use_sde=False,
-            sde_sample_freq=-1,
-            device=device,
-            **more,
-        )
-
-    def _setup_model(self) -> None:
-        super()._setup_model()
+    def __init__(self, *arguments: Any, **policy_options: Any) -> None:
+        super().__init__(*arguments, **policy_options)
         own = self.env.env if isinstance(self.env, VectorAdapter) else None
         self.agents = PolicyAgents(self.policy)
         rows: Any = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
-        make: Callable[..., OfflineMethod] = self.kind
-        self.method = make(self.agents, rows, self.config)
+        shared = {each.name for each in fields(self.config_kind)} & self.hyperparameters().keys()
+        config = self.config_kind(**{name: getattr(self.options, name) for name in shared}, seed=self.seed)
+        make: Callable[..., OfflineMethod] = self.method_kind
+        self.method = make(self.agents, rows, config)
         self.policy.add_module("offline", self.method.own.to(self.device))
         learned = [tensor for tensor in self.policy.parameters() if tensor.requires_grad]  # targets follow instead
         kind: Any = self.policy.optimizer_class
-        self.policy.optimizer = kind(learned, lr=self.lr_schedule(1), **self.policy.optimizer_kwargs)
+        self.policy.optimizer = kind(learned, lr=self.options.learning_rate, **self.policy.optimizer_kwargs)
+
+    @property
+    def n_steps(self) -> int:
+        """Rows of a round."""
+        return self.options.batch_size * self.options.gradient_steps
 
     @property
     def rows(self) -> StoredRows:
@@ -109,13 +92,10 @@ class OfflineWindows(OnPolicyAlgorithm):
         """(row, width) features, as an offline method asks for them."""
         return self.agents.encoder(observation)
 
-    def collect_rollouts(
-        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
-    ) -> bool:
+    def collect(self, callback: BaseCallback) -> bool:
         """Draw the batches of a round; nothing is played."""
-        callback.on_rollout_start()
         self._batches: list[Transitions] = list(self.method.batches(None, self))
-        self.num_timesteps += n_rollout_steps
+        self.num_timesteps += self.n_steps
         shown = {
             name: _join_parts([batch.observation[name] for batch in self._batches]) for name in self._last_obs or {}
         }
@@ -126,20 +106,14 @@ class OfflineWindows(OnPolicyAlgorithm):
         callback.update_locals({"new_obs": shown, "infos": [], "actions": actions, "rewards": rewards, "dones": done})
         if not callback.on_step():
             return False
-        self._last_obs = {name: entry[-self.config.batch_size :] for name, entry in shown.items()}
-        callback.on_rollout_end()
+        self._last_obs = {name: entry[-self.options.batch_size :] for name, entry in shown.items()}
         return True
 
-    def train(self) -> None:
+    def update(self) -> None:
         """A gradient step for each batch."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
         for batch in self._batches:
             losses = self.method.losses(batch, self.features(batch.observation), self)
-            self.policy.optimizer.zero_grad()
-            torch.stack(list(losses.terms.values())).sum().backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-            self.policy.optimizer.step()
+            self.descend(torch.stack(list(losses.terms.values())).sum())
             self.method.after_step()
         self._n_updates += len(self._batches)
         for name, value in losses.metrics.items():
@@ -153,106 +127,19 @@ def _join_parts(parts: list[torch.Tensor]) -> Array:
 class WindowsBC(OfflineWindows):
     """Behaviour cloning."""
 
-    kind = Cloning
-
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: GymEnv,
-        learning_rate: float = 1e-3,
-        batch_size: int = 256,
-        gradient_steps: int = 16,
-        gamma: float = 0.9,
-        max_grad_norm: float = 0.5,
-        seed: int | None = None,
-        device: str = "cpu",
-        policy_kwargs: dict[str, object] | None = None,
-        _init_setup_model: bool = True,
-    ) -> None:
-        config = FleetBC(
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            gradient_steps=gradient_steps,
-            gamma=gamma,
-            max_grad_norm=max_grad_norm,
-            seed=seed or 0,
-        )
-        more = {"seed": seed, "policy_kwargs": policy_kwargs, "_init_setup_model": _init_setup_model}
-        super().__init__(policy, env, config, device, more)
+    options_kind, method_kind, config_kind = WindowsBCOptions, Cloning, FleetBC
 
 
 class WindowsCQL(OfflineWindows):
-    """Conservative Q-learning; see `FleetCQL` for its options."""
+    """Conservative Q-learning."""
 
-    kind = ConservativeQ
-
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: GymEnv,
-        learning_rate: float = 1e-3,
-        batch_size: int = 256,
-        gradient_steps: int = 16,
-        gamma: float = 0.9,
-        max_grad_norm: float = 0.5,
-        penalty: float = 0.2,
-        temperature: float = 0.02,
-        tau: float = 0.02,
-        seed: int | None = None,
-        device: str = "cpu",
-        policy_kwargs: dict[str, object] | None = None,
-        _init_setup_model: bool = True,
-    ) -> None:
-        config = FleetCQL(
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            gradient_steps=gradient_steps,
-            gamma=gamma,
-            max_grad_norm=max_grad_norm,
-            penalty=penalty,
-            temperature=temperature,
-            tau=tau,
-            seed=seed or 0,
-        )
-        more = {"seed": seed, "policy_kwargs": policy_kwargs, "_init_setup_model": _init_setup_model}
-        super().__init__(policy, env, config, device, more)
+    options_kind, method_kind, config_kind = WindowsCQLOptions, ConservativeQ, FleetCQL
 
 
 class WindowsIQL(OfflineWindows):
-    """Implicit Q-learning; see `FleetIQL` for its options."""
+    """Implicit Q-learning."""
 
-    kind = ImplicitQ
-
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: GymEnv,
-        learning_rate: float = 1e-3,
-        batch_size: int = 256,
-        gradient_steps: int = 16,
-        gamma: float = 0.9,
-        max_grad_norm: float = 0.5,
-        expectile: float = 0.8,
-        inverse_temperature: float = 10.0,
-        tau: float = 0.02,
-        seed: int | None = None,
-        device: str = "cpu",
-        policy_kwargs: dict[str, object] | None = None,
-        _init_setup_model: bool = True,
-    ) -> None:
-        config = FleetIQL(
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            gradient_steps=gradient_steps,
-            gamma=gamma,
-            max_grad_norm=max_grad_norm,
-            expectile=expectile,
-            inverse_temperature=inverse_temperature,
-            tau=tau,
-            seed=seed or 0,
-        )
-        more = {"seed": seed, "policy_kwargs": policy_kwargs, "_init_setup_model": _init_setup_model}
-        super().__init__(policy, env, config, device, more)
+    options_kind, method_kind, config_kind = WindowsIQLOptions, ImplicitQ, FleetIQL
 
 
 def make_windows(setup: Setup) -> SB3Learner:
@@ -272,6 +159,6 @@ def make_windows(setup: Setup) -> SB3Learner:
     return learner
 
 
-ALGORITHMS.add("bc", Algorithm(WindowsBC, "discrete"))
-ALGORITHMS.add("cql", Algorithm(WindowsCQL, "discrete"))
-ALGORITHMS.add("iql", Algorithm(WindowsIQL, "discrete"))
+bc = Algorithm(WindowsBC, "discrete")
+cql = Algorithm(WindowsCQL, "discrete")
+iql = Algorithm(WindowsIQL, "discrete")

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 import torch
-from stable_baselines3.common.base_class import BaseAlgorithm
 
 from pacesetter.agents.encoders import Encoder
 from pacesetter.errors import ConfigError
 from pacesetter.learning.sb3.algorithms import EncoderExtractor
+from pacesetter.learning.sb3.own import AnyAlgorithm
 from pacesetter.methods.supervised.direction import Classifier
 
 __all__ = ["fit_encoder", "transfer_encoder"]
@@ -19,7 +19,7 @@ NORMALISER = "normaliser."
 VECTORS = "vectors.0.weight"
 
 
-def transfer_encoder(model: Classifier, algorithm: BaseAlgorithm) -> int:
+def transfer_encoder(model: Classifier, algorithm: AnyAlgorithm) -> int:
     """`fit_encoder` of every encoder of the algorithm; gives how many tensors each took."""
     encoders = [module.encoder for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor)]
     return max(fit_encoder(model, encoder) for encoder in encoders)

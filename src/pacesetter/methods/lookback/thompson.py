@@ -11,14 +11,16 @@ force is part of the observation, so that the cost of a switch is learned too; w
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy, MultiInputActorCriticPolicy
-from stable_baselines3.common.type_aliases import DictRolloutBufferSamples, GymEnv, PyTorchObs, RolloutBufferSamples
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from torch import nn
 from torch.nn import functional
+
+from pacesetter.learning.sb3.own import OwnAlgorithm, Steps
+from pacesetter.methods.lookback.options import ThompsonOptions
 
 __all__ = ["ThompsonPolicy", "ThompsonSampling", "WindowPosterior"]
 
@@ -74,119 +76,82 @@ class ThompsonPolicy(MultiInputActorCriticPolicy):
 
     def __init__(self, *arguments: Any, prior_precision: float = 1.0, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        head = self._head
-        self.posterior = WindowPosterior(head.in_features + 1, head.out_features, prior_precision)
+        head: Any = self.action_net
+        self.posterior = WindowPosterior(int(head.in_features) + 1, int(head.out_features), prior_precision)
 
-    @property
-    def _head(self) -> nn.Linear:
-        assert isinstance(self.action_net, nn.Linear)
-        return self.action_net
-
-    def basis(self, observation: PyTorchObs) -> tuple[torch.Tensor, torch.Tensor]:
+    def basis(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """φ (row, feature) with a 1 behind for the bias, and values (row,)."""
         latent, latent_value = self.mlp_extractor(self.extract_features(observation))
         return torch.cat([latent, torch.ones_like(latent[:, :1])], -1), self.value_net(latent_value).flatten()
 
-    def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, obs: object, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         features, values = self.basis(obs)
         scores = self.action_net(features[:, :-1])
         drawn = scores if deterministic else self.posterior.draw(features)
         actions = drawn.argmax(-1)
         return actions, values[:, None], scores.log_softmax(-1).gather(1, actions[:, None]).flatten()
 
-    def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> torch.Tensor:
+    def _predict(self, observation: object, deterministic: bool = False) -> torch.Tensor:
         return self.forward(observation, deterministic)[0]
 
     @torch.no_grad()
     def take_mean(self) -> None:
         """Let the actor's last layer be the mean of the posterior."""
-        head = self._head
+        head: Any = self.action_net
         mean = self.posterior.mean.to(head.weight)
         head.weight.copy_(mean[:, :-1])
         head.bias.copy_(mean[:, -1])
 
 
-class ThompsonSampling(OnPolicyAlgorithm):
-    """Stable-Baselines3's rollouts with drawn windows; the network learns to predict rewards, in their deviations.
+class ThompsonSampling(OwnAlgorithm):
+    """Rounds of drawn windows; the network learns to predict rewards, in their deviations."""
 
-    n_steps      bars of a round, per environment      n_epochs, batch_size   of the network's updates on it
-    prior_precision, forgetting   see `ThompsonOptions`
-    """
-
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputPolicy": ThompsonPolicy}
+    options_kind = ThompsonOptions
+    options: ThompsonOptions
+    policy_kind = ThompsonPolicy
     policy: ThompsonPolicy
+    steps: Steps
 
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: GymEnv,
-        learning_rate: float = 3e-3,
-        n_steps: int = 64,
-        batch_size: int = 256,
-        n_epochs: int = 4,
-        prior_precision: float = 1.0,
-        forgetting: float = 0.98,
-        vf_coef: float = 0.1,
-        max_grad_norm: float = 0.5,
-        seed: int | None = None,
-        device: str = "cpu",
-        policy_kwargs: dict[str, object] | None = None,
-        _init_setup_model: bool = True,
-    ) -> None:
-        if prior_precision <= 0 or not 0 < forgetting <= 1:
-            raise ValueError(
-                f"prior_precision={prior_precision} must be above 0, and forgetting={forgetting} above 0 and at most 1"
-            )
-        super().__init__(
-            policy,
-            env,
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            gamma=0.0,  # returns are then the rewards themselves
-            gae_lambda=0.0,
-            ent_coef=0.0,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            use_sde=False,
-            sde_sample_freq=-1,
-            seed=seed,
-            device=device,
-            policy_kwargs={**(policy_kwargs or {}), "prior_precision": prior_precision},
-            _init_setup_model=_init_setup_model,
-        )
-        self.batch_size, self.n_epochs, self.forgetting = batch_size, n_epochs, forgetting
+    def make_policy(self, options: dict[str, Any]) -> MultiInputActorCriticPolicy:
+        """The networks, with the posterior that the options begin at."""
+        return super().make_policy({**options, "prior_precision": self.options.prior_precision})
 
-    def train(self) -> None:
+    @property
+    def gamma(self) -> float:
+        """None: later bars do not count."""
+        return 0.0
+
+    def collect(self, callback: BaseCallback) -> bool:
+        """Choose drawn windows for a round."""
+        steps = self.play(callback)
+        if steps is not None:
+            self.steps = steps
+        return steps is not None
+
+    def update(self) -> None:
         """Fit the network to the rewards of this round, then the posterior to its new features."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        rewards = torch.as_tensor(self.rollout_buffer.returns)
-        deviation = rewards.double().std(correction=0)
+        rows, deviation = self.steps.rows(), self.steps.rewards.double().std(correction=0)
         if deviation > SMALLEST_DEVIATION:
             self.policy.posterior.deviation.copy_(deviation)
-        for _ in range(self.n_epochs):
-            for rows in self.rollout_buffer.get(self.batch_size):
-                error, value_error = self._losses(rows)
-                self.policy.optimizer.zero_grad()
-                (error + self.vf_coef * value_error).backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-                self.policy.optimizer.step()
-        self._fit_posterior()
-        self._n_updates += self.n_epochs
+        for _ in range(self.options.n_epochs):
+            for places in self.minibatches(len(rows.rewards), self.options.batch_size):
+                error, value_error = self._losses(rows.at(places))
+                self.descend(error + self.options.vf_coef * value_error)
+        self._fit_posterior(rows)
+        self._n_updates += self.options.n_epochs
         self.logger.record("train/prediction_loss", float(error.detach()))
         self.logger.record("train/value_loss", float(value_error.detach()))
 
-    def _losses(self, rows: RolloutBufferSamples | DictRolloutBufferSamples) -> tuple[torch.Tensor, torch.Tensor]:
+    def _losses(self, rows: Steps) -> tuple[torch.Tensor, torch.Tensor]:
         """Squared errors of the chosen windows' rewards, and of the value, both in deviations."""
-        features, values = self.policy.basis(rows.observations)
-        rewards = rows.returns / self.policy.posterior.deviation.to(rows.returns)
-        scores = self.policy.action_net(features[:, :-1]).gather(1, rows.actions.long()).flatten()
+        features, values = self.policy.basis(rows.observation)
+        rewards = rows.rewards / self.policy.posterior.deviation.to(rows.rewards)
+        scores = self.policy.action_net(features[:, :-1]).gather(1, rows.actions[:, None]).flatten()
         return functional.mse_loss(scores, rewards), functional.mse_loss(values, rewards)
 
     @torch.no_grad()
-    def _fit_posterior(self) -> None:
-        whole = next(iter(self.rollout_buffer.get(None)))
-        features, _ = self.policy.basis(whole.observations)
-        rewards = whole.returns / self.policy.posterior.deviation.to(whole.returns)
-        self.policy.posterior.update(features, whole.actions.long().flatten(), rewards, self.forgetting)
+    def _fit_posterior(self, rows: Steps) -> None:
+        features, _ = self.policy.basis(rows.observation)
+        rewards = rows.rewards / self.policy.posterior.deviation.to(rows.rewards)
+        self.policy.posterior.update(features, rows.actions, rewards, self.options.forgetting)
         self.policy.take_mean()

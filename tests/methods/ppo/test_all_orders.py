@@ -38,19 +38,28 @@ def test_of_the_order_sent_it_knows_what_was_earned_and_seen(has_windows: bool) 
     tables = None if has_windows else Tables(bank.windows, bank.context, bank.places, 6, False)
     options = {"n_steps": 32, "batch_size": 32, "gae_lambda": 0.0, "normalize_advantage": False}
     algorithm: Any = make_algorithm("ppo", env, tables=tables, advantages="expected", **sizes, **options)
-    judged = []
-    algorithm.train = lambda: judged.append(  # before an update changes the values
-        (algorithm.considered, algorithm.rollout_buffer.rewards.copy(), algorithm.rollout_buffer.values.copy())
-    )
+    judged, finals, step = [], [], algorithm.env.step
+
+    def remember(actions: Any) -> Any:
+        """What would be expected of the last observations of episodes that end in this step."""
+        *before, ended, infos = step(actions)
+        values = np.zeros(4, dtype=np.float32)
+        for place in np.flatnonzero(ended):
+            entries, _ = algorithm.policy.obs_to_tensor(infos[place]["terminal_observation"])
+            values[place] = float(algorithm.policy.predict_values(entries).detach())
+        finals.append(values)
+        return *before, ended, infos
+
+    algorithm.env.step = remember
+    algorithm.update = lambda: judged.append((algorithm.considered, algorithm.steps))  # before it changes the values
     learn(algorithm, 128)
-    (rows, rewards, values), buffer = judged[0], algorithm.rollout_buffer
-    # with λ = 0 a target is Σ π·Q, so that an advantage and it make Q(x, a): here r + γ·V(x') of the order sent, which
-    # the buffer has too: where time was up, Stable-Baselines3 has added the final value to the reward
+    rows, steps = judged[0]
+    # with λ = 0 a target is Σ π·Q, so that an advantage and it make Q(x, a): here r + γ·V(x') of the order sent; where
+    # time was up, x' is the last observation of the episode
     sent = (rows.advantages.gather(-1, rows.actions[:, None])[:, 0] + rows.targets).view(32, 4)[:-1]
-    goes_on = 1 - buffer.episode_starts[1:]
-    given = torch.as_tensor(rewards[:-1] + algorithm.gamma * goes_on * values[1:])
-    torch.testing.assert_close(sent, given, atol=1e-5, rtol=1e-4)
-    assert goes_on.min() == 0  # episodes have ended
+    following = torch.where(steps.ended[:-1], torch.as_tensor(np.stack(finals[:-1])), steps.values[1:])
+    torch.testing.assert_close(sent, steps.rewards[:-1] + algorithm.gamma * following, atol=1e-5, rtol=1e-4)
+    assert steps.ended[:-1].any()
     assert np.ptp(rows.advantages.numpy(), axis=1).max() > 0
 
 

@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
 from pacesetter.learning.sb3.readout import readout
-from pacesetter.learning.sb3.windows.record import RecordLogits, better_constant, record_weights
+from pacesetter.methods.lookback.record import RecordLogits, better_constant, record_weights
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import serve_algorithm
 from pacesetter.serving.bundle.export import export_onnx
@@ -145,7 +145,7 @@ def test_a_constant_counts_where_it_is_clearly_better_than_the_records() -> None
 def test_only_a_policy_that_learned_nothing_is_given_a_start(
     market: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int | None
 ) -> None:
-    module = "pacesetter.learning.sb3.windows.full_information.better_constant"
+    module = "pacesetter.methods.lookback.full_information.better_constant"
     monkeypatch.setattr(module, lambda *_: place)
     config = settings([5, 20, 80])
     model = learn(algorithm(market, config, record_coef=30.0, learning_rate=0.0), 128)

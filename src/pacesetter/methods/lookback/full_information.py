@@ -10,26 +10,22 @@ window moves the market: a segment is as good for one policy as for another, and
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from torch.nn import functional
 
 from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
-from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.learning.sb3.adapter import VectorAdapter
-from pacesetter.learning.sb3.windows.record import (
+from pacesetter.learning.sb3.own import OwnAlgorithm
+from pacesetter.methods.lookback.options import FullInformationOptions
+from pacesetter.methods.lookback.record import (
     RecordLogits,
     WindowPolicy,
     better_constant,
@@ -64,85 +60,42 @@ def expected_rewards(
     return torch.stack(expected, 1), torch.stack(held, 1)
 
 
-class FullInformation(OnPolicyAlgorithm):
-    """Actor and critic of Stable-Baselines3, trained on tables instead of rollouts.
+class FullInformation(OwnAlgorithm):
+    """Actor and critic trained on tables of rewards; nothing is played."""
 
-    n_steps        bars of a segment; a round has one per environment
-    n_epochs       updates per round
-    teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
-    anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
-                   leaves that constant only where the reward it expects elsewhere is worth more
-    record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. Where the best
-                   constant clearly earns more on the training set, the policy begins at that one. See `record.py`
-    """
+    options_kind = FullInformationOptions
+    options: FullInformationOptions
+    policy_kind = WindowPolicy
 
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputPolicy": WindowPolicy}
-
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: GymEnv,
-        learning_rate: float = 3e-3,
-        n_steps: int = 32,
-        n_epochs: int = 2,
-        gamma: float = 0.9,
-        ent_coef: float = 0.002,
-        vf_coef: float = 0.1,
-        teacher_coef: float = 0.0,
-        anchor_coef: float = 0.0,
-        record_coef: float = 0.0,
-        max_grad_norm: float = 0.5,
-        seed: int | None = None,
-        device: str = "cpu",
-        policy_kwargs: dict[str, object] | None = None,
-        _init_setup_model: bool = True,
-    ) -> None:
-        super().__init__(
-            policy,
-            env,
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            gamma=gamma,
-            # Unused: nothing is estimated from a rollout, but the parent asks for it.
-            gae_lambda=1.0,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            use_sde=False,
-            sde_sample_freq=-1,
-            seed=seed,
-            device=device,
-            policy_kwargs=policy_kwargs if record_coef == 0 else with_record(policy_kwargs or {}, env, record_coef),
-            _init_setup_model=_init_setup_model,
-        )
-        self.n_epochs, self.teacher_coef, self.anchor_coef = n_epochs, teacher_coef, anchor_coef
+    def __init__(self, env: Any, options: FullInformationOptions, *others: Any, **policy_options: Any) -> None:
         self._table: RewardTable | None = None
         self._shown: dict[str, torch.Tensor] | None = None
+        super().__init__(env, options, *others, **policy_options)
+
+    def make_policy(self, options: dict[str, Any]) -> MultiInputActorCriticPolicy:
+        """The networks, which read the record where the options weigh it."""
+        coef = self.options.record_coef
+        return super().make_policy(options if coef == 0 else with_record(options, self.env, coef))
 
     # ---- a round --------------------------------------------------------------------------------------------------
 
-    def collect_rollouts(
-        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
-    ) -> bool:
+    def collect(self, callback: BaseCallback) -> bool:
         """Draw segments and look at every window that may be in force there; nothing is played."""
-        callback.on_rollout_start()
-        self._prepare(env)
+        self._prepare(self.env)
         # From the action space's generator, whose state a checkpoint stores.
-        starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), env.num_envs)]
+        starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), self.n_envs)]
         self._rows = starts[:, None] + np.arange(self._length)
         self._seen = self._observe(self._rows)
         played = self._play()
-        for t in range(n_rollout_steps):
-            self.num_timesteps += env.num_envs
+        for t in range(self.n_steps):
+            self.num_timesteps += self.n_envs
             bar = t % self._length  # bars are looked at again where there are fewer than a segment's
             now = {name: values[:, bar] for name, values in played.items()}
             callback.update_locals({"new_obs": self._at(bar), "infos": [], **now})
             if not callback.on_step():
                 return False
         totals = played["rewards"].sum(axis=1).tolist()
-        assert self.ep_info_buffer is not None
-        self.ep_info_buffer.extend({"r": total, "l": n_rollout_steps, "t": 0.0} for total in totals)
-        callback.on_rollout_end()
+        self.ep_info_buffer.extend({"r": total, "l": self.n_steps, "t": 0.0} for total in totals)
         return True
 
     def _prepare(self, env: object) -> None:
@@ -240,20 +193,17 @@ class FullInformation(OnPolicyAlgorithm):
         """Log-probabilities (segment, bar, before, choice) and values (segment, bar, before)."""
         flat = {name: entry.flatten(0, 2) for name, entry in self._seen.items()}
         shape = next(iter(self._seen.values())).shape[:3]
-        policy = self.policy
-        features = policy.extract_features(flat)
-        latent, latent_value = policy.mlp_extractor(features)
-        logits = policy.action_net(latent).log_softmax(-1)
-        return logits.reshape(*shape, -1), policy.value_net(latent_value).reshape(shape)
+        latent, latent_value = self.policy.mlp_extractor(self.policy.extract_features(flat))
+        logits = self.policy.action_net(latent).log_softmax(-1)
+        return logits.reshape(*shape, -1), self.policy.value_net(latent_value).reshape(shape)
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def train(self) -> None:
+    def update(self) -> None:
         """Updates on the segments of this round."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
+        options = self.options
         rewards, in_force, best = self._tables()
-        for _ in range(self.n_epochs):
+        for _ in range(options.n_epochs):
             logs, values = self._evaluate()
             expected, held = expected_rewards(logs.exp(), rewards, in_force, self._start())
             # Entropy and teaching count where the policy goes, but must not steer where it goes.
@@ -262,13 +212,9 @@ class FullInformation(OnPolicyAlgorithm):
             taught = -(weights * logs.gather(-1, best.unsqueeze(-1)).squeeze(-1)).sum(-1).mean()
             anchored = -(weights * logs[..., self._anchor]).sum(-1).mean()
             value_loss = functional.mse_loss(values, self._returns(logs.exp().detach(), rewards, in_force, values))
-            loss = -expected.mean() - self.ent_coef * entropy + self.vf_coef * value_loss
-            loss = loss + self.teacher_coef * taught + self.anchor_coef * anchored
-            self.policy.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-            self.policy.optimizer.step()
-        self._n_updates += self.n_epochs
+            loss = -expected.mean() - options.ent_coef * entropy + options.vf_coef * value_loss
+            self.descend(loss + options.teacher_coef * taught + options.anchor_coef * anchored)
+        self._n_updates += options.n_epochs
         self.logger.record("train/policy_gradient_loss", float(-expected.mean().detach()))
         self.logger.record("train/entropy_loss", float(-entropy.detach()))
         self.logger.record("train/value_loss", float(value_loss.detach()))
@@ -309,9 +255,9 @@ def _segments(usable: Array, length: int) -> tuple[int, Array]:
 
 def _batch_of(env: object) -> LookbackBatch:
     """The batch behind a vector environment; refuses one that has no windows to choose."""
-    own = env.env.unwrapped if isinstance(env, VectorAdapter) else env
-    batch = own.batch if isinstance(own, LookbackVectorEnv) else None
-    if batch is None:
+    own = getattr(env, "env", env)
+    batch = getattr(getattr(own, "unwrapped", own), "batch", None)
+    if not isinstance(batch, LookbackBatch):
         raise ConfigError("agent=full_information chooses windows; give a lookback environment, e.g. task=lookback")
     return batch
 

@@ -10,7 +10,7 @@ from pacesetter.data import load
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
-from pacesetter.learning.sb3.windows.thompson import WindowPosterior
+from pacesetter.methods.lookback.thompson import WindowPosterior
 
 GRID = (8, 16, 32)
 SMALL = {"network": "mlp", "network_options": {"width": 8, "layers": 1}, "heads": (8,), "n_steps": 8, "batch_size": 32}

@@ -18,7 +18,7 @@ from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
-from pacesetter.learning.sb3.windows.full_information import expected_rewards
+from pacesetter.methods.lookback.full_information import expected_rewards
 from pacesetter.panel import Panel
 
 GRID = (8, 16, 64)
