@@ -208,9 +208,8 @@ def serve_algorithm(
     goes in and comes out beside the answer.
     """
     from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-    from stable_baselines3.common.policies import ActorCriticPolicy
 
-    from pacesetter.learning.sb3.algorithms import ALGORITHMS, EncoderExtractor
+    from pacesetter.learning.sb3.algorithms import ALGORITHMS, ActorCritic, EncoderExtractor
 
     policy = algorithm.policy
     # The first is the one that the actor reads.
@@ -219,7 +218,7 @@ def serve_algorithm(
     actor, critic = _heads(policy, _box(algorithm), is_whole)
     inputs = dict(extractor.shapes)
     if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[union-attr]
-        assert isinstance(policy, ActorCriticPolicy)
+        assert isinstance(policy, ActorCritic)
         assert isinstance(policy.action_net, nn.Linear)
         inputs[ACTION_MASK] = (policy.action_net.out_features,)
     spec = PolicySpec(
@@ -411,9 +410,10 @@ def _heads(
     policy: BasePolicy, space: spaces.Space[Any], is_whole: bool
 ) -> tuple[ChoiceHead | BoxHead, nn.Module | None]:
     """Actor and critic of an on-policy network; of an off-policy one the actor, whose critics judge pairs."""
-    from stable_baselines3.common.policies import ActorCriticPolicy
     from stable_baselines3.sac.policies import SACPolicy
     from stable_baselines3.td3.policies import TD3Policy
+
+    from pacesetter.learning.sb3.algorithms import ActorCritic
 
     if isinstance(policy, SACPolicy):
         assert isinstance(space, spaces.Box)
@@ -425,10 +425,11 @@ def _heads(
         assert isinstance(space, spaces.Box)
         assert isinstance(policy.actor.mu, nn.Sequential)
         return BoxHead(policy.actor.mu[:-1], None, space, True), None  # its last layer is the tanh
-    assert isinstance(policy, ActorCriticPolicy)
+    assert isinstance(policy, ActorCritic)
     critic = nn.Sequential(policy.mlp_extractor.value_net, policy.value_net)
     layers = nn.Sequential(policy.mlp_extractor.policy_net, policy.action_net)
     if isinstance(space, spaces.Box):
+        assert isinstance(policy.log_std, torch.Tensor)
         return BoxHead(layers, Constant(policy.log_std), space, False), critic
     assert isinstance(space, (spaces.MultiDiscrete, spaces.Discrete))
     choices = int(space.nvec[0]) if isinstance(space, spaces.MultiDiscrete) else int(space.n)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -52,6 +53,7 @@ from pacesetter.registry import Registry, configure
 
 __all__ = [
     "ALGORITHMS",
+    "ActorCritic",
     "AlgorithmAgent",
     "AnyAlgorithm",
     "EncoderExtractor",
@@ -69,6 +71,7 @@ __all__ = [
 ]
 
 Memory = tuple[tuple[Array, ...] | None, Array | None]  # of a recurrent policy, and where episodes begin
+ActorCritic = ActorCriticPolicy | MaskableActorCriticPolicy
 Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining")
 _OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model", "advantages")
@@ -233,7 +236,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
 
 def _begin_at_prior(policy: BasePolicy) -> None:
     """Let the actor say 0 of everything: its actions are residuals of the prior that it sees."""
-    if isinstance(policy, ActorCriticPolicy):
+    if isinstance(policy, ActorCritic):
         silence_head(nn.Sequential(policy.action_net))
         return
     assert isinstance(policy, (SACPolicy, TD3Policy))

@@ -10,7 +10,6 @@ import torch
 from gymnasium import spaces
 from sb3_contrib.common.maskable.distributions import MaskableDistribution
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.sac.policies import Actor as SACActor
 from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
@@ -23,7 +22,7 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
-from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
+from pacesetter.learning.sb3.algorithms import ActorCritic, AlgorithmAgent, EncoderExtractor
 from pacesetter.learning.sb3.own import AnyAlgorithm
 from pacesetter.methods.supervised.direction import CLASSES, Classifier
 
@@ -97,7 +96,7 @@ def _of_symbol_agent(agent: SymbolAgent) -> Readout:
 
 def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:
     policy, space = algorithm.policy, algorithm.action_space
-    if isinstance(policy, ActorCriticPolicy):
+    if isinstance(policy, ActorCritic):
         extractor, (actions, values) = policy.features_extractor, _on_policy(policy)
     else:
         assert isinstance(policy, (SACPolicy, TD3Policy))
@@ -109,7 +108,7 @@ def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:
     return Readout(extractor.encoder, extractor.shapes, actions, values, options, extractor.complete, extractor.tables)
 
 
-def _on_policy(policy: ActorCriticPolicy) -> tuple[Function, Function]:
+def _on_policy(policy: ActorCritic) -> tuple[Function, Function]:
     """Of PPO and its kind; a recurrent policy speaks as at the first bar of an episode."""
 
     def latent(observation: Tensors, memory: nn.Module | None) -> torch.Tensor:
