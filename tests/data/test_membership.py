@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import pacesetter as ps
+from pacesetter.data.loading import check
 from pacesetter.data.membership import describe_survivorship
 from pacesetter.errors import DataError
 from pacesetter.features import feature_table
@@ -93,6 +94,18 @@ def test_membership_of_an_unknown_symbol_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"members.csv row 2 names AB, of which there are no bars \[membership\]"):
         ps.load(long_frame(), membership=str(path))
     assert ps.load(long_frame(), membership=str(path), allow=["membership"]).mask.sum() == 60
+
+
+def test_the_data_check_reads_the_members_too(tmp_path: Path) -> None:
+    bars, path = tmp_path / "bars.csv", tmp_path / "members.csv"
+    long_frame(120).to_csv(bars, index=False)
+    path.write_text("symbol,start,end\nAA,2023-01-01,\nBB,2023-01-01,2024-02-01\nCC,2023-01-01,\n")
+    options = {"path": str(bars), "calendar": "24/7"}
+    assert check("csv", **options).survivorship == ""
+    assert check("csv", membership=str(path), **options).survivorship.startswith("survivorship: 1 of 3 symbols vanish")
+    path.write_text("symbol,start\nAB,2023-01-01\n")
+    with pytest.raises(DataError, match=r"members.csv row 2 names AB, of which there are no bars"):
+        check("csv", membership=str(path), **options)
 
 
 def test_what_survivors_would_add_is_said() -> None:

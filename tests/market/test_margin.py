@@ -220,6 +220,26 @@ def test_a_flat_rate_is_annual_and_none_is_none() -> None:
     assert Accounts(bars, off).bars.shape[-1] == Bar.COST + 1
 
 
+@pytest.mark.parametrize("kind", [OrderKind.CONTINUOUS, OrderKind.DISCRETE, OrderKind.TARGET, OrderKind.QUANTITY])
+@pytest.mark.parametrize("mode", ["cross", "isolated"])
+def test_no_order_is_liquidated_for_itself(mode: str, kind: OrderKind) -> None:
+    """Where prices stand still an account is never liquidated: orders beyond the margin are cut."""
+    rules, rng = rules_of(mode, leverage=20.0), np.random.default_rng(1)
+    close = np.full((60, 3), 100.0)
+    bars = market_of({"close": close, "open": close, "high": close, "low": close})
+    account = Accounts(bars, rules, columns=[0] * 50, positions_each=3, kind=kind)
+    largest = {OrderKind.QUANTITY: 50_000.0, OrderKind.TARGET: 20.0}.get(kind, 1.0)
+    flags = gross = 0
+    for _ in range(59):
+        actions = rng.uniform(-largest, largest, (50, 3))
+        actions = rng.integers(0, 7, (50, 3)).astype(float) if kind == OrderKind.DISCRETE else actions
+        flags |= int(np.bitwise_or.reduce(account.step(actions)))
+        gross = max(gross, float(account.ledger[:, Column.EXPOSURE].max()))
+    assert not flags & Flag.LIQUIDATED
+    assert flags & Flag.CUT or kind != OrderKind.QUANTITY
+    assert gross > 10.0
+
+
 @pytest.mark.parametrize(
     ("leverage", "options", "sentence"),
     [

@@ -16,7 +16,7 @@ import numpy as np
 
 from pacesetter.data.currencies import convert_currencies
 from pacesetter.data.files import file_source
-from pacesetter.data.membership import apply_membership
+from pacesetter.data.membership import apply_membership, describe_survivorship
 from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
 from pacesetter.data.repair import Fill, repair
 from pacesetter.data.source import SOURCES, Source
@@ -115,9 +115,16 @@ def source_of(named: str | Path) -> tuple[str, dict[str, object]]:
 
 
 def check(source: str, **options: Any) -> Readiness:
-    """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning."""
+    """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning.
+
+    Refuses a membership or currencies that do not fit the bars.
+    """
     origin, loading = source_and_loading(source, options)
-    report = readiness(_bars(origin.read(), source).between(loading.start, loading.end), loading.quality)
+    bars = _bars(origin.read(), source)
+    report = readiness(bars.between(loading.start, loading.end), loading.quality)
+    if loading.membership is not None or loading.currency is not None or loading.currencies:
+        panel = apply_membership(_in_account_currency(bars.panel(), loading), loading.membership, loading.allow)
+        report = replace(report, survivorship=describe_survivorship(_cut_period(panel, loading)))
     return replace(report, findings=apply_allowances(report.findings, loading))
 
 
@@ -171,8 +178,12 @@ def validate_bars(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     if loading.fill != "none":
         # Broken bars become missing first, so that the repair fills them from good neighbours.
         panel = _mask_broken(panel, broken_bars(bars, loading.allow))
+    return apply_loading(_in_account_currency(panel, loading), loading)
+
+
+def _in_account_currency(panel: Panel, loading: Loading) -> Panel:
     rates = None if loading.fx is None else load(loading.fx)
-    return apply_loading(convert_currencies(panel, loading.currency, loading.currencies, rates), loading)
+    return convert_currencies(panel, loading.currency, loading.currencies, rates)
 
 
 def _check_symbols(symbols: Iterable[str], source: str) -> None:

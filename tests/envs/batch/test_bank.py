@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
-from pacesetter.market import Column, Flag, Limits, MarketParameters
+from pacesetter.market import Column, Fill, Flag, Limits, MarketParameters, Orders
 from pacesetter.market.bars import PLAIN
 from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import Margin
@@ -44,6 +46,30 @@ def test_rewards_have_funding_and_liquidations_in_them(panel: Panel) -> None:
         assert step.components[0, alive] == pytest.approx(growth, abs=1e-9)
     assert flags & Flag.LIQUIDATED
     assert paid > 0
+
+
+@pytest.mark.parametrize("mode", ["cross", "isolated"])
+def test_masks_under_a_margin_are_the_orders_that_are_sent(panel: Panel, mode: str) -> None:
+    """No order beyond the margin is offered; what a venue cancels in the next bar nobody knew."""
+    limits = Limits(position_cap_fraction=4.0, gross_leverage=4.0, shorting=True)
+    market = MarketParameters(limits=limits, orders=Orders(buy_fraction=1.0), margin=Margin(mode, maintenance=0.2))
+    batch = Batch(bank_of(panel), 8, window_bars=2, market=market, has_windows=False, episode_bars=60)
+    batch.seed(range(8))
+    batch.reset()
+    generator, spent, liquidated = np.random.default_rng(0), 0, 0
+    for _ in range(60):
+        masks = batch.action_masks()
+        for order in Discrete:
+            trial = copy.deepcopy(batch)
+            ledger = trial.step(np.full((8, 1), order)).ledger
+            is_known = ledger[:, Column.FLAGS].astype(int) & Flag.LIQUIDATED == 0
+            is_sent = (trial.fills[:, 0, Fill.ORDERED] != 0) | (order == Discrete.HOLD)
+            assert np.array_equal(masks[is_known, order], is_sent[is_known])
+            liquidated += int((~is_known).sum())
+        spent += int((~masks[:, [Discrete.BUY_LARGE]]).sum())
+        batch.step(np.array([[generator.choice(np.flatnonzero(row))] for row in masks]))
+    assert spent > 20
+    assert liquidated > 5
 
 
 def test_an_order_below_one_lot_is_masked(panel: Panel) -> None:

@@ -15,8 +15,8 @@ from pacesetter.envs import Bank, Batch
 from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
-from pacesetter.market import MarketParameters
-from pacesetter.market.parameters import StartingHolding
+from pacesetter.market import Limits, MarketParameters, Orders
+from pacesetter.market.parameters import Margin, StartingHolding
 from pacesetter.rewards import OBJECTIVES, TRADING, RewardConfig, Term
 
 warnings.simplefilter("ignore", RuntimeWarning)  # whole numbers wrap round, as they must in a random stream
@@ -27,12 +27,17 @@ objectives = RewardConfig({**OBJECTIVES, "consistency": Term(smoothing_steps=3)}
 held = MarketParameters(holdings=(StartingHolding(panel.symbols[0], 1.0),))
 with pytest.raises(ConfigError, match="train.device=cpu"):
     DeviceBatch(Batch(Bank.from_panels(panel, table), 3, window_bars=3, market=held))
+margined = MarketParameters(
+    limits=Limits(position_cap_fraction=8, gross_leverage=8, shorting=True), margin=Margin("isolated"), funding=2.0,
+    lot=0.5, tick=0.01, orders=Orders(buy_fraction=1.0),
+)
 for is_whole, options in (
     (False, {"action": "discrete"}),
     (False, {"action": "hybrid", "reward": RewardConfig(TRADING)}),
     (False, {"action": "discrete", "repetition_limit": 2, "reward": objectives}),
     (True, {"action": "target", "has_windows": False}),
     (False, {"action": "target", "market": MarketParameters(band=0.3)}),
+    (False, {"action": "discrete", "market": margined}),
 ):
     bank = Bank.from_panels(panel, table, is_whole=is_whole)
     cpu = Batch(bank, 3, window_bars=3, episode_bars=4, **options)

@@ -227,6 +227,13 @@ def test_risk_is_a_section_that_is_off_unless_asked_for():
         resolve(["risk.bse=cash"])
 
 
+def test_an_account_has_a_currency_and_symbols_are_quoted_in_others():
+    for key in ("market.currency", "data.currency"):
+        data = resolve(["bars.csv", f"{key}=USD", "data.currencies={7203: JPY, SAP: EUR}"]).data
+        assert data["currency"] == "USD"
+        assert {str(name): code for name, code in data["currencies"].items()} == {"7203": "JPY", "SAP": "EUR"}
+
+
 def test_the_market_has_short_keys_and_costs_are_one_number():
     market = resolve(["market.leverage=2", "market.shorting=true", "market.position_cap=0.5", "costs=2"]).market
     assert (market.limits.gross_leverage, market.limits.shorting) == (2, True)

@@ -68,7 +68,10 @@ def choices(override: Override) -> list[str]:
 
 
 def expand_market_keys(overrides: Sequence[str]) -> list[str]:
-    """The overrides with `market.leverage=2`, `market.costs=2` or `costs=2` as the keys of `task.market` they set."""
+    """The overrides with `market.leverage=2`, `market.costs=2` or `costs=2` as the keys of `task.market` they set.
+
+    `market.currency` is that of the account, and stands for `data.currency`.
+    """
     expanded: list[str] = []
     for text in overrides:
         key, is_set, value = text.partition("=")
@@ -77,6 +80,9 @@ def expand_market_keys(overrides: Sequence[str]) -> list[str]:
             expanded.append(text)
             continue
         name = below["name"] or below["short"] or below["costs"]
+        if name == "currency":  # of the account: what prices are converted into when they are read
+            expanded.append(f"data.currency={value}")
+            continue
         # A number stands for all costs; everything else is Hydra's to read.
         given = parse_override(text).value() if name == "costs" else value
         given = given if isinstance(given, (int, float)) else value

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Composed", "resolve", "resolve_tree"]
 
 Tree = dict[str, Any]
-MARKET_KEYS = [f"market.{name}" for name in SHORT_KEYS]  # that `expand_market_keys` reads
+MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, "currency")]  # that `expand_market_keys` reads
 
 
 class Composed:
@@ -108,7 +108,8 @@ class Composed:
         if not (isinstance(value, dict) and isinstance(before, dict)):
             place[int(last) if isinstance(place, list) else last] = value
             return
-        if not is_added and any(name not in before for name in value):
+        # An empty mapping, e.g. of symbols to currencies, is open to any name.
+        if not is_added and before and any(name not in before for name in value):
             raise ConfigError(f"{key} has other keys: set one with {key}.NAME=…, add one with +{key}.NAME=…")
         before |= value
 
