@@ -176,8 +176,8 @@ class OwnAlgorithm(ABC):
             come = (torch.as_tensor(part, device=self.device) for part in (rewards, dones))
             taken.append((observation, actions, values.flatten(), *come))
             self._last_obs, self._last_episode_starts = _entries(new_obs), dones
-        seen, *rest = zip(*taken, strict=True)
-        whole = {name: torch.stack([entries[name] for entries in seen]) for name in seen[0]}
+        shown, *rest = zip(*taken, strict=True)
+        whole = {name: torch.stack([entries[name] for entries in shown]) for name in shown[0]}
         return Steps(whole, *map(torch.stack, rest))
 
     def minibatches(self, rows: int, size: int) -> Iterator[torch.Tensor]:
