@@ -220,7 +220,7 @@ def serve_algorithm(
     if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[union-attr]
         assert isinstance(policy, ActorCritic)
         assert isinstance(policy.action_net, nn.Linear)
-        inputs[ACTION_MASK] = (policy.action_net.out_features,)
+        inputs[ACTION_MASK] = (int(policy.action_net.out_features),)  # it is a number of NumPy
     spec = PolicySpec(
         inputs=inputs,
         names={entry: tuple(names.get(entry, ())) for entry in extractor.shapes},
