@@ -214,7 +214,12 @@ class Synthetic:
         # Drift and response after the open: a trader who fills at the open still earns them.
         body += drift / self._sessions.bars_per_year + response
         prices = self._prices(gap, body, deviations[1])
-        values = prices | {"volume": self._draw_volume(volatility), "sentiment": self._draw_sentiment(moves[1])}
+        volume = self._draw_volume(volatility)
+        if self.world == "decay":
+            # Worth as much in every bar as when the market opened: costs are quadratic at one rate for all bars.
+            worth = TYPICAL_VOLUME * TYPICAL_PRICE
+            volume = np.ceil(worth / np.vstack([prices["close"][:1], prices["close"][:-1]]))
+        values = prices | {"volume": volume, "sentiment": self._draw_sentiment(moves[1])}
         return Panel.from_fields(
             self._sessions.closes(self.bars),
             [f"S{number:0{len(str(self.symbols - 1))}d}" for number in range(self.symbols)],

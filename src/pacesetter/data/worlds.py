@@ -8,7 +8,8 @@ With z a leader's own move in bar t − delay, in units of its volatility v, and
     fading       relations come and go                0.7 · max(cos(2π t / `fading_bars` + phase), 0) · z · v
     persistent   a slow response                      1.3 · f · d, f the mean of z, weights falling by `persistence`
     impact       plain; fills move the price          0.4 · z · v
-    decay        a fast and a slow signal             0.15 · f · d by `fast` + 0.6 · f · d by `persistence`
+    decay        a fast and a slow signal             0.15 · f · d by `fast` + 0.6 · f · d by `persistence`; the same
+                                                      money is traded in every bar, so that impact has one rate
     cushion      a drift that is worth holding        0.02 · d; the account ends at a drawdown limit
 
 All of them are divided by `difficulty`. Each is known at the close of the bar before.

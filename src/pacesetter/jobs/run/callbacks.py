@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -59,14 +59,13 @@ __all__ = [
     "Session",
     "Validator",
     "curriculum_figures",
-    "learns_by",
+    "observe",
 ]
 
 log = logging.getLogger(__name__)
 ROLLING = 250  # steps of the live Sharpe ratio
 Report = Callable[[int, float], bool]
 LearnerT = TypeVar("LearnerT", bound=Learner, covariant=True)  # a session keeps its learner
-KindT = TypeVar("KindT", bound=Learner)
 
 
 @dataclass
@@ -94,11 +93,6 @@ class Session(Generic[LearnerT]):
         """Metrics of this step to every tracker."""
         for tracker in self.trackers:
             tracker.log(self.learner.step, metrics)
-
-
-def learns_by(session: Session[Learner], kind: type[KindT]) -> TypeGuard[Session[KindT]]:
-    """Whether the session's learner is of this kind."""
-    return isinstance(session.learner, kind)
 
 
 class Callback(Generic[LearnerT]):
@@ -424,3 +418,8 @@ class Checkpoints(Callback[Learner]):
         stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]
+
+
+def observe(session: Session[Learner]) -> tuple[Meter, Validator[Learner]]:
+    """What meters and validates one agent in vector environments."""
+    return Meter(session), Validator(session)

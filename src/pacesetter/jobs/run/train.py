@@ -41,7 +41,7 @@ from pacesetter.runs import Run, write_atomic
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pacesetter.jobs.run.callbacks import Callback, Checkpoints, Session, Validator
+    from pacesetter.jobs.run.callbacks import Callback, Checkpoints, LiveFigures, Session, Validator
     from pacesetter.learning.learner import Learner, StepRecord
 
 __all__ = ["Report", "TrainingResult", "train"]
@@ -234,12 +234,14 @@ class _Watcher:
 
 def _learn(session: Session[Learner]) -> TrainingResult:
     from pacesetter.jobs.run.callbacks import Checkpoints, FailSafeGuard, Schedules
-    from pacesetter.jobs.run.observers import OBSERVERS
     from pacesetter.jobs.run.progress import progress
     from pacesetter.learning.learner import Stop
+    from pacesetter.learning.methods import load
 
     guard = FailSafeGuard(session)
-    meter, validator = OBSERVERS[session.config.problem.observers](session)
+    observe: Callable[[Session[Learner]], tuple[LiveFigures[Learner], Validator[Learner]]]
+    observe = load(session.config.problem.observe)
+    meter, validator = observe(session)
     others = [Schedules(session), guard, meter, validator]
     if session.config.train.log_episodes:
         from pacesetter.methods.offline.episode_log import EpisodeLog

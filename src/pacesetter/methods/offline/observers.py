@@ -30,7 +30,7 @@ from pacesetter.methods.offline.task import JudgedMarkets, JudgedWindows
 from pacesetter.methods.offline.window_agents import OfflineAgents
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["OfflineMeter", "OfflineValidator", "RowsValidator", "market_answer"]
+__all__ = ["OfflineMeter", "OfflineValidator", "RowsValidator", "market_answer", "observe"]
 
 MARKET_EPISODES = 200
 REPORT = "offline.json"
@@ -171,3 +171,8 @@ def market_answer(
     # Normal interval over episodes, which are drawn independently.
     spread = 1.96 * float(earned.std()) / len(earned) ** 0.5
     return Estimate("market", float(earned.mean()), float(earned.mean()) - spread, float(earned.mean()) + spread)
+
+
+def observe(session: Session[FleetTrainer]) -> tuple[OfflineMeter, OfflineValidator]:
+    """What meters and validates a fleet that learns from stored episodes."""
+    return OfflineMeter(session), OfflineValidator(session)

@@ -9,7 +9,7 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
 from pacesetter.evaluation.lookback.judgement import AGENT, lookback_policies
-from pacesetter.jobs.run.callbacks import Session
+from pacesetter.jobs.run.callbacks import Meter, Session
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_weights
 from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.state import read_state
@@ -19,7 +19,7 @@ from pacesetter.methods.offline.task import JudgedWindows
 from pacesetter.methods.offline.window_agents import PolicyAgents
 from pacesetter.methods.offline.windows import OfflineWindows
 
-__all__ = ["OfflineWindowsValidator", "played_beside"]
+__all__ = ["OfflineWindowsValidator", "observe", "played_beside"]
 
 SHOWN = ("cross-validated", "regime oracle", "optimum", "hindsight")  # beside the best constant, where there are any
 
@@ -79,3 +79,8 @@ def played_beside(agent: AlgorithmAgent, judged: JudgedWindows) -> dict[str, flo
     means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0).tolist(), strict=True))
     best = max((name for name in means if name.startswith("constant ")), key=means.__getitem__)
     return {name: means[name] for name in (AGENT, best, *SHOWN) if name in means}
+
+
+def observe(session: Session[SB3Learner]) -> tuple[Meter, OfflineWindowsValidator]:
+    """What meters and validates an agent that learns windows from stored episodes."""
+    return Meter(session), OfflineWindowsValidator(session)

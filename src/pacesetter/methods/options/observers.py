@@ -15,7 +15,7 @@ from pacesetter.learning.randomness import keep_randomness
 from pacesetter.methods.options.agents import ANY
 from pacesetter.methods.options.gates import option_gates
 
-__all__ = ["OptionMeter", "OptionValidator"]
+__all__ = ["OptionMeter", "OptionValidator", "observe"]
 
 
 class OptionMeter(FleetMeter):
@@ -53,3 +53,8 @@ class OptionValidator(FleetValidator):
         self.gates["options"] = gates
         if self.recovery is None:
             store_gates(self.session.run, {"deterministic": gates}, {"deterministic": trace})
+
+
+def observe(session: Session[FleetTrainer]) -> tuple[OptionMeter, OptionValidator]:
+    """What meters and validates agents with options."""
+    return OptionMeter(session), OptionValidator(session)
