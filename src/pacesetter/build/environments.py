@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
@@ -164,12 +165,12 @@ def _signals(asked: LeadLagFeatures, policy: LookbackPolicy) -> tuple[Feature, .
 
 
 def build_supervised(config: Plan, panel: Panel) -> Array | None:
-    """(symbol, time, class) what the stored classifier said of the panel's bars, out-of-fold; None without one."""
-    if config.features.supervised is None:
+    """(symbol, time, class) what the stored classifiers said of the panel's bars, out-of-fold; None without one."""
+    if not config.features.classifiers:
         return None
     from pacesetter.methods.supervised.forecasts import Forecasts
 
-    return Forecasts.load(config.features.supervised).on(panel)
+    return np.concatenate([Forecasts.load(folder).on(panel) for folder in config.features.classifiers], axis=2)
 
 
 # ---- environments ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
@@ -183,14 +184,17 @@ class StoredRun:
         return table
 
     def _classify_bars(self, panel: Panel, table: FeatureTable) -> Array | None:
-        """What the run's classifier says of another market; None without one."""
-        if self.config.features.supervised is None:
+        """What the run's classifiers say of another market; None without one."""
+        if not self.config.features.classifiers:
             return None
         from pacesetter.methods.supervised.direction import Examples
         from pacesetter.methods.supervised.forecasts import Forecasts
 
-        model = Forecasts.load(self.config.features.supervised).model
-        return Examples.of(panel, table, model.config.window_bars).predict(model, 0, len(panel))
+        models = [Forecasts.load(folder).model for folder in self.config.features.classifiers]
+        windows = {model.config.window_bars for model in models}
+        examples = {bars: Examples.of(panel, table, bars) for bars in windows}
+        said = [examples[model.config.window_bars].predict(model, 0, len(panel)) for model in models]
+        return np.concatenate(said, axis=2)
 
     @cached_property
     def policy(self) -> Policy:

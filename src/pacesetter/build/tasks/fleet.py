@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until, split_panel
+from pacesetter.build.environments import (
+    FeatureSplit,
+    Parts,
+    build_supervised,
+    build_table,
+    feature_split,
+    fitted_until,
+    split_panel,
+)
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, sample_observations
@@ -170,7 +178,8 @@ class FleetTask(Task):
         from pacesetter.policies.spec import EXPECTED
 
         task, table = stored.config.task_as(FleetTrading), known_table(stored)
-        bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
+        odds = build_supervised(stored.config, stored.panel)
+        bank = Bank.from_panels(stored.panel, table, odds, symbols=task.symbols or None)
         targets_in = task.market if task.action == "target" else None
         names = self.entry_names(bank.names)
         fleet = load_fleet(stored.checkpoint)

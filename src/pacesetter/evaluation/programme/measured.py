@@ -462,6 +462,13 @@ METRICS: dict[str, Metric] = {
     "direction_accuracy": Metric("accuracy of the head for the next direction", _direction, 0.0, 1.0),
     "curriculum_stages": Metric("stages of the curriculum completed", _last("curriculum.level"), 0.0),
     "served_p95_ms": Metric("milliseconds of a served decision, p95", _served("p95_ms"), 0.0),
+    "served_p95_ms_143": Metric("milliseconds of a served decision of 143 symbols, p95", _served("p95_ms_143"), 0.0),
+    "bfloat16_agreement": Metric(
+        "share of orders that stay in bfloat16",
+        _served("bfloat16_agreement"),
+        0.0,
+        1.0,
+    ),
     "served_difference": Metric("largest difference of the served graph", _served("difference"), 0.0),
     "repeat_difference": Metric(
         "difference when trained again, share", lambda record: Measured(record.repeat), 0.0, by="pacesetter verify RUN"

@@ -181,7 +181,7 @@ def bundle_policy(
     if SUPERVISED in spec.inputs:
         from pacesetter.methods.supervised.export import supervised_files
 
-        read = supervised_files(config.features.supervised, spec.names, observations)
+        read = supervised_files(config.features.classifiers, spec.names, observations)
     graph = export_onnx(module, spec)
     if spec.rows == "market":
         # A row has all symbols: 10,000 of 143 are a million decisions, and take two minutes to compare.
@@ -261,9 +261,12 @@ def bundle_files(
     plain = json.loads(json.dumps(config.to_dict(), default=str))
     del plain["runs"]  # a folder of the machine that trained it, which is not used
     named = (plain["features"]["leadlag"], "lookback"), (plain["features"], "supervised"), (plain["task"], "fleet")
-    for options, name in named:
-        if isinstance(options.get(name), str):
-            options[name] = Path(options[name]).name  # of its lookback agent, classifier or fleet, wherever it lay
+    for options, name in named:  # of its lookback agent, classifiers or fleet, wherever it lay
+        match options.get(name):
+            case str(folder):
+                options[name] = Path(folder).name
+            case list(folders):
+                options[name] = [Path(folder).name for folder in folders]
     texts = {
         "features.json": _json(asdict(features)),
         "limits.json": _json(asdict(limits or GuardLimits())),
