@@ -190,8 +190,9 @@ class JudgedAccount:
         risk = self.risk
         if risk is None or not risk.is_on:
             return replace(self, risk=None)
-        known: dict[str, Any] = {"bank": self.bank, "window_bars": self.window_bars, "market": self.market}
-        sizer = make_sizer(risk, policy, self.panel, self.first, **known)
+        sizer = make_sizer(
+            risk, policy, self.panel, self.first, bank=self.bank, window_bars=self.window_bars, market=self.market
+        )
         return replace(self, risk=replace(risk, scale=sizer.scale))
 
     def play(self, policy: Policy) -> Backtest:
@@ -335,8 +336,9 @@ def _alone(risk: RiskOptions, account: JudgedAccount) -> RiskOptions:
     if step.views_volatility is None:
         return step
     hold = make_baseline("hold", account.bank, account.market)
-    known: dict[str, Any] = {"bank": account.bank, "window_bars": account.window_bars, "market": account.market}
-    scale = fit_views(step, hold, account.panel, first, start=first // 2, **known)
+    bank, rules = account.bank, account.market
+    window_bars, start = account.window_bars, first // 2
+    scale = fit_views(step, hold, account.panel, first, bank=bank, window_bars=window_bars, market=rules, start=start)
     return replace(step, scale=scale)
 
 

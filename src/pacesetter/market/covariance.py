@@ -75,7 +75,9 @@ class RiskTables:
 
 
 def check_history(risk: RiskOptions, panel: Panel, bars: int) -> None:
-    """Refuse a stated risk where the first `bars` bars of a panel are too few days to know a volatility by."""
+    """Refuse a base of symbols that the panel lacks, and too few first `bars` bars to know a volatility by."""
+    if isinstance(risk.base, Mapping):
+        _check_base(risk.base, panel.symbols)
     each = bars_per_day(panel.index)
     if risk.is_on and bars < (JOIN_DAYS + 1) * each:
         raise DataError(
@@ -109,6 +111,12 @@ def make_tables(
     return RiskTables(volatilities, correlations, days, _base_weights(base, volatilities, panel.symbols))
 
 
+def _check_base(base: Mapping[str, float], symbols: tuple[str, ...]) -> None:
+    odd = next((name for name in base if name not in symbols), None)
+    if odd is not None or not base:
+        raise DataError(f"risk.base names '{odd}', which the bars do not have{did_you_mean(str(odd), symbols)}")
+
+
 def _base_weights(base: str | Mapping[str, float], volatilities: Array, symbols: tuple[str, ...]) -> Array:
     joined = volatilities > 0
     if base == "cash":
@@ -119,9 +127,7 @@ def _base_weights(base: str | Mapping[str, float], volatilities: Array, symbols:
         parts = np.divide(1.0, volatilities, out=np.zeros(volatilities.shape), where=joined)
     else:
         given = dict(base) if isinstance(base, Mapping) else {}
-        odd = next((name for name in given if name not in symbols), None)
-        if odd is not None or not given:
-            raise DataError(f"risk.base names '{odd}', which the bars do not have{did_you_mean(str(odd), symbols)}")
+        _check_base(given, symbols)
         parts = joined * np.array([given.get(symbol, 0.0) for symbol in symbols])
     total = parts.sum(axis=1, keepdims=True)
     weights: Array = np.divide(parts, total, out=np.zeros(parts.shape), where=total > 0)

@@ -172,7 +172,7 @@ class BatchSizer:
         size_rows(batch.inputs, *self.tables, *state, self.risk, batch.parameters, *written)
         batch.inputs[...] = self.targets
 
-    def forget(self, rows: Any) -> None:
+    def forget(self, rows: Array | list[int]) -> None:
         """Begin the accounts of `rows` without a base."""
         self.base_quantities[rows] = 0.0
         self.sizes[rows] = 0.0
@@ -198,7 +198,7 @@ class BatchSizer:
         """Copies of what changes."""
         return {f"risk.{name}": getattr(self, name).copy() for name in STORED}
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape."""
         for name, values in check_stored_sizes(self, stored).items():
             getattr(self, name)[...] = values
