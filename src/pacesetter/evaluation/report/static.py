@@ -223,7 +223,7 @@ DRAWN = {"scatter": _line, "scattergl": _line, "bar": _bars, "heatmap": _heat}
 
 def _values(trace: Mapping[str, Any], letter: str) -> Sequence[Any] | Array:
     """What a trace has along an axis; places from 0 where it names none."""
-    own = _plain(trace.get(letter))
+    own: Sequence[Any] | Array | None = _plain(trace.get(letter))
     if own is not None:
         return own
     if trace.get("type") == "heatmap":
