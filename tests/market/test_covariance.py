@@ -112,5 +112,5 @@ def test_a_stated_risk_needs_twenty_days_of_history():
         check_history(RiskOptions(0.1), panel, 15)
     check_history(RiskOptions(0.1), panel, 21)
     check_history(RiskOptions(), panel, 1)
-    with pytest.raises(DataError, match="risk.base names 'ZZZ', which the bars do not have"):
+    with pytest.raises(DataError, match=r"risk\.base names 'ZZZ', which the bars do not have"):
         check_history(RiskOptions(None, {"ZZZ": 1.0}), panel, 100)
