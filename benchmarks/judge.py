@@ -35,7 +35,7 @@ from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.leadlag.structure.encoding import SignatureSummary
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.methods.master.policy import Advice
+from pacesetter.policies.advice import Advice
 from pacesetter.policies.fleet import FleetTargets
 from pacesetter.policies.market_rows import market_bank
 

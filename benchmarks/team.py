@@ -17,11 +17,10 @@ from typing import Any
 
 from pacesetter.build import build_fold, build_panel
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.statistics.metrics import ended_growth, sharpe
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, WORLDS
 from pacesetter.methods.direct.learner import DirectLearner
-from pacesetter.methods.direct.objective import ended_growth
 from pacesetter.methods.direct.options import Direct
 from pacesetter.methods.direct.task import DirectTask
 from pacesetter.policies.agent import AgentPolicy

@@ -1,4 +1,4 @@
-"""Over every registered broker: traded once, fills told once, rounded towards zero, no stops, known to the guard."""
+"""Over every registered broker: traded once, fills told once, rounded towards zero, stops or none, the guard knows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pacesetter.market.bars import Bar
 from pacesetter.market.state import Position
 from pacesetter.panel import Panel
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.risk.order import Order
+from pacesetter.serving.risk.order import STOP, Order
 from pacesetter.serving.trader.broker import BROKERS, Broker, OrderStatus, Settlement, broker_options
 from pacesetter.serving.trader.ccxt_broker import CcxtOptions
 from pacesetter.serving.trader.desk import Desk, last_bars
@@ -65,8 +65,8 @@ class Case:
     def play(self, *orders: Order) -> Settlement:
         """A bar at unchanged prices, and what it did to the orders."""
         self.bars += 1
-        prices = dict(zip(self.panel.symbols, self.now[:, Bar.CLOSE].tolist(), strict=True))
-        self.rig.exchange.trade(self.bars, prices, prices)
+        prices = zip(self.panel.symbols, self.now[:, Bar.CLOSE].tolist(), strict=True)
+        self.rig.exchange.trade(self.bars, {symbol: [price] * 4 for symbol, price in prices})
         bar = self.now.copy()
         bar[:, : Bar.CLOSE + 1] = self.now[:, [Bar.CLOSE]]
         return self.broker.settle(self.now, bar, orders, SPAN)
@@ -133,10 +133,28 @@ def test_quantities_are_rounded_towards_zero_and_an_order_below_the_minimum_is_a
     assert isinstance(tiny, Order) if case.name in ("paper", "plugin") else "is below the minimum of" in str(tiny)
 
 
-def test_stops_and_brackets_are_refused_and_exits_of_the_market_act(case: Case) -> None:
-    with pytest.raises(ConfigError, match="is a stop order; brokers take market and limit orders"):
-        case.broker.submit(replace(case.order("run-1", 5.0), kind="stop"))
-    assert case.broker.is_outside or case.broker.cuts_openings  # who watches the exits is said
+def test_a_stop_rests_under_its_client_id_or_is_refused(case: Case) -> None:
+    broker, bought = case.broker, case.order("run-1", 5.0)
+    with pytest.raises(
+        ConfigError, match=r"order run-1 is a bracket order; .* takes market.* and exits of market.exits"
+    ):
+        broker.submit(replace(bought, kind="bracket"))
+    assert broker.takes_stops is (case.name in ("alpaca", "spot"))
+    broker.submit(bought)
+    case.play(bought)
+    stop = broker.fit_order(Order("run-2", bought.symbol, -4.0, 0.9 * case.price, STOP), case.held)
+    assert isinstance(stop, Order)
+    if not broker.takes_stops:
+        with pytest.raises(ConfigError, match=r"order run-2 is a stop order; .* takes market and limit orders"):
+            broker.submit(stop)
+        return
+    assert broker.submit(stop) is OrderStatus.SENT
+    assert broker.find(stop) is OrderStatus.SENT
+    assert len(broker.open_orders()) == 1
+    settled = case.play(stop)  # the price does not reach it
+    assert settled.executions == ()
+    assert settled.closed == {"run-2": OrderStatus.CANCELLED}
+    assert broker.open_orders() == ()
 
 
 def make_desk(case: Case, broker: Broker, shorting: bool = False) -> Desk:

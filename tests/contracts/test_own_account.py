@@ -13,10 +13,10 @@ from pacesetter.envs.batch.account_entries import (
     write_own_masks,
 )
 from pacesetter.envs.batch.loops import account_rows
+from pacesetter.learning.experience.advisers import allowed_orders
 from pacesetter.market import MarketBars, MarketParameters
 from pacesetter.market.orders import Discrete
 from pacesetter.market.state import Account, Position
-from pacesetter.methods.master.market import allowed_orders
 from pacesetter.policies.agent import per_symbol
 
 SYMBOLS = 50

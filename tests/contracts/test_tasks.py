@@ -37,9 +37,9 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
 from pacesetter.jobs.hydra.groups import task_defaults
 from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.jobs.run.observers import OBSERVERS
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.lookback.policy import roll
+from pacesetter.learning.methods import load
 from pacesetter.policies.market_rows import market_bank
 
 ABILITIES = {"evaluate", "baseline", "folds", "bundle", "cluster", "job", "lookback"}
@@ -88,7 +88,8 @@ def test_a_task_declares_itself(name: str) -> None:
     task = TASKS[name]
     assert task.name == name
     assert task.learned_as in TASKS
-    assert task.observers in OBSERVERS
+    assert callable(load(task.observe))
+    assert not task.page or callable(load(task.page))
     assert set(task.refusals) <= ABILITIES
     # Its defaults are a configuration, and its options name it.
     assert isinstance(parse_plan({"task": task_defaults(name)}).task, task.config)

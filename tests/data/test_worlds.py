@@ -34,7 +34,7 @@ def leads(symbols: int = 2, bars: int = 60) -> Leads:
 
 def answer(name: str, relations: Relations = PAIR, **options: float) -> np.ndarray:
     symbols = len(relations.lags)
-    return PlantedWorld(name, **options).respond(relations, leads(symbols), np.random.default_rng(1))[0]
+    return PlantedWorld(name, **options).respond([relations], leads(symbols), np.random.default_rng(1))[0]
 
 
 def test_responses_by_hand():
@@ -60,7 +60,7 @@ def test_a_slow_signal_is_the_sum_of_its_weights():
     moves = np.random.default_rng(0).normal(size=50)
     weights = 0.2 * 0.8 ** np.arange(50)
     assert slow_mean(moves, 0.8)[-1] == pytest.approx(moves[::-1] @ weights)
-    response, signals = PlantedWorld("decay").respond(PAIR, leads(), np.random.default_rng(0))
+    response, signals = PlantedWorld("decay").respond([PAIR], leads(), np.random.default_rng(0))
     assert signals.sum(axis=0) == pytest.approx(response)
     past = np.concatenate([[0, 0], leads().moves[:-2, 0]])
     assert signals[0, :, 1] == pytest.approx(-0.15 * 0.009 * slow_mean(past, 0.5))
@@ -94,6 +94,23 @@ def test_the_response_is_known_before_its_bar_and_lies_after_the_open(name):
     assert longer.truth.response == pytest.approx(0.2 * truth.response)
 
 
+def test_a_visible_fading_moves_volatility_and_brings_other_leaders():
+    options = {"symbols": 6, "groups": 1, "unrelated_share": 0.0, "regimes": {"one": (0.0, 1.0)}, "tail_degrees": 1e9}
+    market = Synthetic(bars=8_000, world="fading", fading_bars=200, fading_state=1.0, seed=2, **options)
+    panel = market.read()
+    truth, cosine = panel.truth, np.cos(2 * np.pi * np.arange(8_000) / 200)
+    first, second = (truth.schedule.at(epoch) for epoch in (0, 1))
+    assert first.leader_of[0] != second.leader_of[0]
+    assert truth.epochs.tolist() == (cosine < 0).tolist()
+    for relations, sign in ((first, 1), (second, -1)):
+        leader = relations.leader_of[0]
+        assert not truth.response[sign * cosine > 1e-9, leader].any()  # nothing leads the leader while it leads
+        assert truth.response[sign * cosine < -0.5, leader].any()
+    moves = np.diff(np.log(panel.close), axis=0).std(axis=1)
+    wild, calm = moves[cosine[1:] > 0.9].mean(), moves[cosine[1:] < -0.9].mean()
+    assert wild / calm == pytest.approx(np.exp(2), rel=0.15)  # ±1 of its logarithm
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -102,6 +119,7 @@ def test_the_response_is_known_before_its_bar_and_lies_after_the_open(name):
         ({"world": "fading", "signal_bars": 5}, "data.signal_bars=5 is not for data.world=fading"),
         ({"world": "impact", "symbols": 1}, "needs a leader and a follower"),
         ({"world": "threshold", "difficulty": 0}, "difficulty"),
+        ({"world": "regime", "fading_state": 1}, "data.fading_state=1 is of data.world=fading"),
     ],
 )
 def test_a_world_that_cannot_be_is_refused(options, message):

@@ -26,7 +26,7 @@ from pacesetter.jobs import resolve
 from pacesetter.market import Accounts, Column, Costs, Fill, Limits, MarketBars, MarketParameters, OrderKind
 from pacesetter.market.bars import Bar
 from pacesetter.market.fill import impact
-from pacesetter.market.parameters import StartingHolding, SymbolCost
+from pacesetter.market.parameters import Orders, StartingHolding, SymbolCost
 from pacesetter.market.state import Account, Position
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import QUANTITIES
@@ -75,6 +75,29 @@ def test_almgren_chriss_adds_half_the_permanent_to_the_temporary_impact() -> Non
     assert impact(25.0, 100.0, root) == 0.01 * 0.5  # the square root, bit for bit as before
 
 
+def test_what_is_left_of_an_impact_makes_the_same_side_cost_more_and_the_other_gains_nothing() -> None:
+    panel = load("synthetic", symbols=2, bars=80, seed=1)
+    costs = replace(FREE, impact_bps=100.0, impact_model="linear", impact_left=0.5)
+    rules = MarketParameters(costs=costs, limits=Limits(volume_cap_fraction=1.0), orders=Orders(minimum_trade=0.0))
+    quantities = np.array([30.0, 20.0, -40.0, -10.0])
+
+    class Given(Still):
+        def decide(self, seen: Any) -> Any:
+            at = seen.t - seen.first
+            return np.array([quantities[at] if at < len(quantities) else 0.0, 0.0])
+
+    played = play(Given(), panel, rules)
+    own = 0.01 * np.abs(quantities) / panel["volume"][61:65, 0]
+    # Purchases move it up by their own impact; half is left at the next bar, a quarter at the one after it.
+    left = 0.5 * (0.5 * own[0] + own[1])
+    moves = np.array([own[0], own[1] + 0.5 * own[0], own[2], own[3] + max(0.5 * (own[2] - left), 0.0)])
+    prices = panel["open"][61:65, 0] * (1 + np.sign(quantities) * moves)
+    np.testing.assert_allclose(played.fills[:4, 0, Fill.PRICE], prices, rtol=1e-12)
+    values = np.abs(quantities) * panel["open"][61:65, 0]
+    np.testing.assert_allclose(played.ledger[:4, Column.IMPACT], values * moves)
+    assert scaled_costs(rules, 1.5).costs.impact_left == 0.5  # a share, not a cost
+
+
 def test_an_account_begins_with_its_holdings_and_moves_with_them() -> None:
     panel = load("synthetic", symbols=2, bars=80, seed=1)
     held = StartingHolding(panel.symbols[0], 10.0)
@@ -91,6 +114,8 @@ def test_an_account_begins_with_its_holdings_and_moves_with_them() -> None:
         (lambda: Costs(by_symbol=(SymbolCost("A", 1.0), SymbolCost("A", 2.0))), "names A twice"),
         (lambda: Costs(by_symbol=(SymbolCost("A", -50.0),)), "less than nothing"),
         (lambda: Costs(permanent_bps=1.0), "is a part of impact_model=almgren_chriss"),
+        (lambda: Costs(impact_left=1.0), "impact_left"),
+        (lambda: Costs(impact_bps=1_000.0, impact_left=0.9), "sale 0 or less"),
         (lambda: StartingHolding("A", float("nan")), "give a number"),
         (lambda: MarketParameters(holdings=(StartingHolding("A", -1.0),)), "is short"),
         (lambda: MarketParameters(costs=Costs(permanent_bps=1.0, impact_model="almgren_chriss")), "volume_cap"),

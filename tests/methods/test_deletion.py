@@ -16,8 +16,8 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "pacesetter"
 FAMILIES = sorted(path.parent.name for path in (SOURCE / "methods").glob("*/__init__.py"))
 WHOLE = ["direct", "ppo"]  # whose removal is tried up to a served decision in every test run
-# what shows several families or one of them, and explains classifiers; nothing that trains, evaluates or serves
-STILL = {"dashboard/views/agent.py", "lab/demo/demo.py", "lab/programme/phases.py", "learning/sb3/readout.py"}
+# what shows several families or one of them; nothing that trains, evaluates or serves
+STILL = {"dashboard/views/agent.py", "lab/demo/demo.py", "lab/programme/phases.py"}
 CODE = r"""
 import contextlib, io, os, sys, tempfile, traceback
 import gymnasium, hydra, numba, pandas, plotly.graph_objects, rich.console, sklearn.linear_model, torch, typer

@@ -62,13 +62,14 @@ class Fault(NamedTuple):
 
 @dataclass
 class Resting:
-    """An order as the exchange has it; quantities are signed."""
+    """An order as the exchange has it; quantities are signed. One with a `stop` waits until that price is reached."""
 
     client_id: str
     symbol: str
     quantity: Decimal
     kind: str
     limit: Decimal | None
+    stop: Decimal | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     filled: Decimal = Decimal(0)
     paid: Decimal = Decimal(0)  # money, without a sign
@@ -115,10 +116,11 @@ class Exchange:
 
     # ---- what the market does -------------------------------------------------------------------------------------
 
-    def trade(self, at: int, opens: dict[str, float], closes: dict[str, float]) -> None:
-        """Fill a share of what is left of each open order at the open, a limit order at its limit or better.
+    def trade(self, at: int, bars: dict[str, list[float]]) -> None:
+        """Fill a share of what is left of each open order in a bar [open, high, low, close] of each symbol.
 
-        A bar is traded once, however often a trader that restarts comes by it.
+        At the open, a limit order at its limit or better; then stops that the bar reaches. A bar is traded once,
+        however often a trader that restarts comes by it.
         """
         with self.lock:
             if at <= self.traded_until:
@@ -126,14 +128,12 @@ class Exchange:
             self.traded_until = at
             while self._late:
                 self.accept(self._late.pop(0))
-            for order in list(self.orders.values()):
-                price = Decimal(str(opens[order.symbol]))
-                is_worse = order.limit is not None and (price - order.limit) * order.quantity > 0
-                if (
-                    order.is_open and not is_worse and not self.is_closed
-                ):  # one whose cancellation is under way may still fill
+            for order in sorted(self.orders.values(), key=lambda each: each.stop is not None):
+                # One whose cancellation is under way may still fill.
+                if order.is_open and not self.is_closed and (price := _fill_price(order, bars[order.symbol])):
+                    order.stop = None
                     self.fill(order, Decimal(str(self.share(order))), price)
-            self.prices = {symbol: Decimal(str(price)) for symbol, price in closes.items()}
+            self.prices = {symbol: Decimal(str(bar[-1])) for symbol, bar in bars.items()}
 
     def fill(self, order: Resting, share: Decimal, price: Decimal) -> None:
         quantity = order.left if share == 1 else (order.left * share).quantize(self.step, ROUND_DOWN)
@@ -224,6 +224,10 @@ class Exchange:
         count = self.times[order.client_id]
         self.orders[order.client_id if count == 1 else f"{order.client_id}#{count}"] = order
 
+    def has_met(self, stop: Decimal, symbol: str, quantity: Decimal) -> bool:
+        """Whether the price is beyond a stop already."""
+        return (self.prices[symbol] - stop) * quantity >= 0
+
     def ask_to_cancel(self, order: Resting) -> None:
         if order.status != "pending_cancel":
             self._cancelling[order.id] = self.slow_cancels
@@ -243,6 +247,17 @@ class Exchange:
         fills = [each for each in self.orders.values() if each.symbol == symbol and each.filled * side > 0]
         size = sum((abs(each.filled) for each in fills), Decimal(0))
         return sum((each.paid for each in fills), Decimal(0)) / size if size else self.prices[symbol]
+
+
+def _fill_price(order: Resting, bar: list[float]) -> Decimal | None:
+    """At what a bar [open, high, low, close] fills an order; None where it does not."""
+    first, high, low, _ = (Decimal(str(price)) for price in bar)
+    if order.stop is not None:
+        if order.quantity < 0:
+            return min(first, order.stop) if low <= order.stop else None
+        return max(first, order.stop) if high >= order.stop else None
+    is_worse = order.limit is not None and (first - order.limit) * order.quantity > 0
+    return None if is_worse else first
 
 
 class AlpacaExchange(Exchange):
@@ -288,9 +303,12 @@ class AlpacaExchange(Exchange):
             return 422, _error("asset is not fractionable")
         if not size:
             return 422, _error("qty must be > 0")
-        limit = Decimal(str(body["limit_price"])) if body.get("limit_price") is not None else None
+        names = ("limit_price", "stop_price")
+        limit, stop = (None if body.get(name) is None else Decimal(str(body[name])) for name in names)
         quantity = size if body["side"] == "buy" else -size
-        order = Resting(body["client_order_id"], body["symbol"], quantity, body["type"], limit)
+        if stop is not None and self.has_met(stop, body["symbol"], quantity):
+            return 422, _error("stop price must be less than current price")
+        order = Resting(body["client_order_id"], body["symbol"], quantity, body["type"], limit, stop)
         self.keep(order)
         return 200, _alpaca_order(order)
 
@@ -335,6 +353,7 @@ def _alpaca_order(order: Resting) -> dict[str, Any]:
         "time_in_force": "day",
         "extended_hours": False,
         "limit_price": order.limit and str(order.limit),
+        "stop_price": order.stop and str(order.stop),
         **moments,
     }
 
@@ -437,7 +456,11 @@ class BinanceExchange(Exchange):
         if is_reducing and abs(quantity + self.working(symbol)) > abs(self.held[symbol]):
             return 400, _binance_error(-2022, "ReduceOnly Order is rejected.")
         limit = price if body["type"] == "LIMIT" else None
-        self.keep(order := Resting(own, symbol, quantity, body["type"].lower(), limit))
+        stop = Decimal(body["stopPrice"]) if body["type"] == "STOP_LOSS" else None
+        if stop is not None and self.has_met(stop, symbol, quantity):
+            return 400, _binance_error(-2010, "Stop price would trigger immediately.")
+        kind = body["type"].lower().removesuffix("_loss")
+        self.keep(order := Resting(own, symbol, quantity, kind, limit, stop))
         return 200, self._order(order)
 
     def _named(self, asked: dict[str, str]) -> Resting | None:
@@ -468,7 +491,7 @@ class BinanceExchange(Exchange):
         return shared | {
             "isSpotTradingAllowed": True,
             "permissions": ["SPOT"],
-            "orderTypes": ["LIMIT", "MARKET"],
+            "orderTypes": ["LIMIT", "MARKET", "STOP_LOSS"],
             "baseAssetPrecision": 8,
             "quotePrecision": 8,
         }
@@ -505,7 +528,7 @@ class BinanceExchange(Exchange):
             "cumQuote": str(order.paid),
             "avgPrice": mean,
             "status": status,
-            "type": order.kind.upper(),
+            "type": "STOP_LOSS" if order.kind == "stop" else order.kind.upper(),
             "side": "BUY" if order.quantity > 0 else "SELL",
             "timeInForce": "GTC",
             "time": self.now_ms,

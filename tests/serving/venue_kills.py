@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from trading import FIRST, small_panel
-from venues import ExchangeFeed, Rig, check_end, check_orders, hurry, open_rig, post_bars
+from venues import STOPPING, ExchangeFeed, Rig, check_end, check_orders, hurry, open_rig, post_bars
 
 from pacesetter.panel import Panel
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
@@ -30,7 +30,7 @@ def run_child(rig: Rig, plan: Any) -> int:
         return child
     try:
         rig.feed = ExchangeFeed(rig.panel, post_bars(rig.url))
-        trader = rig.trader(plan)
+        trader = rig.trader(plan, STOPPING)
         trader.run()
         trader.journal.close()
     except BaseException as problem:
@@ -89,7 +89,7 @@ def play_round(kind: str, folder: Path, panel: Panel, chance: random.Random, kil
                 break
             done += 1
         exchange.chance = lambda *words: None
-        check_end(rig, rig.trader(plan))
+        check_end(rig, rig.trader(plan, STOPPING))
         return done, len(exchange.orders)
 
 

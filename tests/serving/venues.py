@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import requests
-from ccxt_double import double, real
 from exchange import FAULTS, AlpacaExchange, BinanceExchange, Exchange, alpaca_client, listening
+from requests.adapters import HTTPAdapter
 from trading import FIRST
 
 from pacesetter.errors import RunError
-from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
@@ -43,6 +46,7 @@ __all__ = [
     "CALM",
     "KINDS",
     "MARKET",
+    "STOPPING",
     "ExchangeFeed",
     "Model",
     "Plan",
@@ -62,6 +66,7 @@ __all__ = [
 KINDS = ("alpaca", "spot", "linear")
 CALM = GuardLimits(reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9, stop_count=999)
 MARKET = MarketParameters()
+STOPPING = replace(MARKET, exits=Exits(stop_loss_fraction=0.03, trailing_stop_fraction=0.05))
 BARS = 36  # of a run beside faults
 FAULT_SECONDS = 0.5  # that a request may take where some are held back
 Plan = Callable[[int], Any]  # bar since the first -> weights (symbol,)
@@ -84,15 +89,15 @@ class ExchangeFeed(ReplayFeed):
 
     is_stored = False
 
-    def __init__(self, panel: Panel, trade: Callable[[int, dict[str, float], dict[str, float]], None]) -> None:
+    def __init__(self, panel: Panel, trade: Callable[[int, dict[str, list[float]]], None]) -> None:
         super().__init__(panel, FIRST)
         self._trade = trade
 
     def after(self, last: pd.Timestamp) -> Panel | None:
         bar = super().after(last)
         if bar is not None:
-            opens, closes = (dict(zip(bar.symbols, bar[name][0].tolist(), strict=True)) for name in ("open", "close"))
-            self._trade(bar.index[0].value, opens, closes)
+            prices = np.array([bar[name][0] for name in ("open", "high", "low", "close")]).T.tolist()
+            self._trade(bar.index[0].value, dict(zip(bar.symbols, prices, strict=True)))
         return bar
 
 
@@ -168,14 +173,41 @@ class Rig:
 
 
 @contextmanager
-def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch, is_real: bool = False) -> Iterator[Rig]:
-    """A rig of a kind whose exchange listens; `is_real` speaks by ccxt itself, which must be there."""
+def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """A rig of a kind whose exchange listens; alpaca-py or ccxt, which must be there, talk to it."""
     own = symbols_of(panel, kind)
     exchange = make_exchange(kind, own.symbols)
     with listening(exchange) as url:
         if kind != "alpaca":
-            patch.setitem(sys.modules, "ccxt", (real if is_real else double)(url))
+            patch.setitem(sys.modules, "ccxt", ccxt_at(url))
         yield Rig(folder, url, exchange, own, kind)
+
+
+def ccxt_at(url: str) -> ModuleType:
+    """The module ccxt, whose Binance talks to the URL in place of any other; its own addresses stay as they are."""
+    library = importlib.import_module("ccxt")
+    redirected = ModuleType("ccxt")
+    redirected.__dict__.update(library.__dict__)
+    redirected.binance = partial(_redirected_client, library.binance, url)  # type: ignore[attr-defined]
+    return redirected
+
+
+def _redirected_client(make: Callable[[Mapping[str, Any]], Any], url: str, settings: Mapping[str, Any]) -> Any:
+    client = make({**settings, "enableRateLimit": False})  # or a bar takes seconds
+    client.session.mount("https://", _Redirect(url))
+    return client
+
+
+class _Redirect(HTTPAdapter):
+    """Sends every request to one server."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+
+    def send(self, request: requests.PreparedRequest, *words: Any, **options: Any) -> requests.Response:
+        request.url = self.url + request.path_url
+        return super().send(request, *words, **options)
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 30.0) -> bool:
@@ -185,11 +217,11 @@ def wait_until(is_true: Callable[[], bool], seconds: float = 30.0) -> bool:
     return is_true()
 
 
-def post_bars(url: str) -> Callable[[int, dict[str, float], dict[str, float]], None]:
+def post_bars(url: str) -> Callable[[int, dict[str, list[float]]], None]:
     """What a feed in another process than the exchange's trades by."""
 
-    def trade(at: int, opens: dict[str, float], closes: dict[str, float]) -> None:
-        requests.post(f"{url}/market", json={"at": at, "opens": opens, "closes": closes}, timeout=30).raise_for_status()
+    def trade(at: int, bars: dict[str, list[float]]) -> None:
+        requests.post(f"{url}/market", json={"at": at, "bars": bars}, timeout=30).raise_for_status()
 
     return trade
 
@@ -281,9 +313,7 @@ def draw_faults(chance: random.Random, faults: list[str]) -> Callable[[str, str]
     return fault
 
 
-def check_faults(
-    kind: str, folder: Path, panel: Panel, seed: int, bars: int, patch: pytest.MonkeyPatch, is_real: bool = False
-) -> int:
+def check_faults(kind: str, folder: Path, panel: Panel, seed: int, bars: int, patch: pytest.MonkeyPatch) -> int:
     """Trade beside random faults, resting and partial fills, rejections, halts and restarts; gives how many faults.
 
     A time limit that is met because the machine is busy is one fault more; in the end there is none.
@@ -291,7 +321,7 @@ def check_faults(
     hurry(patch, FAULT_SECONDS)
     chance, faults = random.Random(seed), list[str]()
     weights = np.random.default_rng(seed).choice([0.0, 0.0, 0.04, 0.08, 0.12], (bars + 10, len(panel.symbols)))
-    with open_rig(kind, panel, folder, patch, is_real) as rig:
+    with open_rig(kind, panel, folder, patch) as rig:
         exchange = rig.exchange
         draw = exchange.chance = draw_faults(chance, faults)
         exchange.refuses = lambda symbol: chance.random() < 0.05
@@ -300,7 +330,7 @@ def check_faults(
         done, switch = 0, KillSwitch(folder / "HALT")
 
         def make() -> PaperTrader:
-            return rig.trader(lambda bar: weights[min(bar, len(weights) - 1)], options=options)
+            return rig.trader(lambda bar: weights[min(bar, len(weights) - 1)], STOPPING, options)
 
         trader = started(make)
         while done < bars:
@@ -330,7 +360,7 @@ def check_faults(
 
 
 def meet_faults(
-    kind: str, folder: Path, panel: Panel, seed: int, least: int, patch: pytest.MonkeyPatch, is_real: bool = False
+    kind: str, folder: Path, panel: Panel, seed: int, least: int, patch: pytest.MonkeyPatch
 ) -> tuple[int, int]:
     """Runs of `check_faults`, the first with this seed, until so many faults were met; gives runs and faults.
 
@@ -338,7 +368,7 @@ def meet_faults(
     """
     runs = faults = 0
     while faults < least:
-        faults += check_faults(kind, folder / str(seed + runs), panel, seed + runs, BARS, patch, is_real)
+        faults += check_faults(kind, folder / str(seed + runs), panel, seed + runs, BARS, patch)
         runs += 1
     return runs, faults
 

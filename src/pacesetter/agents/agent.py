@@ -11,11 +11,23 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 
-__all__ = ["ACTION_MASK", "METHOD_NETWORKS", "Agent", "Demonstrations", "Observation", "demonstrate"]
+__all__ = [
+    "ACTION_MASK",
+    "CONFIDENCE",
+    "METHOD_NETWORKS",
+    "PROPOSALS",
+    "UNIVERSE",
+    "Agent",
+    "Demonstrations",
+    "Observation",
+    "demonstrate",
+]
 
 Observation = Mapping[str, Array]  # named arrays of one environment, or of a batch of them
 METHOD_NETWORKS = ("linear_cross", "shared", "team", "team_cross")  # of agent=direct, which has no encoder
 ACTION_MASK = "action_mask"  # the entry (action,) that is true where a discrete action is allowed
+# what agents say of each symbol where a fleet shares an account, and which symbols are present
+PROPOSALS, CONFIDENCE, UNIVERSE = "proposals", "confidence", "universe_mask"
 
 
 @runtime_checkable

@@ -25,6 +25,7 @@ from pacesetter.registry import Registry, configure
 
 __all__ = [
     "NETWORKS",
+    "EncodedClasses",
     "Encoder",
     "Mlp",
     "MlpEncoder",
@@ -125,6 +126,17 @@ class Encoder(nn.Module, ABC):
         if self.assets is None:
             raise ConfigError("this network has no assets that attend to each other; name them in network.assets")
         return self.assets.weights(*self._universe(self.normaliser(observation), observation))
+
+
+class EncodedClasses(nn.Module):
+    """A network that maps an observation to logits (batch, class) by an encoder, for others to read.
+
+    shapes   of the entries that it takes        classes   how many there are
+    """
+
+    encoder: Encoder
+    shapes: Shapes
+    classes: int
 
 
 def _vector_encoder(features: int, width: int) -> nn.Sequential | None:

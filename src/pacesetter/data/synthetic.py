@@ -103,7 +103,8 @@ class Synthetic:
     size_spread             deviation of the logarithm of symbols' typical volumes; half of it that of their prices
     world                   what followers respond to, see `worlds`; planted is the relation above. `strength`,
                             `relation_change_bars` and `signal_bars` are planted's alone, and
-    difficulty, large_move, fading_bars, persistence, fast   those of the other worlds, see `worlds.PlantedWorld`
+    difficulty, large_move, fading_bars, persistence, fast, fading_state   of the other worlds, see
+                            `worlds.PlantedWorld`
     randomise               option → distribution to draw it from, e.g. `{noise: {uniform: [0.5, 2]}}`
     """
 
@@ -148,6 +149,7 @@ class Synthetic:
     fading_bars: float = 1200.0
     persistence: float = 0.9
     fast: float = 0.5
+    fading_state: float = 0.0
     randomise: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,6 +192,8 @@ class Synthetic:
         is_listed = (bar >= listed[:, 0]) & (bar <= listed[:, 1])
 
         drift, regime_volatility = np.array(list(self.regimes.values())).T[:, regimes, None]
+        if self.fading_state:
+            regime_volatility = regime_volatility * np.exp(self.fading_state * self._world.cosine(self.bars))[:, None]
         followers = (schedule.lags > 0)[epochs]
         calm, tails = self._draw_volatility()
         volatility = calm * tails * regime_volatility
@@ -206,15 +210,21 @@ class Synthetic:
             # Moves after the open alone, fat tails included: what falls overnight leads no one.
             wild = regime_volatility[:, 0] > 1.0
             daily = self.volatility / math.sqrt(self._sessions.bars_per_year)
-            leads, relations = Leads(own[1] * tails, calm * regime_volatility, wild, daily), schedule.at(0)
-            response, signals = self._world.respond(relations, leads, self._generator("world"))
+            leads = Leads(own[1] * tails, calm * regime_volatility, wild, daily)
+            sets = [schedule.at(epoch) for epoch in range(len(schedule.lags))]
+            response, signals = self._world.respond(sets, leads, self._generator("world"))
 
         moves = own + common
         gap, body = deviations * moves
         # Drift and response after the open: a trader who fills at the open still earns them.
         body += drift / self._sessions.bars_per_year + response
         prices = self._prices(gap, body, deviations[1])
-        values = prices | {"volume": self._draw_volume(volatility), "sentiment": self._draw_sentiment(moves[1])}
+        volume = self._draw_volume(volatility)
+        if self.world == "decay":
+            # Worth as much in every bar as when the market opened: costs are quadratic at one rate for all bars.
+            worth = TYPICAL_VOLUME * TYPICAL_PRICE
+            volume = np.ceil(worth / np.vstack([prices["close"][:1], prices["close"][:-1]]))
+        values = prices | {"volume": volume, "sentiment": self._draw_sentiment(moves[1])}
         return Panel.from_fields(
             self._sessions.closes(self.bars),
             [f"S{number:0{len(str(self.symbols - 1))}d}" for number in range(self.symbols)],
@@ -255,10 +265,13 @@ class Synthetic:
 
     @property
     def _world(self) -> PlantedWorld:
-        return PlantedWorld(self.world, self.difficulty, self.large_move, self.fading_bars, self.persistence, self.fast)
+        own = [option.name for option in fields(PlantedWorld) if option.name != "name"]
+        return PlantedWorld(self.world, **{name: getattr(self, name) for name in own})
 
     def _check_world(self) -> None:
         world = self._world
+        if self.fading_state and self.world != "fading":
+            raise ConfigError(f"data.fading_state={self.fading_state} is of data.world=fading; leave it out")
         if self.world == "planted":
             return
         world.check_leaders(self.leaders)
@@ -272,6 +285,8 @@ class Synthetic:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
         if self.regime_relations:
             return regimes.astype(np.int64)
+        if self.fading_state:
+            return (self._world.cosine(self.bars) < 0).astype(np.int64)
         # 0 means never: a rate of 0 uses up nothing.
         periods = np.broadcast_to(self.relation_change_bars, len(self.regimes)).astype(float)
         rates = np.divide(1.0, periods, out=np.zeros_like(periods), where=periods > 0)[regimes]

@@ -8,15 +8,20 @@ With z a leader's own move in bar t − delay, in units of its volatility v, and
     fading       relations come and go                0.7 · max(cos(2π t / `fading_bars` + phase), 0) · z · v
     persistent   a slow response                      1.3 · f · d, f the mean of z, weights falling by `persistence`
     impact       plain; fills move the price          0.4 · z · v
-    decay        a fast and a slow signal             0.15 · f · d by `fast` + 0.6 · f · d by `persistence`
+    decay        a fast and a slow signal             0.15 · f · d by `fast` + 0.6 · f · d by `persistence`; the same
+                                                      money is traded in every bar, so that impact has one rate
     cushion      a drift that is worth holding        0.02 · d; the account ends at a drawdown limit
 
 All of them are divided by `difficulty`. Each is known at the close of the bar before.
+
+With `fading_state` the fading of all relations is seen: log volatility moves by ±`fading_state` with the cosine, whose
+phase all share, and while it is below 0 other leaders lead, who fade in and out alike.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +66,7 @@ class PlantedWorld:
 
     difficulty    1 as recorded; 2 halves the response        large_move    of threshold, in units of volatility
     fading_bars   from one height of a relation to the next   persistence   share of a slow signal left after a bar,
-    fast          and that of decay's fast one
+    fast          and that of decay's fast one              fading_state  by which log volatility shows the fading
     """
 
     name: str
@@ -70,12 +75,14 @@ class PlantedWorld:
     fading_bars: float = 1200.0
     persistence: float = 0.9
     fast: float = 0.5
+    fading_state: float = 0.0
 
     def __post_init__(self) -> None:
         check_range(1e-6, 1e6, owner="data", difficulty=self.difficulty)
         check_range(0, 100, owner="data", large_move=self.large_move)
         check_range(2, 1e9, owner="data", fading_bars=self.fading_bars)
         check_range(0, 0.9999, owner="data", persistence=self.persistence, fast=self.fast)
+        check_range(0, 5, owner="data", fading_state=self.fading_state)
 
     def check_leaders(self, leaders: int) -> None:
         """Refuse another number of leaders than the world has."""
@@ -83,16 +90,29 @@ class PlantedWorld:
         if leaders != needed:
             raise ConfigError(f"data.world={self.name} has groups of {needed} leaders; give data.leaders={needed}")
 
-    def respond(self, relations: Relations, leads: Leads, generator: np.random.Generator) -> tuple[Array, Array]:
-        """(time, symbol) responses, and (signal, time, symbol) what they are the sum of."""
+    def cosine(self, bars: int) -> Array:
+        """(time,) of the fading that all relations share."""
+        wave: Array = np.cos(2 * math.pi * np.arange(bars) / self.fading_bars)
+        return wave
+
+    def respond(
+        self, schedule: Sequence[Relations], leads: Leads, generator: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """(time, symbol) responses, and (signal, time, symbol) what they sum; `fading_state` has two sets."""
+        phases = 2 * math.pi * generator.random(len(schedule[0].lags))
+        turns = [np.full(len(phases), k * math.pi) if self.fading_state else phases for k in range(len(schedule))]
+        signals = np.sum([self._signals(*each, leads) for each in zip(schedule, turns, strict=True)], axis=0)
+        return signals.sum(axis=0), signals
+
+    def _signals(self, relations: Relations, phases: Array, leads: Leads) -> Array:
+        """(signal, time, symbol) of one set of relations."""
         response = np.zeros((2 if self.name == "decay" else 1, *leads.moves.shape))
-        phases = 2 * math.pi * generator.random(len(relations.lags))
         for follower in np.flatnonzero(relations.lags > 0):
             delay, columns = int(relations.lags[follower]), relations.leaders[follower]
             z, v = _lag_values(leads.moves[:, columns], delay), _lag_values(leads.volatility[:, columns[0]], delay)
             answer = np.stack(self._answer(z, v, leads, phases[follower]))
             response[:, :, follower] = relations.signs[follower] * answer / self.difficulty
-        return response.sum(axis=0), response
+        return response
 
     def _answer(self, z: Array, v: Array, leads: Leads, phase: float) -> tuple[Array, ...]:
         strength, move, bars = STRENGTHS[self.name], z[:, 0], np.arange(len(z))

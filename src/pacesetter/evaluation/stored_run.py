@@ -43,11 +43,11 @@ from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
+from pacesetter.learning.methods import load
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
-from pacesetter.runs import ALLOCATIONS, FRONT
 
 __all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
 
@@ -216,25 +216,10 @@ class StoredRun:
         return insight_sections(self, judgement)
 
     def sections(self) -> list[Section]:
-        """What its training left for a report: a direct policy's relations, a validated master's allocations."""
-        if self.config.agent.get("algorithm") == "direct":
-            from pacesetter.methods.direct.page import LearnedRelations
-
-            sections = [LearnedRelations.of(self.folder, self.panel).section()]
-            if str(self.config.agent.get("network", "")).startswith("team"):
-                from pacesetter.methods.direct.team_page import TeamReport
-
-                sections.append(TeamReport.of(self.folder, self.panel).section())
-            return sections
-        if (self.folder / FRONT).is_file():
-            from pacesetter.methods.objectives.page import front_section
-
-            return [front_section(self.folder)]
-        if (self.folder / ALLOCATIONS).is_file():
-            from pacesetter.methods.master.page import allocations_section
-
-            return [allocations_section(self.folder)]
-        return []
+        """What its training left for a report, e.g. a direct policy's relations."""
+        page = self.config.problem.page
+        sections: list[Section] = load(page)(self.folder, self.panel) if page else []
+        return sections
 
     def play(self) -> Backtest:
         """The policy alone on the test bars."""

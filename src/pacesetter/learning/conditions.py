@@ -16,10 +16,11 @@ __all__ = ["Conditions"]
 class Conditions(ABC):
     """The entries that a method adds to observations, and who fills them.
 
-    observers   key of `jobs.run.observers.OBSERVERS`, where a run is to be metered in another way; None: as before
+    observe, page   as of a `Task`, where a run is to be metered or shown in another way; "": as before
     """
 
-    observers: ClassVar[str | None] = None
+    observe: ClassVar[str] = ""
+    page: ClassVar[str] = ""
 
     @abstractmethod
     def markets(self, markets: Sequence[object]) -> list[Any]:

@@ -56,10 +56,23 @@ def within_volume(quantity: float, fills: Floats, k: int, bar: Floats, parameter
 
 
 @jitable
-def adverse_move(quantity: float, volume: float, own_cost: float, parameters: Floats) -> float:
-    """Fraction by which spread, the symbol's own cost, slippage and impact move the price against the trader."""
+def adverse_move(quantity: float, volume: float, own_cost: float, left: float, parameters: Floats) -> float:
+    """Fraction by which spread, the symbol's own cost, slippage and impact move the price against the trader.
+
+    left   `Position.IMPACT`, what earlier fills still move the price by
+    """
     fixed: float = parameters[Slot.HALF_SPREAD] + own_cost + parameters[Slot.SLIPPAGE]
-    return fixed + impact(quantity, volume, parameters)
+    return fixed + whole_impact(quantity, volume, left, parameters)
+
+
+@jitable
+def whole_impact(quantity: float, volume: float, left: float, parameters: Floats) -> float:
+    """A fill's own impact, and what is `left` of earlier ones on its side.
+
+    The other side gains nothing from it: with a square root, many small purchases before one large sale would pay.
+    """
+    own = impact(quantity, volume, parameters)
+    return own + abs(left) if left * quantity > 0.0 else own
 
 
 @jitable
@@ -96,7 +109,8 @@ def trade(
     """Fill a signed quantity at `level` moved against the trader, with its costs; gives (fill price, commission)."""
     volume, value = bar[k, Bar.VOLUME], abs(quantity) * level
     own_cost = bar[k, Bar.COST]
-    move = adverse_move(quantity, volume, own_cost, parameters)
+    left = positions[k, Position.IMPACT]
+    move = adverse_move(quantity, volume, own_cost, left, parameters)
     price = level * (1.0 + move) if quantity > 0.0 else level * (1.0 - move)
     if has_events(bar):
         exact, price = price, to_tick(price, quantity, bar[k, Bar.TICK])
@@ -107,7 +121,10 @@ def trade(
     ledger[Column.COMMISSION] += commission
     ledger[Column.SPREAD] += value * (parameters[Slot.HALF_SPREAD] + own_cost)
     ledger[Column.SLIPPAGE] += value * parameters[Slot.SLIPPAGE]
-    ledger[Column.IMPACT] += value * impact(quantity, volume, parameters)
+    ledger[Column.IMPACT] += value * whole_impact(quantity, volume, left, parameters)
+    if parameters[Slot.IMPACT_LEFT] > 0.0:
+        moved = impact(quantity, volume, parameters)
+        positions[k, Position.IMPACT] += moved if quantity > 0.0 else -moved
     book(account, positions, ledger, fills, k, quantity, level, price, commission, bar[k, Bar.CLOSE])
     return price, commission
 

@@ -125,6 +125,7 @@ def carry(account: Floats, positions: Floats, ledger: Floats, now: Floats, bar: 
         unrealised += held * (price - positions[k, Position.ENTRY_PRICE])
         gross += abs(held) * price
         short_value += (-held if held < 0.0 else 0.0) * price
+        positions[k, Position.IMPACT] *= parameters[Slot.IMPACT_LEFT]  # of earlier bars' fills
     ledger[Column.EQUITY_BEFORE] = account[Account.EQUITY]
     ledger[Column.EXPOSURE_BEFORE] = share(gross, account[Account.EQUITY])
     ledger[Column.GROSS_PNL] = gross_pnl
@@ -256,7 +257,8 @@ def affordable_share(account: Floats, positions: Floats, fills: Floats, bar: Flo
         equity += positions[k, Position.QUANTITY] * price
         quantity = quantity_to_add(positions, fills, k, bar, parameters)
         if quantity != 0.0:
-            move = adverse_move(quantity, bar[k, Bar.VOLUME], bar[k, Bar.COST], parameters)
+            left = positions[k, Position.IMPACT]
+            move = adverse_move(quantity, bar[k, Bar.VOLUME], bar[k, Bar.COST], left, parameters)
             if has_events(bar):
                 move += bar[k, Bar.TICK] / price
             # A fill adds its value to the gross side and takes its cost off equity, which leverage multiplies.

@@ -79,6 +79,7 @@ class Slot(IntEnum):
     INITIAL_MARGIN = 29
     MAINTENANCE_MARGIN = 30
     LIQUIDATION_FEE = 31
+    IMPACT_LEFT = 32
 
 
 MARGIN_MODES = ("none", "cross", "isolated")
@@ -126,6 +127,8 @@ class Costs:
     impact_bps              of the price for a fill of the bar's whole volume; needs limits.volume_cap_fraction
     impact_model            square_root, linear, or almgren_chriss with a permanent part
     permanent_bps           of the price that stays behind a fill of the whole volume; half of it is paid
+    impact_left             share of an impact that is left a bar later, and makes more of the same side cost more; what
+                            is sold after a purchase, or bought after a sale, gains nothing from it
     by_symbol               symbols that cost more or less than the others: [{symbol: NVDA, extra_bps: 4}]
     borrow_bps_per_year     of a short position's value
     interest_bps_per_year   that cash earns
@@ -142,11 +145,13 @@ class Costs:
     loan_bps_per_year: float = 0.0
     impact_model: Literal["square_root", "linear", "almgren_chriss"] = "square_root"
     permanent_bps: float = 0.0
+    impact_left: float = 0.0
     by_symbol: tuple[SymbolCost, ...] = ()
 
     def __post_init__(self) -> None:
         words = ("impact_model", "by_symbol")
         check_range(0, owner="costs", **{name: value for name, value in vars(self).items() if name not in words})
+        check_range(0, 0.999, owner="costs", impact_left=self.impact_left)
         if self.permanent_bps and self.impact_model != "almgren_chriss":
             raise ConfigError("costs.permanent_bps is a part of impact_model=almgren_chriss; name it, or leave it out")
         named = [each.symbol for each in self.by_symbol]
@@ -175,6 +180,8 @@ class Costs:
         """The most that a fill's price can be moved against the trader, as a fraction of it."""
         dearest = max((each.extra_bps for each in self.by_symbol), default=0.0)
         moved = self.impact_bps + self.permanent_bps / 2
+        # What is left of earlier impacts adds up to a geometric series.
+        moved /= 1 - self.impact_left
         return (self.spread_bps / 2 + self.slippage_bps + moved + max(dearest, 0.0)) * BPS
 
     def own_fractions(self, symbols: Sequence[str]) -> Floats:
@@ -415,6 +422,7 @@ class MarketParameters:
             Slot.INITIAL_MARGIN: initial,
             Slot.MAINTENANCE_MARGIN: maintenance,
             Slot.LIQUIDATION_FEE: self.margin.liquidation_fee_bps * BPS if has_margin else 0.0,
+            Slot.IMPACT_LEFT: costs.impact_left,
         }
         return np.array([values[slot] for slot in Slot])
 

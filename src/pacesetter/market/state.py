@@ -24,3 +24,4 @@ class Position(IntEnum):
     BEST_PRICE = 2  # highest since entry of a long, lowest of a short, this far back as closed bars show
     SIGNAL = 3  # the smoothed order s, which the agent observes
     BARS_HELD = 4
+    IMPACT = 5  # what own fills still move its price by, as a fraction of it; above 0 after purchases

@@ -26,6 +26,7 @@ class AgentPolicy:
                    for all symbols as a batch, in which each row has an account of its own: see `write_own_accounts`
     fitted_until   last moment of its training bars
     own_account    of a symbol agent: false shows each row the joint account
+    has_encoder    whether its networks can be read, e.g. for attributions
 
     Masks of discrete orders are the entry `action_mask`: (symbol, 7) for symbol agents, (symbol · 7,) for a whole one.
     """
@@ -37,6 +38,7 @@ class AgentPolicy:
     fitted_until: pd.Timestamp | None = None
     deterministic: bool = True
     own_account: bool = True
+    has_encoder: bool = True
 
     def decide(self, snapshot: Snapshot) -> Array:
         if snapshot.t == snapshot.first and hasattr(self.agent, "reset"):

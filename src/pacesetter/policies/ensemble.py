@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from pacesetter.agents.agent import CONFIDENCE, PROPOSALS
 from pacesetter.agents.layout import Tensors
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
@@ -80,8 +81,6 @@ class MeanAdvice:
 
 
 def _mean_advice(answers: list[dict[str, Array]]) -> dict[str, Array]:
-    from pacesetter.methods.master.agent import CONFIDENCE, PROPOSALS
-
     means = {name: np.mean([answer[name] for answer in answers], axis=0) for name in (PROPOSALS, CONFIDENCE)}
     return answers[0] | means
 

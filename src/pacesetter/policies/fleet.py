@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
+from pacesetter.agents.agent import PROPOSALS
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.market.parameters import MarketParameters
@@ -23,7 +24,7 @@ __all__ = ["FleetAdvice", "FleetPolicy", "FleetTargets", "fleet_action", "fleet_
 
 
 class FleetAdvice(Protocol):
-    """What the agents of a fleet propose for a market; `methods.master.policy.Advice` is one."""
+    """What the agents of a fleet propose for a market; `policies.advice.Advice` is one."""
 
     @property
     def fleet(self) -> Fleet: ...
@@ -44,7 +45,7 @@ def fleet_action(fleet: Fleet) -> str:
 
 def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = None) -> Policy:
     """The fleet of a `FleetTrading` task in one account: by target weights, or by the orders of its agents."""
-    from pacesetter.methods.master.policy import Advice
+    from pacesetter.policies.advice import Advice
 
     # Targets by default: in a shared account an agent's own order is a share of what cash is left to it.
     if task.trades == "targets":
@@ -75,14 +76,10 @@ class FleetTargets:
         return self.advice.fleet
 
     def decide(self, snapshot: Snapshot) -> Array:
-        from pacesetter.methods.master.agent import PROPOSALS
-
         return self._targets(snapshot, self.advice(snapshot)[PROPOSALS])
 
     def decide_many(self, accounts: Sequence[Snapshot]) -> list[Array]:
         """Orders of each account, by one pass through the networks."""
-        from pacesetter.methods.master.agent import PROPOSALS
-
         return [self._targets(*each) for each in zip(accounts, self.advice.many(accounts)[PROPOSALS], strict=True)]
 
     def _targets(self, snapshot: Snapshot, advised: Array) -> Array:

@@ -29,22 +29,13 @@ from pacesetter.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
     from pacesetter.learning.sb3.own import AnyAlgorithm
-    from pacesetter.methods.direct.policy import DirectPolicy
-    from pacesetter.methods.master.agent import Master
-    from pacesetter.methods.master.market import Advisers
-    from pacesetter.methods.meta.agents import ContextFleet
 
 __all__ = [
     "Exported",
     "ServedAgent",
-    "ServedContext",
-    "ServedMaster",
     "ServedPolicy",
     "serve_agent",
     "serve_algorithm",
-    "serve_context",
-    "serve_direct",
-    "serve_master",
 ]
 
 HIDDEN, CELL = "memory_hidden", "memory_cell"  # what a recurrent policy hands from one bar to the next
@@ -292,30 +283,6 @@ def serve_agent(
     return ServedAgent(agent, market).eval(), spec
 
 
-class ServedContext(ServedAgent):
-    """An observation (row, …) with what was kept before it to an order, and what is kept after it."""
-
-    agent: ContextFleet
-
-    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
-        policy, value = self.agent.evaluate(observation)
-        (kept,) = self.agent.memory_after(policy).values()
-        return (*self.outputs(policy, value), kept)
-
-
-def serve_context(
-    fleet: ContextFleet,
-    names: Mapping[str, Iterable[str]],
-    market: MarketParameters | None = None,
-    trades: Literal["orders", "targets"] = "orders",
-) -> tuple[ServedContext, PolicySpec]:
-    """A fleet with a context as a module with its spec; see `serve_agent`."""
-    _, spec = serve_agent(fleet, names, market, trades)
-    (context,) = fleet.memory
-    outputs = (*spec.outputs, f"{context}_after")
-    return ServedContext(fleet, market).eval(), replace(spec, inputs=spec.inputs | fleet.memory, outputs=outputs)
-
-
 def _memory(encoder: Encoder, inputs: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     """What a stream encoder keeps of earlier bars; () for others, and where windows hold less than it remembers."""
     if not isinstance(encoder, StreamEncoder) or inputs[encoder.config.window][0] < encoder.config.memory_bars:
@@ -325,62 +292,6 @@ def _memory(encoder: Encoder, inputs: Mapping[str, tuple[int, ...]]) -> tuple[in
 
 def _values(agent: SymbolAgent | Fleet) -> tuple[str, ...]:
     return ("value",) if agent.has_state_value else ()
-
-
-class ServedMaster(nn.Module):
-    """A master with the agents that advise it: a market's observation (row, symbol, …) to shares of equity.
-
-    The confidence of a symbol is that of its agent.
-    """
-
-    def __init__(self, master: Master, advisers: Advisers) -> None:
-        super().__init__()
-        from pacesetter.methods.master.agent import CONFIDENCE, shares
-
-        self.master, self.advisers = master, advisers
-        self.confidence, self.shares = CONFIDENCE, shares
-
-    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
-        advised = self.advisers(observation)
-        policy, value = self.master.evaluate(advised)
-        return self.shares(policy.mode()), advised[self.confidence], value
-
-
-def serve_master(
-    master: Master, fleet: Fleet, symbols: tuple[str, ...], names: Mapping[str, Iterable[str]]
-) -> tuple[ServedMaster, PolicySpec]:
-    """A master of a market with these symbols as a module with its spec; refuses a symbol without an agent."""
-    from pacesetter.methods.master.agent import PORTFOLIO
-    from pacesetter.methods.master.market import Advisers
-
-    alone = {name: shape for name, shape in fleet.shapes.items() if name not in (PORTFOLIO, ACTION_MASK)}
-    inputs = {name: (len(symbols), *shape) for name, shape in alone.items()} | {PORTFOLIO: master.shapes[PORTFOLIO]}
-    spec = PolicySpec(
-        inputs=inputs,
-        names={entry: tuple(names[entry]) for entry in inputs},
-        action="target",
-        rows="market",
-        symbols=symbols,
-        outputs=("orders", "confidence", "value"),
-    )
-    # eval: a bundle must not serve with dropout on.
-    return ServedMaster(master, Advisers(fleet, symbols)).eval(), spec
-
-
-def serve_direct(
-    policy: DirectPolicy, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, Iterable[str]]
-) -> tuple[DirectPolicy, PolicySpec]:
-    """A direct policy of a market, which is a module already, with its spec; `shapes` are those of its observation."""
-    inputs = {entry: shapes[entry] for entry in policy.reads}
-    spec = PolicySpec(
-        inputs=inputs,
-        names={entry: tuple(names[entry]) for entry in inputs},
-        action="target",
-        rows="market",
-        symbols=policy.symbols,
-        outputs=("orders", "confidence"),
-    )
-    return policy.eval(), spec
 
 
 def _same_side_probability(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:

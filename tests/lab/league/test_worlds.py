@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -11,15 +12,17 @@ import pandas as pd
 import pytest
 
 from pacesetter.build import build_panel
+from pacesetter.data.synthetic import TYPICAL_PRICE, TYPICAL_VOLUME
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.baselines.closed_forms import DecayProblem, cushion_growth
 from pacesetter.evaluation.baselines.sized import OracleSized
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features import feature_table
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.comparison import mean_and_half_width
-from pacesetter.lab.league.cell import Cell, _yardstick
-from pacesetter.lab.league.ladder import WORLDS, markets_of
-from pacesetter.lab.league.league import League
+from pacesetter.lab.league.cell import Cell, Score, _yardstick
+from pacesetter.lab.league.ladder import CLOSED, GOALS, WORLDS, markets_of
+from pacesetter.lab.league.league import League, league_table
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 
@@ -48,7 +51,7 @@ def reference_ratio(generator: ModuleType, world: str, seed: int) -> float:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("world", list(WORLDS))
+@pytest.mark.parametrize("world", [world for world in WORLDS if world not in GOALS])
 def test_the_sized_oracle_is_that_of_the_reference_generator(world: str) -> None:
     if not REFERENCE.is_file():
         pytest.skip("../shared/tools/worlds.py is not beside this checkout")
@@ -77,6 +80,39 @@ def test_every_world_composes_with_its_rules(world: str) -> None:
     config = resolve([*WORLDS[world], "seed=1"])
     costs = config.trading.market.costs
     assert config.data["world"] == world
-    assert (costs.commission_bps, costs.impact_bps) == {"persistent": (13.5, 0.0), "impact": (1.0, 50.0)}.get(
-        world, (1.0, 0.0)
-    )
+    own = {"persistent": (13.5, 0.0), "impact": (1.0, 50.0), "decay": (0.0, 335.0), "cushion": (0.0, 0.0)}
+    assert (costs.commission_bps, costs.impact_bps) == own.get(world, (1.0, 0.0))
+
+
+@pytest.mark.parametrize("world", list(GOALS))
+def test_closed_forms_have_what_their_formula_says(world: str) -> None:
+    goal, cell = GOALS[world], Cell("", world, CLOSED, 1, WORLDS[world], None)
+    panel, market = build_panel(cell.config), cell.config.trading.market
+    played = _yardstick(cell, cell.config, panel)
+    variance = np.var(np.diff(np.log(panel.close[:FIRST]), axis=0), axis=0)
+    assert panel.truth is not None
+    if goal.limit:
+        expected = cushion_growth(panel.truth.response[0], np.diag(variance), 1 - goal.limit)
+        assert played.drawdown.max() < goal.limit
+    else:
+        cost = 2 * market.costs.impact_bps * 1e-4 * market.initial_cash / (TYPICAL_VOLUME * TYPICAL_PRICE)
+        assert panel.truth.signals is not None
+        signals, expected = panel.truth.signals[:, FIRST + 1 :], 0.0
+        for follower, own in enumerate(variance.tolist()):
+            problem = DecayProblem(np.array([0.5, 0.9]), own, goal.aversion, cost / own)
+            expected += problem.utility(problem.positions(signals[:, :, follower]), signals[:, :, follower])
+    # The formula is the mean over all that may happen, and this is one of it.
+    assert goal.worth(played.returns) == pytest.approx(expected, rel=0.2)
+
+
+def test_shares_are_of_the_closed_form_by_what_its_world_asks_for() -> None:
+    entrants = [cell.entrant for cell in League(markets=("decay",), seeds="1").cells()]
+    assert CLOSED in entrants
+    assert "oracle_sized" not in entrants
+    assert CLOSED not in [cell.entrant for cell in League(markets=("regime",), seeds="1").cells()]
+    learned = League(markets=("decay", "cushion"), entrants=("direct",), seeds="1").cells()
+    assert [cell.config.agent["objective"] for cell in learned] == ["mean_variance", "cushion"]
+    known = {part.name: 0.0 for part in fields(Score)} | {"market": "decay", "seed": 1}
+    rows = [{"entrant": CLOSED, "sharpe": 2.0, "worth": 4.0}, {"entrant": "direct", "sharpe": 6.0, "worth": 3.0}]
+    table = league_table(pd.DataFrame([known | row for row in rows])).set_index("entrant")
+    assert table.loc["direct", "share"] == pytest.approx(0.75)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.features import feature_table
 from pacesetter.learning.learner import Between
+from pacesetter.market.parameters import Costs, Limits
+from pacesetter.methods.direct import learner as learning
 from pacesetter.methods.direct.learner import DirectLearner, load_direct
 from pacesetter.methods.direct.objective import objective
 from pacesetter.methods.direct.options import Direct
@@ -25,6 +28,7 @@ from pacesetter.policies.agent import AgentPolicy
 from .conftest import CHEAP, Make, market_panel, whole_bank
 
 ROUND = 8 * 48
+NO_COSTS = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0)
 
 
 def played(learner: DirectLearner, panel: Panel, first: int) -> Backtest:
@@ -148,6 +152,28 @@ def test_an_account_does_not_shrink_to_nothing_where_fills_move_the_price(make_l
         learner.learn(20 * 32 * 48)
         risks.append(learner.risk() / learner.fit_figures["first_risk"])
     assert risks[0] < 0.6 < 0.7 < risks[1]
+
+
+def test_against_quadratic_costs_it_looks_ahead_and_goes_a_part_of_the_way(
+    make_learner: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {"volatility_clustering": 0.0, "tail_degrees": 1e9, "gap_share": 0.0, "market_correlation": 0.0}
+    panel = Synthetic(
+        symbols=4, bars=1500, groups=1, unrelated_share=0.0, world="decay", difficulty=0.5, seed=1, **plain
+    ).read()
+    costs = replace(NO_COSTS, impact_bps=335.0, impact_model="linear")
+    limits = Limits(position_cap_fraction=1.0, gross_leverage=100.0, volume_cap_fraction=1.0, shorting=True)
+    market = replace(CHEAP, costs=costs, limits=limits, initial_cash=1e9)
+    options = {"objective": "mean_variance", "risk_aversion": 3_000.0, "softness": 1e-6, "dictionary": ("lags", "slow")}
+    ahead = make_learner(panel, bars=1500, market=market, **options)
+    ahead.fit_weights()
+    assert ahead.fit_figures["aim"] < 1
+    assert float(ahead.policy.speed.detach()) < 1
+    monkeypatch.setattr(learning, "AIMS", ())
+    blind = make_learner(panel, bars=1500, market=market, **options)
+    blind.fit_weights()
+    starts = ahead.side_by_side()
+    assert ahead.segment_worth(starts).mean() > 1.2 * blind.segment_worth(starts).mean() > 0
 
 
 def test_a_number_that_is_none_shows_in_the_loss(make_learner: Make) -> None:

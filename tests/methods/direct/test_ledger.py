@@ -43,6 +43,11 @@ MARKETS = {
         limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
         orders=Orders(minimum_trade=0.0),
     ),
+    "impact that is left": MarketParameters(
+        costs=Costs(impact_bps=400.0, impact_left=0.7),
+        limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002, shorting=True),
+        orders=Orders(minimum_trade=0.0),
+    ),
     "one symbol costs more": MarketParameters(
         costs=Costs(by_symbol=(SymbolCost("S01", 80.0),)),
         limits=Limits(position_cap_fraction=0.9),
@@ -67,10 +72,10 @@ def rolled(panel: Panel, targets: Any, market: MarketParameters, first: int) -> 
     """Net returns of the hard ledger for targets (bar, symbol) from bar `first` on."""
     series = MarketSeries.of(whole_bank(panel), DirectPolicy(panel.symbols).double(), market)
     rules, held = Rules.of(market), torch.zeros(len(panel.symbols), dtype=torch.float64)
-    wealth, paid, returns = torch.tensor(1.0, dtype=torch.float64), None, []
+    wealth, paid, impact, returns = torch.tensor(1.0, dtype=torch.float64), None, None, []
     for t in range(first, len(panel) - 1):
         fills = series.fills(torch.tensor(t - series.first))
-        held, earned, paid = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules, paid)
+        held, earned, paid, impact = settle(held, torch.from_numpy(targets[t]), wealth, fills, rules, paid, impact)
         wealth = wealth * (1 + earned)
         returns.append(float(earned))
     return np.array(returns)
@@ -142,16 +147,20 @@ def test_gradients_are_those_of_small_differences(name: str, softness: float) ->
     fills = Fills(ones * 1.01, ones * 0.98, ones, ones * 2.0 * market.initial_cash)
     wealth = torch.tensor([0.9, 1.0, 1.2], dtype=torch.float64)
 
-    def account(*state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return settle(*state, fills, rules)[:2]
+    def account(*state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        settled = settle(*state[:3], fills, rules, None, *state[3:])
+        left = () if settled.impact is None else (settled.impact,)
+        return settled.held, settled.earned, *left
 
-    state = tuple(each.requires_grad_() for each in (held, target, wealth))
+    # Left by purchases and by sales, beside trades of either side.
+    left = (0.02 * torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4),) if rules.impact_left else ()
+    state = tuple(each.requires_grad_() for each in (held, target, wealth, *left))
     assert torch.autograd.gradcheck(account, state)
     # What the case is about must be at work, or its gradient is that of another one.
     traded = target - held
     if name in ("impact", "budget"):
         free = replace(rules, impact=0.0)
-        assert (settle(*state, fills, free)[1] > account(*state)[1]).all()
+        assert (settle(*state[:3], fills, free).earned > account(*state)[1]).all()
     if name == "budget":
         assert (account(*state)[0].sum(-1) < 0.51).any()
     if name == "loan":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.methods.direct.options import GROUPS
-from pacesetter.methods.direct.policy import DirectPolicy, market_price
+from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.series import MarketSeries
 from pacesetter.panel import Panel
 
@@ -73,3 +75,35 @@ def test_later_bars_change_nothing_that_was_read(planted: Panel) -> None:
     assert torch.equal(whole.z[: len(early)], early.z)
     assert torch.equal(whole.to_open[: len(early) - 1], early.to_open)
     assert torch.equal(whole.earned[: len(early) - 2], early.earned)
+
+
+def test_an_aim_is_the_mean_of_what_is_said_of_the_bars_to_come() -> None:
+    groups = tuple(name for name in GROUPS if name not in ("features", "recent"))
+    policy = DirectPolicy(("A", "B", "C"), lags=3, groups=groups).double()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        policy.scale.copy_(0.5 + torch.rand(policy.scale.shape, generator=generator))
+        weights = torch.randn(policy.weights.shape, dtype=torch.float64, generator=generator)
+        seen = torch.randn(1, 3, 120, dtype=torch.float64, generator=generator)
+        # Moves to come are 0 on average, which is what is expected of them.
+        moves = torch.cat([seen, torch.zeros(1, 3, 200, dtype=torch.float64)], -1)
+        said, volatility = [], torch.full((1, 3), 0.01, dtype=torch.float64)
+        for later in range(120):
+            shown = Moves(moves[..., : 120 + later], volatility, volatility, seen[..., :0])
+            said.append(policy.raw_inputs(shown) / policy.scale @ weights)
+        for share in (1.0, 0.5, 0.125):
+            expected = sum(share * (1 - share) ** k * part for k, part in enumerate(said))
+            own = policy.raw_inputs(Moves(seen, volatility, volatility, seen[..., :0])) / policy.scale
+            # Slow means are of 40 bars, and what leaves them is not counted.
+            torch.testing.assert_close(own @ policy.aimed(weights, share), expected, rtol=0, atol=2e-2)
+        torch.testing.assert_close(policy.aimed(weights, 1.0), weights)
+
+
+def test_a_speed_goes_a_part_of_the_way() -> None:
+    policy = DirectPolicy(("A", "B"), cap=0.2).double()
+    signal, volatility = (torch.full((1, 2), value, dtype=torch.float64) for value in (0.5, 0.01))
+    held = torch.tensor([[0.0, 0.2]], dtype=torch.float64)
+    whole = policy.target(signal, volatility, held)
+    with torch.no_grad():
+        policy.log_speed.fill_(math.log(0.25))
+    torch.testing.assert_close(policy.target(signal, volatility, held), held + 0.25 * (whole - held))

@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
 from pacesetter.learning.sb3.readout import readout
-from pacesetter.methods.lookback.record import RecordLogits, better_constant, record_weights
+from pacesetter.methods.lookback.record import RecordLogits, RecordRule, best_rule, better_constant
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import serve_algorithm
 from pacesetter.serving.bundle.export import export_onnx
@@ -69,15 +69,19 @@ def test_several_records_stand_side_by_side(market: Panel) -> None:
 
 
 def test_logits_are_the_network_and_the_weighted_records() -> None:
-    layer = RecordLogits(hidden=4, choices=3, records=2, coef=10.0)
-    latent = torch.randn(5, 4 + 6)
-    records = latent[:, 4:].reshape(5, 2, 3)
+    layer = RecordLogits(hidden=4, places=(0.0, 0.5, 1.0), records=2, coef=10.0)
+    latent = torch.randn(5, 4 + 6 + 3)
+    records = latent[:, 4:10].reshape(5, 2, 3)
     torch.testing.assert_close(layer(latent), 10.0 * records.mean(1))
     with torch.no_grad():
         layer.network.weight.normal_()
         layer.weights.copy_(torch.tensor([0.2, 0.7]))
     expected = latent[:, :4] @ layer.network.weight.T + 2.0 * records[:, 0] + 7.0 * records[:, 1]
     torch.testing.assert_close(layer(latent), expected)
+    layer.begin_with(RecordRule(np.array([0.2, 0.7]), 0.08))
+    latent[:, 10] = 0.5  # the window in force; the last two are the bounds
+    away = torch.tensor([0.5, 0.0, 0.5])
+    torch.testing.assert_close(layer(latent), expected - 0.8 * away)
 
 
 def test_without_a_weight_it_is_the_plain_policy(market: Panel) -> None:
@@ -116,7 +120,21 @@ def held_rewards(rewards: np.ndarray, cost: float) -> RewardTable:
     bars, windows = rewards.shape
     total = rewards[:, None, :] - cost * (1 - np.eye(windows))
     places = np.broadcast_to(np.arange(windows), total.shape)
-    return RewardTable(np.arange(bars), ("signal",), places[:, 0], total, total[..., None], places, rewards > -9)
+    grid = np.linspace(0, 1, windows)
+    return RewardTable(np.arange(bars), ("signal",), places[:, 0], total, total[..., None], places, rewards > -9, grid)
+
+
+def test_what_a_rule_earns_is_played_bar_by_bar() -> None:
+    rng = np.random.default_rng(0)
+    table, worth = held_rewards(rng.normal(size=(50, 3)), 0.3), rng.normal(size=(50, 3))
+    held, earned = int(worth[0].argmax()), []
+    for t in range(50):
+        chosen = int((worth[t] - 0.7 * np.abs(np.array([0, 0.5, 1]) - held / 2)).argmax())
+        earned.append(table.total[t, held, chosen])
+        held = chosen
+    np.testing.assert_array_equal(table.earned(worth, 0.7), earned)
+    rule = RecordRule(np.array([0.0, 1.0]), 0.7)  # of two records the second alone counts
+    np.testing.assert_array_equal(rule.earned(np.hstack([-worth, worth]), table), earned)
 
 
 def test_a_constant_counts_where_it_is_clearly_better_than_the_records() -> None:
@@ -125,20 +143,34 @@ def test_a_constant_counts_where_it_is_clearly_better_than_the_records() -> None
     rewards[bars // 2 :] = [0.0, 1.0]  # the best window changes once
     record, usable = np.roll(rewards, 1, axis=0), np.ones(bars, dtype=bool)
     record[0] = 0.5
-    assert better_constant(record, held_rewards(rewards, 0.0), usable) is None  # the record follows
+    one, two = RecordRule(np.ones(1), 0.0), RecordRule(np.full(2, 0.5), 0.0)
+    assert better_constant(one, record, held_rewards(rewards, 0.0), usable) is None  # the record follows
     wrong = np.tile([[0.0, 9.0]], (bars, 1))  # averaged with the other one it outweighs it
     both = np.concatenate([record, wrong], axis=1)
     first = np.arange(bars) < bars // 2
-    assert better_constant(both, held_rewards(rewards, 0.0), first) == 0
-    assert better_constant(both, held_rewards(rewards, 0.0), ~first) is None  # there it is right
-    assert better_constant(both, held_rewards(rewards, 0.0), first & (np.arange(bars) < 100)) is None  # one block
+    assert better_constant(two, both, held_rewards(rewards, 0.0), first) == 0
+    assert better_constant(two, both, held_rewards(rewards, 0.0), ~first) is None  # there it is right
+    few = first & (np.arange(bars) < 100)
+    assert better_constant(two, both, held_rewards(rewards, 0.0), few) is None  # one block
 
     # Noise: a record that chooses at random is as good as a constant, which is best by chance alone.
     rng = np.random.default_rng(0)
-    noise = rng.normal(size=(bars, 2))
-    assert better_constant(rng.normal(size=(bars, 2)), held_rewards(noise, 0.0), usable) is None
+    noise, random = rng.normal(size=(bars, 2)), rng.normal(size=(bars, 2))
+    assert better_constant(one, random, held_rewards(noise, 0.0), usable) is None
     # The same where each switch costs: now staying is clearly better.
-    assert better_constant(rng.normal(size=(bars, 2)), held_rewards(noise, 1.0), usable) is not None
+    assert better_constant(one, random, held_rewards(noise, 1.0), usable) is not None
+
+
+def test_a_switch_must_pay_where_records_are_noise() -> None:
+    bars, rng = 2_000, np.random.default_rng(1)
+    usable, noise = np.ones(bars, dtype=bool), rng.normal(size=(bars, 3))
+    record = 0.1 * rng.normal(size=(bars, 3))
+    rule = best_rule(record, 1, held_rewards(0.1 * noise, 0.05), usable, by_state=False)
+    assert rule.stay >= 0.08
+    switching = RecordRule(np.ones(1), 0.0).earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean()
+    assert rule.earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean() > 0.3 * switching  # what switches cost
+    # Where the record tells the next best window, every switch pays, and nothing is waited for.
+    assert best_rule(0.1 * noise, 1, held_rewards(noise, 0.0), usable, by_state=False).stay == 0.0
 
 
 @pytest.mark.parametrize("place", [None, 1])
@@ -150,7 +182,7 @@ def test_only_a_policy_that_learned_nothing_is_given_a_start(
     config = settings([5, 20, 80])
     model = learn(algorithm(market, config, record_coef=30.0, learning_rate=0.0), 128)
     layer, env = model.policy.action_net, LookbackVectorEnv(market, 8, config)
-    assert layer.is_new() == (place is None)
+    assert bool((layer.weights == 0).all()) == (place is not None)
     if place is not None:
         assert (AlgorithmAgent(model).act(env.reset(seed=5)[0]) == place).all()
     with torch.no_grad():
@@ -160,11 +192,15 @@ def test_only_a_policy_that_learned_nothing_is_given_a_start(
     np.testing.assert_allclose(loaded.policy.action_net.weights.detach().numpy(), [0.2, 0.3, 0.5])
 
 
-def test_a_record_by_state_counts_where_it_would_have_earned_more() -> None:
+def test_a_record_by_state_counts_where_it_earned_clearly_more() -> None:
     bars, rng = 640, np.random.default_rng(0)
     right = rng.integers(0, 2, bars)
     rewards = np.eye(2)[right] + 0.1 * rng.normal(size=(bars, 2))
     blind, state = 0.1 * rng.normal(size=(bars, 4)), np.eye(2)[right]
     table, usable = held_rewards(rewards, 0.0), np.ones(bars, dtype=bool)
-    assert record_weights(np.hstack([blind, state]), table, usable).tolist() == [0.5, 0.5, 1.0]
-    assert record_weights(np.hstack([np.tile(state, 2), -3 * state]), table, usable).tolist() == [0.5, 0.5, 0.0]
+    assert best_rule(np.hstack([blind, state]), 3, table, usable, True).weights.tolist() == [0.5, 0.5, 1.0]
+    harmful = np.hstack([np.tile(state, 2), -3 * state])
+    assert best_rule(harmful, 3, table, usable, True).weights.tolist() == [0.5, 0.5, 0.0]
+    # A gain by chance is not clear: the usual rule stays.
+    nothing = rng.normal(size=(bars, 2))
+    assert best_rule(np.hstack([blind, nothing]), 3, held_rewards(np.zeros((bars, 2)), 0.0), usable, True).stay == 0.08

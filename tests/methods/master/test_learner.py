@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.agent import ACTION_MASK, CONFIDENCE, PROPOSALS
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.data.synthetic import Synthetic
@@ -19,14 +19,15 @@ from pacesetter.envs.batch.account_entries import BUYS, SELLS, PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.features import feature_table
+from pacesetter.learning.experience.advisers import Advisers, allowed_orders
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.extras.curiosity import CuriosityConfig
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.learner import Between
 from pacesetter.learning.state import write_state
-from pacesetter.methods.master.agent import CONFIDENCE, PROPOSALS, Master, MasterNetwork
+from pacesetter.methods.master.agent import Master, MasterNetwork
 from pacesetter.methods.master.learner import MasterMethod, MasterPPO, MasterTrainer, load_master, train_jointly
-from pacesetter.methods.master.market import Advisers, MasterMarket, allowed_orders
+from pacesetter.methods.master.market import MasterMarket
 from pacesetter.panel import Panel
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from pacesetter.agents.agent import PROPOSALS
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.data.synthetic import Synthetic
@@ -22,16 +23,18 @@ from pacesetter.evaluation.fleet.account_measures import allocation_gates, measu
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.learning.experience.advisers import Advisers
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
-from pacesetter.methods.master.agent import PROPOSALS, Master, MasterNetwork
+from pacesetter.methods.master.agent import Master, MasterNetwork
 from pacesetter.methods.master.learner import MasterMethod, MasterPPO, MasterTrainer
-from pacesetter.methods.master.market import Advisers, MasterMarket
-from pacesetter.methods.master.policy import Advice, MasterPolicy
+from pacesetter.methods.master.market import MasterMarket
+from pacesetter.methods.master.policy import MasterPolicy
 from pacesetter.methods.master.proposals import FIXED, AllocationComparison, ProposedAllocation, compare_allocations
 from pacesetter.panel import Panel
+from pacesetter.policies.advice import Advice
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Snapshot
 

@@ -14,7 +14,8 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.methods.master.build import best_master
 from pacesetter.methods.master.options import MasterTrading
-from pacesetter.methods.master.policy import Advice, MasterPolicy
+from pacesetter.methods.master.policy import MasterPolicy
+from pacesetter.policies.advice import Advice
 from pacesetter.policies.fleet import FleetTargets
 from pacesetter.policies.policy import Policy
 from pacesetter.serving.api.runtime import BundlePolicy, ReportedAccount, Runtime, serving_market

@@ -3,7 +3,8 @@
 Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journal.migrations.stash`,
 `serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`,
 `serving.journal.migrations.versions.r0003_target`, `serving.journal.migrations.versions.r0004_pnl`,
-`serving.journal.migrations.versions.r0005_order_kind`, `serving.journal.evidence`.
+`serving.journal.migrations.versions.r0005_order_kind`, `serving.journal.migrations.versions.r0006_stops`,
+`serving.journal.evidence`.
 """
 
 from __future__ import annotations
@@ -503,7 +504,7 @@ def test_migrations_up_and_down_keep_every_value(url: str) -> None:
     assert "raw_action" not in {column["name"] for column in inspect(journal.engine).get_columns("decisions")}
     with journal.engine.begin() as connection:
         assert connection.scalar(text("SELECT count(*) FROM decisions")) == 9
-    assert migrate(url, "head") == "0005"
+    assert migrate(url, "head") == "0006"
     assert {table.name: journal.rows(table) for table in (*tables.METADATA.sorted_tables, tables.actions)} == before
     with pytest.raises(RunError, match="has rows"):
         migrate(url, "base")

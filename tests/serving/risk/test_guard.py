@@ -21,6 +21,7 @@ from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import AccountView, Guard, Order, Quote, State
 from pacesetter.serving.risk.limits import GuardLimits
+from pacesetter.serving.risk.order import STOP
 from pacesetter.serving.risk.refusals import CONTROLS
 
 NOON = 20_000 * 86_400.0 + 43_200.0
@@ -185,6 +186,25 @@ def test_a_halt_lets_only_exits_through_where_it_flattens() -> None:
     answers = guard.flatten(asked, view, NOON)
     assert [each.reason for each in answers] == [None, "halted", "halted", "price_collar", "duplicate_id", "halted"]
     assert set(guard.in_flight) == {"1"}
+
+
+def test_a_stop_that_only_closes_counts_in_no_rate_and_any_other_is_an_order_like_all() -> None:
+    guard, view = opened(), account(A=10.0)
+
+    def stop(client_id: str, quantity: float, price: float = 50.0) -> Order:
+        return dataclasses.replace(order(client_id, quantity=quantity, price=price), kind=STOP)
+
+    assert reason(guard, order("1", quantity=-4.0), view) is None
+    for bar in range(60):  # its level is far below the price, and it is put back at every bar
+        guard.begin_bar(1e5, NOON + bar)
+        assert reason(guard, stop(f"stop {bar}", -6.0), view, NOON + bar) is None
+        assert reason(guard, stop(f"more {bar}", -1.0), view, NOON + bar) == "price_collar"  # more than is left
+        guard.close_order(f"stop {bar}")
+    assert guard.disabled == set()
+    assert reason(guard, order("2", quantity=-1.0), view, NOON + 60) is None
+    assert reason(guard, stop("stop 0", -1.0), view, NOON + 60) == "duplicate_id"
+    guard.halt("drill")
+    assert reason(guard, stop("3", -1.0), view, NOON + 60) == "halted"
 
 
 def test_of_many_orders_exits_come_first() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
-from ccxt_double import is_ccxt_there
 from exchange import BinanceExchange, Fault
 from trading import FIRST, SPAN, Rule, small_panel
 from venues import CALM, MARKET, Rig, hurry, open_rig
@@ -31,7 +30,7 @@ from pacesetter.serving.journal.journal import tables
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.order import LIMIT, Order
 from pacesetter.serving.trader.broker import OrderStatus, broker_options
-from pacesetter.serving.trader.ccxt_broker import CcxtBroker, CcxtOptions
+from pacesetter.serving.trader.ccxt_broker import CcxtBroker, CcxtOptions, _make_client
 from pacesetter.serving.trader.desk import Desk, GuardedPolicy, last_bars
 from pacesetter.serving.trader.session import PaperConfig, open_session
 
@@ -122,26 +121,18 @@ def test_a_contract_of_another_size_is_converted(linear: Rig, monkeypatch: pytes
     assert fill.quantity == pytest.approx(1.2345678)
 
 
-def test_requests_keep_the_exchanges_rate_and_no_order_is_tried_twice(rig: Rig) -> None:
+def test_requests_keep_the_exchanges_rate_and_none_is_tried_twice(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = rig.broker()
     assert isinstance(broker, CcxtBroker)
-    assert broker._client.settings["enableRateLimit"] is True
-    assert broker._client.settings["options"]["maxRetriesOnFailure"] == 0
-
-
-def test_ccxt_itself_spaces_requests(panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not is_ccxt_there():
-        pytest.skip("CCXT ITSELF WAS NOT TESTED: it is not installed; pip install ccxt")
-    hurry(monkeypatch)
-    with open_rig("spot", panel, tmp_path, monkeypatch, is_real=True) as rig:
-        broker = rig.broker()
-        assert isinstance(broker, CcxtBroker)
-        client = broker._client
-        client.enableRateLimit = True  # the rig switches it off, for speed
-        begun = time.monotonic()
-        for _ in range(4):
-            broker.find(Order("a", rig.panel.symbols[0], 1.0, 100.0))
-        assert time.monotonic() - begun > 3 * client.rateLimit / 1000
+    client = broker._client
+    assert client.options["maxRetriesOnFailure"] == 0
+    client.enableRateLimit, waited = True, list[float]()  # the rig switches it off, for speed
+    monkeypatch.setattr(client, "throttle", waited.append)
+    rig.exchange.script = [Fault("504", "POST")]
+    broker.submit(Order("a", rig.panel.symbols[0], 1.0, 100.0))
+    assert [method for method, _ in rig.exchange.requests].count("POST") == 1
+    assert len(waited) == 2  # before the order, and before the question about it
+    assert all(cost > 0 for cost in waited)
 
 
 # ---- money -----------------------------------------------------------------------------------------------------------
@@ -162,6 +153,25 @@ def test_a_fee_in_kind_is_a_fill_of_its_own_and_the_books_add_up(spot: Rig) -> N
     assert sold[-1]["commission"] > 0  # a seller pays in money
     assert spot.sold_out()
     trader.journal.close()
+
+
+def test_a_fill_that_the_account_shows_before_its_order_has_its_own_price_in_the_end(spot: Rig) -> None:
+    broker, exchange, symbol = spot.broker(), of(spot), spot.panel.symbols[0]
+    exchange.fee_fraction = Decimal(0)
+    bar, first, second = np.full((4, 7), 120.0), Order("a", symbol, 3.0, 100.0), Order("b", symbol, 1.0, 100.0)
+    broker.submit(first)
+    exchange.fill(next(iter(exchange.orders.values())), Decimal(1), Decimal(100))
+    entries = []
+    for asked in ([], [first], []):  # the first look comes before the fill is asked about
+        broker.settle(bar, bar, asked, SPAN)
+        entries.append(broker.positions[0, Position.ENTRY_PRICE])
+    assert entries == [120.0, 100.0, 100.0]
+    broker.submit(second)
+    exchange.fill(list(exchange.orders.values())[1], Decimal(1), Decimal(140))
+    broker.settle(bar, bar, [], SPAN)
+    assert broker.positions[0, Position.ENTRY_PRICE] == pytest.approx((3 * 100 + 120) / 4)
+    broker.refresh()
+    assert broker.positions[0, Position.ENTRY_PRICE] == pytest.approx((3 * 100 + 120) / 4)
 
 
 def test_fees_of_many_fills_are_booked_with_the_fills_that_they_belong_to(spot: Rig) -> None:
@@ -258,15 +268,23 @@ def test_without_ccxt_one_sentence_says_what_to_install(monkeypatch: pytest.Monk
         CcxtOptions(dry_run=True).open(("BTC/USDT",), MARKET)
 
 
-def test_the_sandbox_is_the_default_and_real_money_says_so(rig: Rig) -> None:
-    made = rig.broker()
-    assert isinstance(made, CcxtBroker)
-    assert made._client.mode == ("sandbox" if rig.kind == "spot" else "demo")
-    real_money = rig.broker(live=True, notional_cap=500.0)
-    assert isinstance(real_money, CcxtBroker)
-    assert real_money._client.mode == "live"
-    assert "REAL MONEY" in real_money.name
-    assert real_money.notional_cap == 500.0
+@pytest.mark.parametrize(
+    ("market", "sandbox"), [("spot", "testnet.binance.vision"), ("linear", "demo-fapi.binance.com")]
+)
+def test_the_sandbox_is_the_default_and_real_money_says_so(market: Any, sandbox: str, monkeypatch: Any) -> None:
+    hurry(monkeypatch)  # which sets keys, too; nothing is asked here
+    name = "public" if market == "spot" else "fapiPublic"
+
+    def host(options: CcxtOptions) -> str | None:
+        client = _make_client(options)
+        assert client.enableRateLimit
+        return urlsplit(client.urls["api"][name]).hostname
+
+    real_money = CcxtOptions(market=market, live=True, notional_cap=500.0)
+    assert host(CcxtOptions(market=market)) == sandbox
+    assert host(real_money) in ("api.binance.com", "fapi.binance.com")
+    assert "REAL MONEY" in real_money.words
+    assert real_money.cap == 500.0
 
 
 # ---- feed, and a dry run beside the backtest -------------------------------------------------------------------------

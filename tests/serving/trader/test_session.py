@@ -49,8 +49,8 @@ def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer,
     journal = Journal(journal_url(tmp_path), "paper")
     assert len(journal.rows(tables.equity)) == 40
     journal.close()
-    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0004\n")
-    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0005\n")
+    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0005\n")
+    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0006\n")
 
 
 def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
             ["supervised", *DATA],
             "'supervised' needs class probabilities, .* which paper trading does not have",
         ),
-        (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
-        (["equal_weight", "run=''"], "must have 1 to 47 letters"),
+        (["equal_weight", f"run={'x' * 48}"], "must have 1 to 42 letters"),
+        (["equal_weight", "run=''"], "must have 1 to 42 letters"),
         (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
         (["equal_weight", "orders.min_confidence=0.6"], "how sure a policy is, and the baseline 'equal_weight'"),
         (["equal_weight", "replay"], "is not KEY=VALUE"),

@@ -1,6 +1,6 @@
 """Orders at venues over real HTTP: none doubled, none lost, none through zero, whatever the network does.
 
-Each test runs at every kind of venue: Alpaca by alpaca-py, and an exchange, spot and linear, by the double of ccxt.
+Each test runs at every kind of venue: Alpaca by alpaca-py, and an exchange, spot and linear, by ccxt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from ccxt_double import is_ccxt_there
 from exchange import Fault
 from trading import FIRST, small_panel
 from venues import BARS, CALM, KINDS, MARKET, Plan, Rig, Targets, hurry, meet_faults, open_rig, wait_until
@@ -124,41 +123,109 @@ def test_an_exit_that_rests_is_not_doubled(slow_cancels: int, rig: Rig) -> None:
 # ---- 3. stops --------------------------------------------------------------------------------------------------------
 
 
-def falling(panel: Panel, row: int, factor: float) -> Panel:
-    """The panel with all prices from a row on so many times as high; the row itself opens where it was."""
-    blocks = panel.blocks.copy()
-    prices = [panel.fields.index(name) for name in ("open", "high", "low", "close")]
-    blocks[prices, row:] *= factor
+def moving(panel: Panel, row: int, factor: float, *names: str) -> Panel:
+    """The panel with these prices of a row, and all of later ones, so many times as high."""
+    blocks, fields = panel.blocks.copy(), ("open", "high", "low", "close")
+    blocks[[panel.fields.index(name) for name in names], row] *= factor
+    blocks[[panel.fields.index(name) for name in fields], row + 1 :] *= factor
     return replace(panel, blocks=blocks)
 
 
-@pytest.mark.parametrize(
-    ("exits", "factor", "reason"),
-    [
-        (Exits(stop_loss_fraction=0.05), 0.7, "stop loss"),
-        (Exits(trailing_stop_fraction=0.05), 0.7, "trailing stop"),
-        (Exits(take_profit_fraction=0.2), 1.5, "take profit"),
-    ],
-)
+STOPPED = [
+    (Exits(stop_loss_fraction=0.05), 0.7, "stop loss"),
+    (Exits(trailing_stop_fraction=0.05), 0.7, "trailing stop"),
+    (Exits(take_profit_fraction=0.2), 1.5, "take profit"),
+]
+
+
+@pytest.mark.parametrize(("exits", "factor", "reason"), STOPPED)
 @pytest.mark.parametrize("venue", KINDS)
-def test_stops_act_at_a_broker_too(
+def test_exits_act_at_a_broker_too(
     venue: str, exits: Exits, factor: float, reason: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moved = falling(panel, FIRST + 3, factor)
+    moved = moving(panel, FIRST + 3, factor, "low" if factor < 1 else "high", "close")
     with open_rig(venue, moved, tmp_path, monkeypatch) as rig:
-        # It asks for 10 % until it is stopped out, then for nothing.
-        trader = rig.trader(lambda bar: [0.1 if bar <= 3 else 0.0] + [0.0] * 3, replace(MARKET, exits=exits))
+        trader = rig.trader(lambda bar: [0.1 if bar < 3 else np.nan] + [np.nan] * 3, replace(MARKET, exits=exits))
         trader.run(3)
         assert len(rig.held()) == 1
+        before = float(rig.exchange.equity)
         trader.run(1)  # the price moved within this bar
-        trader.desk.policy.plan = plain(*[np.nan] * 4)  # type: ignore[attr-defined]  # no more orders of its own
+        rests = trader.desk.broker.takes_stops and "profit" not in reason
+        assert rests == (venue != "linear" and "profit" not in reason)
+        assert rig.sold_out() == rests
         trader.run(1)
         assert rig.sold_out()
         assert booked(trader) == pytest.approx(rig.held(), abs=1e-9)
         events = [row["message"] for row in trader.journal.rows(tables.events) if row["kind"] == "stop"]
-        assert len(events) == 1
-        assert reason in events[0]
+        assert [reason in event for event in events] == [True] * (not rests)  # what rested there needed no order
+        stopped = [row for row in trader.journal.rows(tables.fills) if row["reason"] == "stop"]
+        assert len(stopped) == rests
+        if rests:  # at its level, and not at the close of the bar, 30 % lower
+            (order,) = [
+                each for each in trader.journal.rows(tables.orders) if each["client_id"] == stopped[0]["client_id"]
+            ]
+            assert (order["kind"], order["status"]) == ("stop", "filled")
+            assert stopped[0]["price"] == pytest.approx(order["price"], rel=1e-12)
+            assert float(rig.exchange.equity) > 0.99 * before
         trader.journal.close()
+
+
+@pytest.fixture(params=["alpaca", "spot"])
+def resting(
+    request: pytest.FixtureRequest, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Rig]:
+    """At a venue where stops rest."""
+    with open_rig(request.param, panel, tmp_path, monkeypatch) as made:
+        yield made
+
+
+def stops_of(rig: Rig) -> list[Decimal]:
+    """Quantities of the stops that rest at the venue."""
+    return [each.left for each in rig.exchange.orders.values() if each.kind == "stop" and each.is_open]
+
+
+STOPS = replace(MARKET, exits=Exits(stop_loss_fraction=0.2))
+
+
+def test_one_stop_rests_for_what_is_held_and_nothing_can_pass_zero(resting: Rig) -> None:
+    weights = [0.1, 0.1, 0.04, 0.04, 0.0, 0.0]  # held from the second bar on
+    trader, symbol = resting.trader(lambda bar: [weights[min(bar, 5)], 0.0, 0.0, 0.0], STOPS), resting.panel.symbols[0]
+    for bar, weight in enumerate(weights):
+        trader.run(1)
+        held, stops = resting.exchange.held[symbol], stops_of(resting)
+        assert len(stops) == int(bar > 0 and weight > 0)
+        # A stop is of what the exits of its bar leave.
+        assert held + resting.exchange.working(symbol) >= 0
+        assert sum(stops, Decimal(0)) >= -held
+        kept = [row["kind"] for row in trader.journal.rows(tables.orders) if row["status"] in ("sent", "unknown")]
+        assert kept.count("stop") == len(stops)
+    trader.run(1)
+    assert resting.sold_out()
+    assert trader.desk.guard.denials == {}  # stops count in no rate
+    assert {row["order_kind"] for row in trader.journal.rows(tables.actions)} <= {"market", None}
+    trader.journal.close()
+
+
+@pytest.mark.parametrize("fault", ["504_after", "cut_after", "repeated"])
+def test_a_stop_whose_answer_is_lost_rests_once_over_a_restart_and_ends_with_a_halt(fault: str, resting: Rig) -> None:
+    trader = resting.trader(plain(0.1, *[np.nan] * 3), STOPS)
+    trader.run(2)
+    resting.exchange.script = [Fault(fault, "POST")]
+    trader.desk.policy.plan = plain(*[np.nan] * 4)  # type: ignore[attr-defined]  # so that the next order is the stop
+    trader.run(1)
+    assert resting.exchange.script == []
+    assert len(stops_of(resting)) == 1
+    trader.journal.close()
+    again = resting.trader(plain(*[np.nan] * 4), STOPS)
+    again.run(1)
+    assert len(stops_of(resting)) == 1
+    assert max(resting.exchange.times.values()) == 1
+    again.switch.engage("a person said so")
+    again.run(1)
+    assert stops_of(resting) == []
+    assert len(resting.held()) == 1
+    assert booked(again) == pytest.approx(resting.held(), abs=1e-9)
+    again.journal.close()
 
 
 # ---- 4. answers that are lost ----------------------------------------------------------------------------------------
@@ -464,12 +531,3 @@ def test_many_faults_and_kills_double_and_lose_nothing(
     runs, faults = meet_faults(kind, tmp_path, panel, 100, sized(1000), monkeypatch)
     print(f"{kind}: {runs} runs of {BARS} bars, {faults:,} faults: 0 doubled, 0 lost, 0 not journalled")
     print(run_kills(tmp_path / "kills", kind, sized(40), 7))
-
-
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_ccxt_itself_behaves_as_its_double(
-    kind: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not is_ccxt_there():
-        pytest.skip("CCXT ITSELF WAS NOT TESTED: it is not installed; pip install ccxt")
-    assert meet_faults(kind, tmp_path, panel, 5, 40, monkeypatch, is_real=True)[1] >= 40

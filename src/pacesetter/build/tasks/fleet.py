@@ -41,7 +41,7 @@ class FleetTask(Task):
     learns = "an agent for each symbol"
     learned_as = "fleet"
     config: type[Any] = FleetTrading
-    observers = "fleet"
+    observe = "pacesetter.jobs.run.fleet:observe"
     reads_table = True
 
     def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:

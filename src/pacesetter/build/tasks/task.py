@@ -64,7 +64,9 @@ class Task(ABC):
     config      dataclass of its options
     learns      what, in a few words, as in "agent=ppo learns …"
     learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
-    observers   key of `jobs.run.observers.OBSERVERS`: what meters and validates a run of it
+    observe     "module:function" from a `Session` to the meter and the validator of a run
+    page        "module:function" from a run's folder and its panel to what a report says of its training; "": nothing
+    summary     the same to one sentence, where the pipeline trains it; "": the one of a fleet's agents
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
@@ -83,7 +85,9 @@ class Task(ABC):
     config: type[Any]
     learned_as: str
     learns: str
-    observers: str = "single"
+    observe: str = "pacesetter.jobs.run.callbacks:observe"
+    page: str = ""
+    summary: str = ""
     judged_as: str = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
     inherited: ClassVar[str] = ""
@@ -105,7 +109,7 @@ class Task(ABC):
         # A copy: the registered task is shared by every configuration of the process.
         task = copy.copy(self)
         task.conditions = conditions
-        task.observers = conditions.observers or self.observers
+        task.observe, task.page = conditions.observe or self.observe, conditions.page or self.page
         return task
 
     def with_entries(self, *markets: Any) -> list[Any]:

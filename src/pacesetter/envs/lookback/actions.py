@@ -95,6 +95,10 @@ class Windows:
         """(action,) what the discrete actions stand for: windows, or changes of the window."""
         return np.array(self.grid if self.action == "absolute" else self.deltas)
 
+    def places(self, lookbacks: ArrayLike) -> Array:
+        """Places of windows on the logarithmic scale, 0 the shortest and 1 the longest; same shape."""
+        return np.asarray(np.log(np.maximum(lookbacks, 1) / self.shortest) / np.log(self.longest / self.shortest))
+
     def read_actions(self, actions: ArrayLike, before: Array) -> Array:
         """(env,) windows that actions ask for: (env,) places, or (env, 1) numbers in −1 … 1; refuses any other."""
         try:

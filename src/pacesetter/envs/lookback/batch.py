@@ -139,8 +139,7 @@ class LookbackBatch:
         self._informs = "information" in read
         self.generators = [np.random.default_rng() for _ in range(env_count)]
         # A table by window, so that a step computes no logarithm.
-        self._places = np.log(np.maximum(np.arange(config.windows.longest + 1), 1) / config.windows.shortest)
-        self._places /= np.log(config.windows.longest / config.windows.shortest)
+        self._places = config.windows.places(np.arange(config.windows.longest + 1))
         self.markets = [self.dealer.market(config.episodes.resolutions[0])] * env_count
         self.t, self.low, self.high, self.lookback = np.zeros((4, env_count), dtype=np.int64)
         self.stop = np.full(env_count, UNBEGUN)

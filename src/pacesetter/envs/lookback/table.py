@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -24,6 +25,7 @@ from pacesetter.rewards.schedule import Schedule
 __all__ = ["RewardTable", "check_tabular", "reward_table"]
 
 BLOCK_BARS = 512
+TRADED = {"equity_change", "cost"}  # columns of the strategy that follows the leaders
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,7 @@ class RewardTable:
     total       (time, before, choice)                raw          (time, before, choice, component) before weights
     in_force    (time, before, choice) the place of the window that comes into force; a thin one is rejected
     measured    (time, window) False where nothing could be compared
+    places      (window,) of the grid on the logarithmic scale, 0 the shortest and 1 the longest
     """
 
     bars: Array
@@ -44,11 +47,31 @@ class RewardTable:
     raw: Array
     in_force: Array
     measured: Array
+    places: Array
+
+    def earned(self, worth: Array, stay: float = 0.0) -> Array:
+        """(time,) rewards of choosing at every bar the window k of highest worth[t, k] − stay·|place_k − place_now|."""
+        rewards = np.empty(len(self.total))
+        _choose(np.asarray(worth, dtype=np.float64), stay * self.places, self.total, self.in_force, rewards)
+        return rewards
 
     def place(self, bar: int, lookback: int) -> int:
         """The candidate at `bar` that is nearest to a window on the logarithmic scale."""
         row = self.lookbacks[bar - int(self.bars[0])]
         return int(np.abs(np.log(row / max(lookback, 1))).argmin())
+
+
+@njit(cache=True)
+def _choose(worth: Array, places: Array, total: Array, in_force: Array, rewards: Array) -> None:
+    """Fill `rewards` (time,); the first window is free, and of equal ones the one in force stays."""
+    held = int(np.argmax(worth[0]))
+    for t in range(worth.shape[0]):
+        chosen = held
+        for k in range(worth.shape[1]):
+            if worth[t, k] - abs(places[k] - places[held]) > worth[t, chosen] - abs(places[chosen] - places[held]):
+                chosen = k
+        rewards[t] = total[t, held, chosen]
+        held = in_force[t, held, chosen]
 
 
 def check_tabular(reward: RewardConfig) -> None:
@@ -82,7 +105,8 @@ def reward_table(market: LookbackMarket, config: LookbackConfig, first: int, las
     components = tuple(config.reward.components)
     names = ("bars", "lookbacks", "total", "raw", "in_force", "measured")
     bars, lookbacks, total, raw, in_force, measured = (np.concatenate([part[name] for part in parts]) for name in names)
-    return RewardTable(bars, components, lookbacks, total, raw, in_force, measured)
+    places = config.windows.places(config.windows.grid)
+    return RewardTable(bars, components, lookbacks, total, raw, in_force, measured, places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +152,15 @@ def _block(market: LookbackMarket, config: LookbackConfig, bars: Array, has_befo
     }
 
 
+def _read_columns(config: LookbackConfig) -> set[str]:
+    """Columns of the ledger that the reward reads."""
+    return {column for name in config.reward.components for column in REWARDS[name].columns}
+
+
 def _measure(market: LookbackMarket, config: LookbackConfig, bars: Array) -> _Windows:
     """Ledger entries that depend on a window alone, its leader scores, and the weights of its strategy."""
     grid, symbols = config.windows.grid, len(market.panel.symbols)
-    read = {column for name in config.reward.components for column in REWARDS[name].columns}
+    read = _read_columns(config)
     # Cut as `LookbackBatch` cuts them, or the table would not equal its rewards.
     lookbacks = np.minimum(np.array(grid), bars[:, None])
     ledger = np.zeros((len(bars), len(grid), len(LookbackColumn)))
@@ -149,22 +178,16 @@ def _measure(market: LookbackMarket, config: LookbackConfig, bars: Array) -> _Wi
             information = np.empty(len(bars))
             leader_information(market.engine.series_.x, bars, own, fresh, information)
             ledger[:, place, LookbackColumn.INFORMATION] = information
-        if read & {"equity_change", "cost"}:
+        if read & TRADED:
             weights[:, place] = follower_weights(matrices, market.moves[bars], config.quantile)
     liquidity = config.liquidity
     thin = np.zeros(lookbacks.shape, dtype=bool)
     if liquidity.is_on:
         thin = liquidity.is_thin(market.liquidity, bars[:, None], lookbacks)
-    ledger[..., LookbackColumn.PLACE] = _places(config, lookbacks)
+    ledger[..., LookbackColumn.PLACE] = config.windows.places(lookbacks)
     ledger[..., LookbackColumn.EQUITY_BEFORE] = 1.0
     ledger[..., LookbackColumn.EQUITY_CHANGE] = np.nansum(weights * market.fills[bars][:, None], axis=2)
     return _Windows(lookbacks, ledger, scores, weights, measured, thin)
-
-
-def _places(config: LookbackConfig, lookbacks: Array) -> Array:
-    """Places on the logarithmic scale, 0 the shortest and 1 the longest window."""
-    shortest, longest = config.windows.shortest, config.windows.longest
-    return np.asarray(np.log(np.maximum(lookbacks, 1) / shortest) / np.log(longest / shortest))
 
 
 def _initial_windows(own: _Windows) -> _Windows:
@@ -179,11 +202,15 @@ def _pairs(config: LookbackConfig, held: _Windows, own: _Windows, in_force: Arra
     """(time, before, choice, column) ledgers of each pair of windows."""
     rows = np.arange(len(in_force))[:, None, None]
     ledger = own.ledger[rows, in_force]
-    ledger[..., LookbackColumn.PLACE_BEFORE] = _places(config, held.lookbacks)[:, :, None]
-    ledger[..., LookbackColumn.RANK_AGREEMENT] = _agreement(own.scores[rows, in_force], held.scores[:, :, None])
-    turnover = np.abs(own.weights[rows, in_force] - held.weights[:, :, None]).sum(axis=-1)
-    ledger[..., LookbackColumn.COST] = config.cost_of_turnover * turnover
-    ledger[..., LookbackColumn.EQUITY_CHANGE] -= ledger[..., LookbackColumn.COST]
+    ledger[..., LookbackColumn.PLACE_BEFORE] = config.windows.places(held.lookbacks)[:, :, None]
+    read = _read_columns(config)
+    # Arrays of pairs × symbols: only what a component reads is worth them.
+    if "rank_agreement" in read:
+        ledger[..., LookbackColumn.RANK_AGREEMENT] = _agreement(own.scores[rows, in_force], held.scores[:, :, None])
+    if read & TRADED:
+        turnover = np.abs(own.weights[rows, in_force] - held.weights[:, :, None]).sum(axis=-1)
+        ledger[..., LookbackColumn.COST] = config.cost_of_turnover * turnover
+        ledger[..., LookbackColumn.EQUITY_CHANGE] -= ledger[..., LookbackColumn.COST]
     if config.liquidity.is_on:
         ledger[..., LookbackColumn.THIN] = is_rejected | own.thin[rows, in_force]
     return ledger

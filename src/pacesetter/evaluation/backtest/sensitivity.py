@@ -16,8 +16,9 @@ FACTORS = (1.0, 2.0, 3.0)
 SLIPPAGES_BPS = (0.0, 5.0, 10.0, 20.0)
 POSITION_CAPS = (0.05, 0.15, 0.30)
 LOSS_LIMITS = (0.1, 0.2, None)
-# Interest is income, a model's name is not a number, and a symbol's own cost is scaled below with the spread.
-NOT_COSTS = ("interest_bps_per_year", "impact_model", "by_symbol")
+# Interest is income, a model's name is not a number, what is left of an impact is a share of one, and a symbol's own
+# cost is scaled below with the spread.
+NOT_COSTS = ("interest_bps_per_year", "impact_model", "impact_left", "by_symbol")
 ALL_COSTS = tuple(item.name for item in fields(Costs) if item.name not in NOT_COSTS)
 
 

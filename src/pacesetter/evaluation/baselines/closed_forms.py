@@ -5,21 +5,53 @@ decay      Gârleanu and Pedersen (2013): quadratic costs. Trade a fixed part of
 cushion    Grossman and Zhou (1993): the account ends at a share `limit` of its highest value. Hold in proportion to
            what lies above that limit
 
-Shorting is allowed and nothing is capped. Each is measured by its own objective, in a small account of its own: the
-market kernel has no quadratic costs.
+Shorting is allowed and nothing is capped. Each is measured by its own `WorldGoal`. `OracleClosed` plays both by the
+market kernel; the small accounts beside it are what tests compare the formulas with.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pacesetter.arrays import Array
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError
+from pacesetter.evaluation.baselines.baseline import recent_returns
+from pacesetter.evaluation.baselines.forecasting import Oracle
+from pacesetter.evaluation.statistics.metrics import ended_growth
+from pacesetter.market.parameters import BPS, MarketParameters
+from pacesetter.policies.policy import Snapshot
 
-__all__ = ["DecayProblem", "cushion_growth", "cushion_shares", "play_cushion"]
+__all__ = [
+    "DecayProblem",
+    "OracleClosed",
+    "WorldGoal",
+    "cushion_growth",
+    "cushion_shares",
+    "play_cushion",
+]
+
+
+@dataclass(frozen=True)
+class WorldGoal:
+    """What a world with a closed form asks for, per bar.
+
+    aversion   of mean − aversion / 2 · variance of net returns        limit   drawdown at which the account ends, in
+                                                                               cash; what counts is its log growth
+    """
+
+    aversion: float = 0.0
+    limit: float = 0.0
+
+    def worth(self, returns: Array) -> float:
+        """Of net returns (bar,)."""
+        if self.limit:
+            return ended_growth(returns, self.limit)
+        return float(returns.mean() - 0.5 * self.aversion * returns.var())
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,3 +142,52 @@ def play_cushion(
             return math.log(max(equity, 1e-300)) / len(returns), False
         highest = max(highest, equity)
     return math.log(equity) / len(returns), True
+
+
+@dataclass(eq=False)
+class OracleClosed(Oracle):
+    """Plays the closed form of the world it is in, knowing what followers respond to; variances are counted."""
+
+    name: ClassVar[str] = "oracle_closed"
+    goal: WorldGoal = WorldGoal()
+    impact: float = 0.0
+    capital: float = 1e5
+
+    @classmethod
+    def for_goal(cls, goal: WorldGoal, market: MarketParameters) -> OracleClosed:
+        """The oracle without its truth."""
+        return cls(goal=goal, impact=market.costs.impact_bps * BPS, capital=market.initial_cash)
+
+    def decide(self, snapshot: Snapshot) -> Array:
+        if snapshot.t == snapshot.first:
+            self.variance = np.nanvar(recent_returns(snapshot.panel, len(snapshot.panel)), axis=0)
+            self.problems = None if self.goal.limit else self._decay_problems(snapshot)
+        if self.problems is None:
+            return self._above_limit(snapshot)
+        held = snapshot.observation["position"][:, PositionEntry.WEIGHT]
+        signals = self._signals()[:, snapshot.t + 1]
+        aims = [float(each.aim(part[:, None])[0]) for each, part in zip(self.problems, signals.T, strict=True)]
+        speeds = np.array([each.speed for each in self.problems])
+        return np.asarray(held + speeds * (np.array(aims) - held))
+
+    def _above_limit(self, snapshot: Snapshot) -> Array:
+        equity = 1.0 - float(snapshot.observation["portfolio"][PortfolioEntry.DRAWDOWN])
+        return cushion_shares(
+            self.forecast(snapshot), np.diag(self.variance), equity, highest=1.0, limit=1 - self.goal.limit
+        )
+
+    def _decay_problems(self, snapshot: Snapshot) -> list[DecayProblem]:
+        """One a symbol: impact · traded² / depth is ½ · λσ² · traded², depth what a bar trades, in capitals."""
+        panel, signals = snapshot.panel, self._signals()
+        depth = np.mean(panel.close[:-1] * panel["volume"][1:], axis=0) / self.capital
+        # The share of each that is left a bar later, of all symbols together: it is known to an oracle.
+        kept = (signals[:, 1:] * signals[:, :-1]).sum((1, 2)) / np.square(signals).sum((1, 2))
+        return [
+            DecayProblem(kept, float(variance), self.goal.aversion, float(2 * self.impact / (room * variance)))
+            for variance, room in zip(self.variance, depth, strict=True)
+        ]
+
+    def _signals(self) -> Array:
+        assert self.truth is not None, "an oracle is made by `knowing`"
+        assert self.truth.signals is not None, "of worlds"
+        return self.truth.signals

@@ -81,10 +81,9 @@ def explain_agent(
 
     Options are those of `backtest`; at most `most` decisions, evenly spread, are attributed and attended to. Of a fleet
     the agent of one `symbol` is explained, by what it saw and decided in the account of all. A direct policy has no
-    network to read: its weights say what it looks at (`LearnedRelations`), and its targets are shown.
+    network to read: its weights say what it looks at (its report), and its targets are shown.
     """
     from pacesetter.learning.sb3.readout import readout
-    from pacesetter.methods.direct.policy import DirectPolicy
 
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)
@@ -92,7 +91,7 @@ def explain_agent(
     played = backtest(watched, panel, first=first, last=last, **options)
     # An account that ended early was not asked again: its last orders are NaN.
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
-    if isinstance(policy.agent, DirectPolicy):
+    if not policy.has_encoder:
         return [action_distribution(orders)]
     observations, agent = witness.observations(policy.is_whole), policy.agent
     symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)

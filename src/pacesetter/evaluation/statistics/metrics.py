@@ -7,6 +7,7 @@ A risk-free rate is never subtracted; pass excess returns if there is one. Per-b
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
     "calmar",
     "check_returns",
     "drawdowns",
+    "ended_growth",
     "expected_shortfall",
     "longest_drawdown",
     "max_drawdown",
@@ -47,6 +49,15 @@ __all__ = [
 
 TAIL = 0.05  # share of the bars in each tail
 MONTH_DAYS = 21  # of the sums whose volatility is shown beside that of bars
+
+
+def ended_growth(returns: Array, limit: float) -> float:
+    """Mean log growth per bar of returns (bar,) of an account that ends, in cash, at a drawdown `limit`."""
+    equity = np.cumprod(1 + returns)
+    left = equity / np.maximum.accumulate(np.maximum(equity, 1.0))
+    touched = np.flatnonzero(left <= 1 - limit)
+    last = int(touched[0]) if len(touched) else len(equity) - 1
+    return math.log(max(float(equity[last]), 1e-9)) / len(equity)
 
 
 def check_returns(returns: ArrayLike, what: str = "returns") -> Array:

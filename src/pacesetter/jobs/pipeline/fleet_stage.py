@@ -15,6 +15,7 @@ from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
+from pacesetter.learning.methods import load
 from pacesetter.market.covariance import check_history
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "traded_config", "train_fleet"]
@@ -102,11 +103,10 @@ def train_fleet(job: Job, folder: Path) -> StageResult:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
     config = fleet_config(job.config, folder, _lookback(job))
     run = train_quietly(config)
-    if config.agent["algorithm"] == DIRECT:
-        from pacesetter.methods.direct.page import TITLE, LearnedRelations
-
-        learned = LearnedRelations.of(run, job.panel)
-        return StageResult(learned.sentence, (learned.section(),), {TITLE: ()})
+    if config.problem.summary:
+        sections = load(config.problem.page)(run, job.panel)
+        sentence = load(config.problem.summary)(run, job.panel)
+        return StageResult(sentence, tuple(sections), {section.title: () for section in sections})
     if config.problem.allocates:
         return StageResult(f"{config.agent['algorithm']} trades all symbols in one account")
     return StageResult(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})

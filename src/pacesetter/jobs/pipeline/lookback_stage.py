@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 AGENT = "agent"
-SHARPE = "sharpe"  # of following the leaders, after costs
+SHARPE, FOLLOW = "sharpe", "follow_through"  # of following the leaders, after costs
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
 SHOWN = (AGENT, "volatility", "cross-validated")
 TASK = {
@@ -42,7 +42,7 @@ TASK = {
         "record_bars": [10, 20, 40, 80, 160],  # what was lately best says more than what was best over a year
         "state_bars": 1000,  # and where volatility tells the window, what was best in bars of such volatility
     },
-    "reward": {"components": {"signal": 1.0, "switching": 0.05, "follow_through": 0.0}},
+    "reward": {"components": {"signal": 1.0, "switching": 0.05}},
 }
 LEARNER = {
     "algorithm": "full_information",
@@ -71,7 +71,8 @@ def lookback_config(config: Plan, folder: Path) -> Plan:
         runs=str(folder),
         task=configure(LookbackConfig, TASK, "task"),
         agent=LEARNER,
-        train=replace(learned, validate_every=max(steps // 4, 1), checkpoint_every=0),
+        # It begins at a good rule and moves little: two validations, each plays all validation bars.
+        train=replace(learned, validate_every=max(steps // 2, 1), checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )
 
@@ -102,6 +103,9 @@ def check_windows(config: Plan, folder: Path, panel: Panel) -> tuple[str, Sectio
 def _judge_agent(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
     """A trained agent beside fixed windows and heuristics, from bar `start` on."""
     agent, task = load_lookback(run, panel), stored_plan(run).lookback
+    # What a trader earns with the windows is judged, not learned from.
+    reward = replace(task.reward, components={FOLLOW: 0.0} | task.reward.components)
+    task = replace(task, reward=reward)
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
     policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
     evaluation = evaluate_lookback(policies, panel, task, start=start)

@@ -55,6 +55,7 @@ __all__ = [
     "Session",
     "Validator",
     "curriculum_figures",
+    "observe",
 ]
 
 log = logging.getLogger(__name__)
@@ -401,3 +402,8 @@ class Checkpoints(Callback[Any]):
         stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]
+
+
+def observe(session: Session[Any]) -> tuple[Meter, Validator[Any]]:
+    """What meters and validates one agent in vector environments."""
+    return Meter(session), Validator(session)

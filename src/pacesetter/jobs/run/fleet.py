@@ -30,7 +30,7 @@ from pacesetter.learning.relations import attention_relations
 from pacesetter.policies.curiosity import save_curiosity
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["FleetMeter", "FleetValidator"]
+__all__ = ["FleetMeter", "FleetValidator", "observe"]
 
 LEAST_AT_WORK = 0.5  # share of the agents; with fewer the fleet as a whole has collapsed
 DIGITS = 6  # of the statistics of each agent
@@ -186,3 +186,8 @@ class FleetValidator(Validator[FleetTrainer]):
         # The fleet on disk has changed: the score has to be that of what is there.
         self.state["best"] = float(played.sharpe.mean())
         self.session.console.print(f"{fleet_sentence(table)} → {run.folder / AGENTS}", soft_wrap=True, highlight=False)
+
+
+def observe(session: Session[Any]) -> tuple[FleetMeter, FleetValidator]:
+    """What meters and validates agents of many symbols."""
+    return FleetMeter(session), FleetValidator(session)

@@ -233,12 +233,12 @@ class _Watcher:
 
 def _learn(session: Session[Any]) -> TrainingResult:
     from pacesetter.jobs.run.callbacks import Checkpoints, FailSafeGuard, Schedules
-    from pacesetter.jobs.run.observers import OBSERVERS
     from pacesetter.jobs.run.progress import progress
     from pacesetter.learning.learner import Stop
+    from pacesetter.learning.methods import load
 
     guard = FailSafeGuard(session)
-    meter, validator = OBSERVERS[session.config.problem.observers](session)
+    meter, validator = load(session.config.problem.observe)(session)
     others = [Schedules(session), guard, meter, validator]
     if session.config.train.log_episodes:
         from pacesetter.methods.offline.episode_log import EpisodeLog

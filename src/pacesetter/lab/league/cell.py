@@ -16,6 +16,7 @@ from rich.console import Console
 from pacesetter.build import Plan, build_fold, build_panel, build_table
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.evaluation.baselines.closed_forms import OracleClosed
 from pacesetter.evaluation.baselines.forecasting import Expected, Oracle, ReturnsOracle
 from pacesetter.evaluation.baselines.planned import OraclePlanned
 from pacesetter.evaluation.baselines.sized import OracleFormula, OracleSized
@@ -25,7 +26,7 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.behaviour import Behaviour, behaviour
-from pacesetter.lab.league.ladder import REAL
+from pacesetter.lab.league.ladder import GOALS, REAL
 from pacesetter.lab.league.speed import NO_SPEED, Speed, speed
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
@@ -67,6 +68,7 @@ class Score(Behaviour):
     seconds  of training and playing
     above_hold, above_hold_low, above_hold_high   Sharpe difference to hold over the same bars, with its 95 %
                interval by paired blocks of bars; on real markets, of which no second seed can be drawn
+    worth      a bar, by what a world with a closed form asks for
     """
 
     market: str
@@ -79,6 +81,7 @@ class Score(Behaviour):
     above_hold: float = np.nan
     above_hold_low: float = np.nan
     above_hold_high: float = np.nan
+    worth: float = np.nan
 
 
 def play_cell(cell: Cell) -> Score:
@@ -95,6 +98,8 @@ def play_cell(cell: Cell) -> Score:
         result, learned = _train_cell(cell, config)
     seconds, figures = time.perf_counter() - start, asdict(behaviour(result)) | asdict(learned)
     score = Score(market=cell.market, entrant=cell.entrant, seed=cell.seed, seconds=seconds, **figures)
+    if cell.market in GOALS:
+        score = replace(score, worth=GOALS[cell.market].worth(result.returns))
     # Of a real market there is one path: intervals come from blocks of bars instead of from seeds.
     if cell.market.startswith(REAL) and cell.entrant != HOLD:
         gap = _above_hold(cell, config, panel, result)
@@ -125,8 +130,11 @@ def _yardstick(cell: Cell, config: Plan, panel: Panel) -> Backtest:
         none = replace(config.features.leadlag, lookback=None)
         config = replace(config, features=replace(config.features, leadlag=none))
     bank = market_bank(panel, build_table(config, panel))
-    if cell.entrant in ORACLES:
-        policy: Any = ORACLES[cell.entrant].from_truth(panel.truth, bank, task.market)
+    if cell.entrant == OracleClosed.name:
+        policy: Any = OracleClosed.for_goal(GOALS[cell.market], task.market)
+        policy.truth = panel.truth
+    elif cell.entrant in ORACLES:
+        policy = ORACLES[cell.entrant].from_truth(panel.truth, bank, task.market)
     else:
         policy = make_baseline(cell.entrant, bank, task.market)
     first = int(build_fold(config, panel).test[0])

@@ -11,7 +11,7 @@ import torch
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.encoders import Encoder
+from pacesetter.agents.encoders import EncodedClasses, Encoder
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.arrays import Array
@@ -19,7 +19,6 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
 from pacesetter.learning.sb3.own import AnyAlgorithm
-from pacesetter.methods.supervised.direction import CLASSES, Classifier
 
 __all__ = ["Readout", "readout"]
 
@@ -69,12 +68,12 @@ def _spread(part: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def readout(agent: object) -> Readout:
-    """The functions of a symbol agent, a Stable-Baselines3 algorithm or its agent, or a direction classifier."""
+    """The functions of a symbol agent, a Stable-Baselines3 algorithm or its agent, or a classifier."""
     if isinstance(agent, SymbolAgent):
         return _of_symbol_agent(agent)
-    if isinstance(agent, Classifier):
+    if isinstance(agent, EncodedClasses):
         return Readout(
-            agent.encoder, agent.shapes, lambda observation: agent(observation).softmax(-1), None, len(CLASSES), dict
+            agent.encoder, agent.shapes, lambda entries: agent(entries).softmax(-1), None, agent.classes, dict
         )
     algorithm = agent.algorithm if isinstance(agent, AlgorithmAgent) else agent
     if not isinstance(algorithm, AnyAlgorithm):
@@ -87,6 +86,10 @@ def readout(agent: object) -> Readout:
 def _of_symbol_agent(agent: SymbolAgent) -> Readout:
     values: Function | None = (lambda entries: agent(entries)[1]) if agent.has_state_value else None
     return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, agent.choices, dict)
+
+
+def _of_classes(agent: EncodedClasses) -> Readout:
+    return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries).softmax(-1), None, agent.classes, dict)
 
 
 def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:

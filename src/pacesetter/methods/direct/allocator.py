@@ -18,7 +18,7 @@ __all__ = ["Allocator", "cushion_left"]
 STATES, HIDDEN = 6, 8
 MOST_PRICE, MOST_AVERSION = 1.5, 3.0  # logarithms: near a limit next to nothing is to be held
 MOST_STATE, SIGNAL_UNIT = 4.0, 5.0  # signals are some 0.2
-LEAST_CUSHION = 0.02  # share of the whole cushion: its logarithm is shown
+LEAST_CUSHION, NO_CUSHION = 0.02, 1e-9  # share of the whole cushion, as it is shown and as it is held by: logarithms
 
 
 class Allocator(nn.Module):
@@ -54,9 +54,10 @@ class Allocator(nn.Module):
         )
         shown = torch.stack(state, -1).clamp(-MOST_STATE, MOST_STATE)
         moved: torch.Tensor = torch.tanh(self.layers(shown) + self.level)
-        # The logarithm of the cushion that is left is below 0: less of it is more aversion.
+        # The logarithm of the cushion that is left is below 0: less of it is more aversion, down to holding nothing.
         power = torch.stack([torch.zeros_like(self.power), -self.power])
-        return moved * torch.tensor([MOST_PRICE, MOST_AVERSION]).to(moved) + shown[..., -1:] * power
+        cushion = left.clamp_min(NO_CUSHION).log()[..., None]
+        return moved * torch.tensor([MOST_PRICE, MOST_AVERSION]).to(moved) + cushion * power
 
 
 def cushion_left(drawdown: torch.Tensor, limit: float) -> torch.Tensor:

@@ -29,7 +29,7 @@ import torch
 
 from pacesetter.methods.direct.options import SLOW_BARS
 
-__all__ = ["INPUTS", "RECENT_HALF_LIFE", "group_inputs", "group_sizes", "input_names", "own_places"]
+__all__ = ["INPUTS", "RECENT_HALF_LIFE", "a_bar_later", "group_inputs", "group_sizes", "input_names", "own_places"]
 
 INPUTS = ("lags", "large", "state", "product", "slow", "features")
 LARGE = (1.0, 2.0)
@@ -75,6 +75,33 @@ def group_inputs(group: str, own: torch.Tensor, market: torch.Tensor, state: tor
         moves = torch.cat([own, market], 1)[..., -SLOW_BARS:]
         return (moves @ _slow_weights(own)).transpose(1, 2).flatten(1)
     return torch.cat([latest.flatten(1), market[..., -lags:].flip(2).flatten(1), own.new_ones(own.shape[0], 1)], 1)
+
+
+def a_bar_later(group: str, weights: torch.Tensor, symbols: int, lags: int) -> torch.Tensor:
+    """Weights (input, symbol) of a group by which its inputs of now predict the return after the next, if these do it.
+
+    Moves that are not known yet are 0 on average: what a lag says of the next bar the lag before it says of the one
+    after, a slow mean keeps a share of itself, and 1 is 1. Of features nothing is known.
+    """
+    if group == "features":
+        return torch.zeros_like(weights)
+    followers = weights.shape[1]
+    if group == "slow":
+        kept = torch.tensor([0.5 ** (1 / half) for half in HALF_LIVES], dtype=weights.dtype, device=weights.device)
+        return (weights.reshape(len(HALF_LIVES), -1) * kept[:, None]).reshape(-1, followers)
+    if group == "large":
+        return _earlier(weights.reshape(len(LARGE), lags, -1), 1).reshape(-1, followers)
+    if group in ("state", "product"):
+        return _earlier(weights.reshape(lags, -1), 0).reshape(-1, followers)
+    own, market, constant = weights[: lags * symbols], weights[lags * symbols : -1], weights[-1:]
+    return torch.cat([_earlier(own.reshape(lags, -1), 0).reshape(-1, followers), _earlier(market, 0), constant])
+
+
+def _earlier(weights: torch.Tensor, lag: int) -> torch.Tensor:
+    """Each lag's weights at the lag before it; the last lag has none."""
+    if not weights.shape[lag]:
+        return weights
+    return torch.cat([weights.narrow(lag, 1, weights.shape[lag] - 1), torch.zeros_like(weights.narrow(lag, 0, 1))], lag)
 
 
 def input_names(

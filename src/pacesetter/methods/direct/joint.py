@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from pacesetter.methods.direct.objective import cushion_growth, segment_scores
-
 if TYPE_CHECKING:
     from pacesetter.methods.direct.learner import DirectLearner
     from pacesetter.methods.direct.team import Team
@@ -150,12 +148,8 @@ def _groups(team: Team, parameters: list[nn.Parameter], rate: float) -> list[dic
 @torch.no_grad()
 def _utilities(learner: DirectLearner, team: Team, starts: torch.Tensor) -> torch.Tensor:
     """(segment,) whose mean is the account's utility per bar over segments from these bars."""
-    config = learner.config
     learner.policy.team = team
-    returns = learner.net_returns(starts, config.segment_bars)
-    if config.objective == "cushion":
-        return cushion_growth(returns, learner.first_peaks(starts), config.drawdown_limit)
-    return segment_scores(returns[:, config.burn_in_bars :], config.objective, config.risk_aversion)
+    return learner.segment_worth(starts)
 
 
 def _paired(after: torch.Tensor, before: torch.Tensor) -> tuple[float, float]:

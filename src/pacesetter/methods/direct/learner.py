@@ -39,7 +39,7 @@ from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover,
 from pacesetter.methods.direct.joint import train_team
 from pacesetter.methods.direct.ledger import Rules, settle
 from pacesetter.methods.direct.memory import age_weights, choose_memory
-from pacesetter.methods.direct.objective import cushion_growth, objective
+from pacesetter.methods.direct.objective import cushion_growth, objective, segment_scores
 from pacesetter.methods.direct.options import SLOW_BARS, Direct
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.pooling import fit_pooled
@@ -59,6 +59,9 @@ ANCHOR = 1.0  # weight of the anchor on risk, against an objective of some 0.3 p
 CHUNK_ROWS = 128  # bars whose inputs are made at a time: with many symbols a bar has thousands
 UNCAPPED = 1e3  # share of equity: limits hold for what the risk step makes of views, not for views
 MOST_HALVINGS, ZONES = 5, (0.2, 0.7, 1.4)  # of the first gain, and of costs, where fills move the price
+# Shares of the way to its aim that an account may be taken to go in a bar, and multiples of the gain tried with them.
+AIMS, AIM_GAINS = (0.5, 0.25, 0.125), (0.5, 1.0, 2.0)
+LEAST_AIM_GAIN = 2.0  # standard errors, for looking further ahead than a bar
 MOST_FIRST_LOSS = 0.9  # of the drawdown limit, with which accounts begin
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
@@ -181,11 +184,7 @@ class DirectLearner:
         self.signals[bars:] = torch.cat([policy.signal(moves) for moves in self._chunks(slice(bars, None))])
         # From the moves' correlation, so that ascent starts near the mean–variance optimum.
         policy.log_price.fill_(math.log(_first_price(series.z[:bars, :, -1])))
-        excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
-        # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
-        wanted = (excess / series.volatility)[excess > 0]
-        if len(wanted):
-            policy.log_gain.fill_(math.log(self.rules.cap / float(wanted.quantile(CAP_QUANTILE))))
+        self._set_first_gain()
         if self.sizer is not None:
             self.scale = self.rules.cap  # any number: views are measured in their own units
             self.risk()
@@ -196,6 +195,69 @@ class DirectLearner:
         is_scaled = bool(self.rules.impact) or self.config.objective == "cushion"
         if is_scaled and self.sizer is None and bool(self.signals.any()):
             self._choose_shape()
+        if self.sizer is None and bool(self.signals.any()) and not bool(policy.recency[1]):
+            self._choose_aim(discovery)
+            if self.is_cushioned:
+                self.read_team_inputs()
+
+    def _set_first_gain(self) -> None:
+        """The gain at which the chosen quantile of what is wanted reaches the cap, or what the objective asks for."""
+        policy, config = self.policy, self.config
+        excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
+        wanted = (excess / self.series.volatility)[excess > 0]  # gain · e / σ² = gain · (s − ν) / σ
+        if not len(wanted):
+            return
+        gain = self.rules.cap / float(wanted.quantile(CAP_QUANTILE))
+        if self.sizer is None:
+            # Without costs and limits these are the best there are: views of a risk step have units of their own.
+            own = {"growth": 1.0, "cushion": config.drawdown_limit}
+            if config.risk_aversion > 0:
+                own["mean_variance"] = 1.0 / config.risk_aversion
+            gain = min(gain, own.get(config.objective, gain))
+        policy.log_gain.fill_(math.log(gain))
+
+    def _choose_aim(self, discovery: Discovery) -> None:
+        """Weights that look further ahead than the next bar, and how far to go in a bar, where that pays surely."""
+        policy, starts = self.policy, self.side_by_side()
+        shape = [part.clone() for part in (*policy.shape(), policy.log_speed)]
+        weights, signals, scores = policy.weights.clone(), self.signals, self.segment_worth(starts)
+        x = self._in_chunks(lambda moves: policy.raw_inputs(moves) / policy.scale, len(signals))
+        parts = [torch.from_numpy(self._place_weights(part, discovery.groups)).to(x) for part in discovery.fit.without]
+        blocks = blocks_of(len(self.series.earned), self.config.folds)
+        # Where fills move the price, a part of the way costs less; elsewhere the no-trade zone is how to save costs.
+        best, sure = (1.0, weights, signals, shape), LEAST_AIM_GAIN
+        for share in AIMS:
+            policy.weights.copy_(policy.aimed(weights, share))
+            self.signals = x @ policy.weights
+            for block, without in zip(blocks, parts, strict=True):
+                self.signals[block] = x[block] @ policy.aimed(without, share)
+            self._set_first_gain()
+            if self.rules.impact:  # of the aim's own, what was chosen of that of the next bar
+                ratio = float(signals.abs().mean() / self.signals.abs().mean().clamp_min(1e-12))
+                policy.log_gain.copy_(shape[0] + math.log(ratio))
+            first = float(policy.log_gain.detach())
+            for times in AIM_GAINS:
+                for speed in (1.0, share) if self.rules.impact else (1.0,):
+                    policy.log_gain.fill_(first + math.log(times))
+                    policy.log_speed.fill_(math.log(speed))
+                    gap = self.segment_worth(starts) - scores
+                    gained = float(gap.mean() / (gap.std() / math.sqrt(len(gap))).clamp_min(1e-12))
+                    if gained > sure:
+                        own = [part.clone() for part in (*policy.shape(), policy.log_speed)]
+                        best, sure = (share, policy.weights.clone(), self.signals, own), gained
+        aim, chosen, self.signals, shape = best
+        policy.weights.copy_(chosen)
+        for part, value in zip((*policy.shape(), policy.log_speed), shape, strict=True):
+            part.copy_(value)
+        self.fit_figures |= {"aim": aim, "gain_aim": sure if aim < 1 else 0.0}
+
+    @torch.no_grad()
+    def segment_worth(self, starts: torch.Tensor) -> torch.Tensor:
+        """(segment,) whose mean is what accounts from the bars `starts` on are worth, per bar."""
+        config, returns = self.config, self.net_returns(starts, self.config.segment_bars)
+        if config.objective == "cushion":
+            return cushion_growth(returns, self.first_peaks(starts), config.drawdown_limit)
+        return segment_scores(returns[:, config.burn_in_bars :], config.objective, config.risk_aversion)
 
     def _choose_shape(self) -> None:
         """A first gain and zone by the objective: the cap is the wrong size where large fills move the price."""
@@ -418,12 +480,14 @@ class DirectLearner:
         # float64 here and float32 when served: returns of a bar are small beside 1.
         held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
         wealth, peak = torch.ones(len(starts), dtype=torch.float64, device=self.device), self.first_peaks(starts)
-        returns, features, paid = [], self._features(starts, bars), None
+        returns, features = [], self._features(starts, bars)
+        paid: torch.Tensor | None = None
+        impact: torch.Tensor | None = None
         for bar in range(bars):
             now, state = starts + bar, _state(features, bar, wealth, peak)
             target = self.policy.target(self.signals[now], self.series.volatility[now], held, state)
             target = target if parts is None else target * parts
-            held, earned, paid = settle(held, target, wealth, self.series.fills(now), rules, paid)
+            held, earned, paid, impact = settle(held, target, wealth, self.series.fills(now), rules, paid, impact)
             wealth = wealth * (1 + earned)
             peak = torch.maximum(peak, wealth)
             returns.append(earned)
@@ -444,7 +508,9 @@ class DirectLearner:
         base, views, wealth = held, held, torch.ones(len(starts), dtype=torch.float64, device=self.device)
         scale, peak, returns = torch.full_like(wealth, self.scale), wealth, []
         features = self._features(starts, bars) if has_views else None
-        total, count, paid = 0.0, 0.0, None
+        total, count = 0.0, 0.0
+        paid: torch.Tensor | None = None
+        impact: torch.Tensor | None = None
         for bar in range(bars):
             now = starts + bar
             if has_views:
@@ -458,7 +524,7 @@ class DirectLearner:
             is_on = sizer.is_on[now]
             total += float((sized.variance.detach() * is_on).sum())
             count += float(is_on.sum())
-            held, earned, paid = settle(held, sized.targets, wealth, fills, rules, paid)
+            held, earned, paid, impact = settle(held, sized.targets, wealth, fills, rules, paid, impact)
             base = torch.where(held != 0, sized.base * fills.to_close / (1 + earned)[:, None], 0.0).detach()
             scale, wealth = sized.scale, wealth * (1 + earned)
             peak = torch.maximum(peak, wealth)
@@ -528,7 +594,8 @@ class DirectLearner:
     def _groups(self) -> list[dict[str, object]]:
         """Parameters by learning rate: that of the network is a part of the shape's."""
         rate, layers = self.config.learning_rate, self.policy.layers
-        groups: list[dict[str, Any]] = [{"params": self.policy.shape(), "lr": rate}]
+        shape = [*self.policy.shape(), *([self.policy.log_speed] if self.rules.impact else [])]
+        groups: list[dict[str, Any]] = [{"params": shape, "lr": rate}]
         if layers is not None:
             groups.append({"params": list(layers.parameters()), "lr": rate * NETWORK_RATE})
         return groups

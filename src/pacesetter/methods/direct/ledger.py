@@ -6,7 +6,7 @@ One bar, with h the shares held at the close of t and w the shares that are want
     sell     what makes a position smaller fills at the open of t+1, then
     buy      what makes one larger, all by one factor where the budget is short
     cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + the symbol's own + slippage
-             + impact · √(share of volume), or impact · share
+             + impact · √(share of volume), or impact · share, + what is left of earlier impacts on the same side
     margin   a venue liquidates at the open before these orders, inside the bar and at the close, see `margin`
     mark     equity and h at the close of t+1
 
@@ -58,11 +58,13 @@ class Settled(NamedTuple):
     held     (…, symbol) shares of equity at the close of t+1
     earned   (…,) net return over the bar
     paid     (…, symbol) what is held was bought for, in the same shares; 0 where no margin depends on it
+    impact   (…, symbol) by which its fills move prices, above 0 after purchases; None where nothing is left of it
     """
 
     held: torch.Tensor
     earned: torch.Tensor
     paid: torch.Tensor
+    impact: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Rules:
     softness: float = 0.0
     is_linear: bool = False
     venue: Venue | None = None
+    impact_left: float = 0.0
 
     @classmethod
     def of(cls, market: MarketParameters, softness: float = 0.0) -> Rules:
@@ -99,6 +102,7 @@ class Rules:
             commission=costs.commission_bps * BPS,
             impact=costs.impact_bps * BPS,
             is_linear=costs.impact_model == "linear",
+            impact_left=costs.impact_left,
             interest=costs.interest_bps_per_year * per_bar,
             # With a margin nothing is borrowed.
             loan=costs.loan_bps_per_year * per_bar if market.margin.mode == "none" else 0.0,
@@ -130,7 +134,7 @@ class Rules:
 
     def adverse_move(self, share: torch.Tensor | float, own: torch.Tensor | float = 0.0) -> torch.Tensor | float:
         """How far a fill's price is moved against the trader; `share` of the bar's volume, `own` cost of the symbol."""
-        return self.move + own + self._impact(share)
+        return self.move + own + self.impact_of(share)
 
     def cost(self, traded: torch.Tensor, move: torch.Tensor | float) -> torch.Tensor:
         """Cost of each trade as a share of the same equity."""
@@ -138,7 +142,8 @@ class Rules:
         side = torch.where(traded >= 0, 1.0, -1.0)
         return self.size(traded) * (move + self.commission * (1 + side * move))
 
-    def _impact(self, share: torch.Tensor | float) -> torch.Tensor | float:
+    def impact_of(self, share: torch.Tensor | float) -> torch.Tensor | float:
+        """Fraction by which a fill of a share of the bar's volume moves the price itself."""
         if not isinstance(share, torch.Tensor) or not self.impact:
             return 0.0
         # 1e-18: the slope of √ is infinite at 0, where nothing is traded.
@@ -152,11 +157,12 @@ def settle(
     fills: Fills,
     rules: Rules,
     paid: torch.Tensor | None = None,
+    impact: torch.Tensor | None = None,
 ) -> Settled:
     """An account that holds `held` (…, symbol) at the close of t and wants `target`, after bar t+1.
 
     wealth   (…,) equity at the close of t as a multiple of the initial cash; impact grows with it
-    paid     (…, symbol) as in `Settled`; nothing where left out
+    paid, impact   (…, symbol) as in `Settled`, of the bar before; nothing where left out
     """
     traded, venue = _size_orders(held, target, rules) * fills.trading, rules.venue
     paid = torch.zeros_like(held) if paid is None else paid
@@ -178,7 +184,11 @@ def settle(
     is_smaller = traded * held < 0
     reduced, opened = (torch.where(chosen, traded, 0.0) for chosen in (is_smaller, ~is_smaller))
     after = held + reduced
-    own = 0.0 if fills.own_cost is None else fills.own_cost
+    own: torch.Tensor | float = 0.0 if fills.own_cost is None else fills.own_cost
+    earlier = rules.impact_left * impact if rules.impact_left and impact is not None else None
+    if earlier is not None:
+        # The other side gains nothing from what earlier fills moved.
+        own = own + (traded.sign() * earlier).clamp_min(0.0)
     move = rules.adverse_move(share, own)
     cash = cash - ((reduced + rules.cost(reduced, move)) * fills.to_open).sum(-1)
     # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.
@@ -198,7 +208,11 @@ def settle(
     if venue is not None:
         equity = equity.clamp_min(LEAST_EQUITY)
     # Back to shares of the new equity, the unit of the next bar.
-    return Settled(value / equity[..., None], equity - 1.0, paid / equity[..., None])
+    moved: torch.Tensor | None = None
+    if rules.impact_left:
+        moved = traded.sign() * rules.impact_of(torch.where(is_smaller, share, share * factor))
+        moved = moved if earlier is None else earlier + moved
+    return Settled(value / equity[..., None], equity - 1.0, paid / equity[..., None], moved)
 
 
 def _size_orders(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 
-from pacesetter.arrays import Array
-
-__all__ = ["cushion_growth", "ended_growth", "objective", "segment_scores"]
+__all__ = ["cushion_growth", "objective", "segment_scores"]
 
 LEAST_LEFT = 1e-3  # share of a cushion at which an account has as good as touched its limit
 
@@ -41,15 +38,6 @@ def cushion_growth(returns: torch.Tensor, peaks: torch.Tensor, limit: float) -> 
     # Below it, the more was lost the worse: with a gradient that leads back.
     ended = limit * (math.log(LEAST_LEFT) + (lowest / first - LEAST_LEFT))
     return torch.where(lowest > LEAST_LEFT * first, lived, ended) / returns.shape[1]
-
-
-def ended_growth(returns: Array, limit: float) -> float:
-    """Mean log growth per bar of returns (bar,) of an account that ends, in cash, at a drawdown `limit`."""
-    equity = np.cumprod(1 + returns)
-    left = equity / np.maximum.accumulate(np.maximum(equity, 1.0))
-    touched = np.flatnonzero(left <= 1 - limit)
-    last = int(touched[0]) if len(touched) else len(equity) - 1
-    return math.log(max(float(equity[last]), 1e-9)) / len(equity)
 
 
 def segment_scores(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.Tensor:

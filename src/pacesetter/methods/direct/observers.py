@@ -9,14 +9,14 @@ from typing import Any
 from pacesetter.build.environments import Stretch
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
+from pacesetter.evaluation.statistics.metrics import ended_growth
 from pacesetter.jobs.run.callbacks import Callback, Session, Validator
 from pacesetter.jobs.run.tracking import resources
 from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.methods.direct.learner import DirectLearner, load_direct
-from pacesetter.methods.direct.objective import ended_growth
 from pacesetter.policies.agent import AgentPolicy
 
-__all__ = ["DirectMeter", "DirectValidator"]
+__all__ = ["DirectMeter", "DirectValidator", "observe"]
 
 
 class DirectMeter(Callback[DirectLearner]):
@@ -45,7 +45,8 @@ class DirectMeter(Callback[DirectLearner]):
 class DirectValidator(Validator[DirectLearner]):
     """Plays the account through the validation set by the market kernel; its score is the annualised Sharpe ratio.
 
-    Of the objective `cushion` it is the growth of an account that ends at its drawdown limit.
+    Of the objective `cushion` it is the growth of an account that ends at its drawdown limit, of `mean_variance` that
+    utility a bar.
     """
 
     played: Backtest
@@ -70,6 +71,10 @@ class DirectValidator(Validator[DirectLearner]):
         if config.objective == "cushion":
             growth = ended_growth(self.played.returns, config.drawdown_limit)
             return {"score": growth, "deterministic": figures | {"ended_growth": growth}}
+        if config.objective == "mean_variance":
+            returns = self.played.returns
+            utility = float(returns.mean() - 0.5 * config.risk_aversion * returns.var())
+            return {"score": utility, "deterministic": figures | {"utility": utility}}
         return {"score": figures["sharpe"], "deterministic": figures}
 
     def finish(self) -> None:
@@ -88,3 +93,8 @@ class DirectValidator(Validator[DirectLearner]):
         own = {"symbols": list(policy.symbols), "weights": weights.tolist()}
         # the validation set chose the policy, so that it is in-sample too
         self.session.run.write_json(RELATIONS, own | {"seen_until": str(self.stretch.panel.index[-1])})
+
+
+def observe(session: Session[Any]) -> tuple[DirectMeter, DirectValidator]:
+    """What meters and validates one account of all symbols."""
+    return DirectMeter(session), DirectValidator(session)

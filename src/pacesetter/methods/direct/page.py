@@ -21,7 +21,7 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     from pacesetter.methods.direct.policy import DirectPolicy
 
-__all__ = ["DIRECT", "TITLE", "LearnedRelations", "Relation"]
+__all__ = ["DIRECT", "TITLE", "LearnedRelations", "Relation", "run_sections", "run_sentence"]
 
 DIRECT = "direct"  # name of the method whose runs these are
 TITLE = "What the policy learned"
@@ -148,3 +148,13 @@ def _score(run: Path) -> float | None:
     lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     scores = [float(line["validation"]["score"]) for line in lines if "validation" in line]
     return max(scores, default=None)
+
+
+def run_sections(run: Path, panel: Panel) -> list[Section]:
+    """What a report says of the training of a direct policy."""
+    return [LearnedRelations.of(run, panel).section()]
+
+
+def run_sentence(run: Path, panel: Panel) -> str:
+    """The same in one sentence."""
+    return LearnedRelations.of(run, panel).sentence

@@ -17,13 +17,14 @@ and what it targets, with h the share that it holds and c the cost of a side:
     ν        = price · Σ_j max(s_j − ν, 0): what a unit of market risk costs; of many signals it keeps the strongest
     e_j      = (s_j − ν) · σ_j, the expected return in excess of that
     lowest   gain · (e_j − enter · c) / σ_j²        highest   gain · (e_j + leave · c) / σ_j²
-    target   h where it lies between the two, else the nearer: a no-trade zone as costs make it optimal
+    target   h where it lies between the two, else the nearer: a no-trade zone as costs make it optimal. Of the way
+             there a share `speed` is gone in a bar: 1, but where fills move the price
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -32,11 +33,19 @@ from torch import nn
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
 from pacesetter.arrays import Array
-from pacesetter.methods.direct.dictionary import INPUTS, RECENT_HALF_LIFE, group_inputs, group_sizes, own_places
+from pacesetter.methods.direct.dictionary import (
+    INPUTS,
+    RECENT_HALF_LIFE,
+    a_bar_later,
+    group_inputs,
+    group_sizes,
+    own_places,
+)
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
+from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["DirectPolicy", "Moves", "market_price"]
+__all__ = ["DirectPolicy", "Moves", "market_price", "serve_direct"]
 
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
 RETURN, GAP = "return_1", "gap"
@@ -44,6 +53,7 @@ STATE_BARS = 8  # bars of the state's volatility, weights halving every quarter 
 STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
 LEAST_SPEED = 0.05
+LEAST_SAID = 1e-4  # share of an aim that is about bars further ahead than those added up
 LEAST_HELD = 0.1  # correlation of a link over the last bars, in the direction found, that it takes to count
 LINKS = 4  # a symbol, that are followed at most: the strongest
 WEIGHT, DRAWDOWN = 0, 3  # columns of `position` and of `portfolio`
@@ -122,6 +132,7 @@ class DirectPolicy(nn.Module):
         self.log_price = nn.Parameter(torch.tensor(math.log(0.15)))
         self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
+        self.log_speed = nn.Parameter(torch.tensor(0.0))
         self.layers = _shared_layers(hidden) if hidden else None
         self.team = None if team is None else Team(count, lags, **team)
         self.register_buffer("beta", torch.zeros(count))
@@ -250,6 +261,20 @@ class DirectPolicy(nn.Module):
             return linear
         return self.recency[0] * linear + self.recency[1] * self.recent(moves.z, x)
 
+    @torch.no_grad()
+    def aimed(self, weights: torch.Tensor, share: float) -> torch.Tensor:
+        """Weights (input, symbol) of the mean of the next returns instead of the next: share · Σ_k (1 − share)^k · r_k.
+
+        What an account should aim at that goes a `share` of the way in a bar, or for which trading is expensive: a
+        signal that lasts counts for more than one that is gone tomorrow (Gârleanu and Pedersen 2013).
+        """
+        later, total, said = weights / self.scale[:, None], torch.zeros_like(weights), share
+        while said > LEAST_SAID * share:
+            total += said * later
+            parts = [a_bar_later(name, later[self.places(name)], len(self.symbols), self.lags) for name in self.sizes]
+            later, said = torch.cat(parts), said * (1 - share)
+        return total * self.scale[:, None]
+
     def recent(self, z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """(row, symbol) what the links say if each holds as it did in the last bars."""
         own, count = self.own_moves(z)[0], len(self.symbols)
@@ -283,18 +308,18 @@ class DirectPolicy(nn.Module):
     ) -> torch.Tensor:
         """(…, symbol) shares of equity; signal, volatility and position (…, symbol); `team_state` is for a team."""
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
-        enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), None
+        enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), self.speed
         if self.layers is not None:
             more = self.network_terms(signal, volatility, held, self.plain(signal, volatility))
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
-            speed = (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
+            speed = speed * (1.0 + more[..., 4]).clamp(LEAST_SPEED, 1.0)
         if team_state is not None:
             change = self.change(signal, volatility, held, team_state)
             signal, gain = signal * change.signal, gain * change.gain * change.aversion
             price, enter, leave = price * change.price, enter * change.enter, leave * change.leave
-            speed = change.speed
+            speed = speed * change.speed
         excess = (signal - market_price(signal, price, self.lowest < 0)) * volatility
         # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
         least = gain * (excess - enter * self.side_cost)
@@ -304,7 +329,12 @@ class DirectPolicy(nn.Module):
         # The clamp passes gradients to `least` and `most` only where the position is traded.
         wanted = torch.minimum(torch.maximum(held, least), most)
         # What is left of the way, not what is gone: with a speed of 1 it is what is wanted, bit for bit.
-        return wanted if speed is None else wanted - (1.0 - speed) * (wanted - held)
+        return wanted - (1.0 - speed) * (wanted - held)
+
+    @property
+    def speed(self) -> torch.Tensor:
+        """Share of the way to what is wanted that is gone in a bar."""
+        return self.log_speed.exp().clamp(LEAST_SPEED, 1.0)
 
     def plain(self, signal: torch.Tensor, volatility: torch.Tensor) -> torch.Tensor:
         """(…, symbol) what the shape alone wants, without costs and limits."""
@@ -396,3 +426,19 @@ def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = Fal
     ordered = signal.clamp_min(0.0).sort(dim=-1, descending=True).values
     number = torch.arange(1, signal.shape[-1] + 1, dtype=signal.dtype, device=signal.device)
     return (price * ordered.cumsum(-1) / (1 + price * number)).amax(-1, keepdim=True)
+
+
+def serve_direct(
+    policy: DirectPolicy, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, Iterable[str]]
+) -> tuple[DirectPolicy, PolicySpec]:
+    """A direct policy of a market, which is a module already, with its spec; `shapes` are those of its observation."""
+    inputs = {entry: shapes[entry] for entry in policy.reads}
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names[entry]) for entry in inputs},
+        action="target",
+        rows="market",
+        symbols=policy.symbols,
+        outputs=("orders", "confidence"),
+    )
+    return policy.eval(), spec

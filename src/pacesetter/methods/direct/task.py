@@ -56,13 +56,17 @@ class DirectTask(Task):
     """The account of a direct policy under the name and with the options of another task."""
 
     learns = "one policy for all symbols in one account"
-    observers = "direct"
+    observe = "pacesetter.methods.direct.observers:observe"
+    page = "pacesetter.methods.direct.page:run_sections"
+    summary = "pacesetter.methods.direct.page:run_sentence"
     allocates = True
     is_rewarded = False
 
     def __init__(self, task: Task, direct: Direct) -> None:
         self.name, self.config, self.learned_as = task.name, task.config, task.learned_as
         self.history_bars, self.direct = direct.history_bars, direct
+        if direct.network.startswith("team"):
+            self.page = "pacesetter.methods.direct.team_page:run_sections"
 
     def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:
         self.direct.check_bars(bars)
@@ -118,12 +122,13 @@ class DirectTask(Task):
     def _policy(self, agent: Any, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
-        return AgentPolicy(agent, "direct", "target", is_whole=True, fitted_until=until)
+        return AgentPolicy(agent, "direct", "target", is_whole=True, fitted_until=until, has_encoder=False)
 
     def export(self, stored: Stored, count: int) -> Exported:
         from pacesetter.envs.batch.batch import Batch
         from pacesetter.methods.direct.learner import load_direct
-        from pacesetter.policies.modules import Exported, serve_direct
+        from pacesetter.methods.direct.policy import serve_direct
+        from pacesetter.policies.modules import Exported
 
         task, policy = stored.config.trading, load_direct(stored.checkpoint)
         table = build_table(stored.config, stored.panel) if stored.table is None else stored.table

@@ -21,12 +21,13 @@ from pacesetter.learning.state import read_header, read_state
 from pacesetter.methods.direct.joint import STAGES, contributions
 from pacesetter.methods.direct.learner import DirectLearner
 from pacesetter.methods.direct.options import Direct
+from pacesetter.methods.direct.page import LearnedRelations
 from pacesetter.methods.direct.policy import market_price
 from pacesetter.methods.direct.task import DirectTask
 from pacesetter.methods.direct.team import Change
 from pacesetter.panel import Panel
 
-__all__ = ["TEAM_TITLE", "TeamReport"]
+__all__ = ["TEAM_TITLE", "TeamReport", "run_sections"]
 
 TEAM_TITLE = "Who contributed"
 MOST_ROWS = 20
@@ -135,3 +136,8 @@ class _PriceWatch:
         policy, signal = self.learner.policy, inputs[1]
         price = policy.log_price.exp() * change.price
         self.prices.append(market_price(signal * change.signal, price, policy.lowest < 0)[:, 0].detach())
+
+
+def run_sections(run: Path, panel: Panel) -> list[Section]:
+    """What a report says of the training of a team."""
+    return [LearnedRelations.of(run, panel).section(), TeamReport.of(run, panel).section()]

@@ -28,8 +28,8 @@ from pacesetter.methods.lookback.options import FullInformationOptions
 from pacesetter.methods.lookback.record import (
     RecordLogits,
     WindowPolicy,
+    best_rule,
     better_constant,
-    record_weights,
     with_record,
 )
 
@@ -75,7 +75,10 @@ class FullInformation(OwnAlgorithm):
     def make_policy(self, options: dict[str, Any]) -> MultiInputActorCriticPolicy:
         """The networks, which read the record where the options weigh it."""
         coef = self.options.record_coef
-        return super().make_policy(options if coef == 0 else with_record(options, self.env, coef))
+        if coef:
+            windows = _batch_of(self.env).config.windows
+            options = with_record(options, self.env, coef, windows.places(windows.grid))
+        return super().make_policy(options)
 
     # ---- a round --------------------------------------------------------------------------------------------------
 
@@ -120,15 +123,10 @@ class FullInformation(OwnAlgorithm):
         layer = self.policy.action_net
         if isinstance(layer, RecordLogits) and layer.is_new():
             assert self._table is not None
-            rules = [record]
-            if self._batch.config.view.state_bars is not None:
-                weights = record_weights(record, self._table, usable)
-                layer.begin_with(weights)
-                by_record = record.reshape(len(record), len(weights), -1)
-                rules = [by_record[:, :-1].mean(axis=1), np.einsum("r,trk->tk", weights, by_record)]
-            # Better than the records with and without the state: one more rule must not make constants likelier.
-            places = [better_constant(rule, self._table, usable) for rule in rules]
-            if (place := places[0]) is not None and None not in places:
+            view = self._batch.config.view
+            rule = best_rule(record, len(view.records), self._table, usable, view.state_bars is not None)
+            layer.begin_with(rule)
+            if (place := better_constant(rule, record, self._table, usable)) is not None:
                 layer.begin_at(place)
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:

@@ -20,8 +20,8 @@ class FullInformationOptions(NetworkOptions):
     anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
                    leaves that constant only where the reward it expects elsewhere is worth more
     record_coef    weight of each window's record (task.view.record_bars) in its logit, before anything is learned; 0
-                   is none. Where the best constant clearly earns more on the training set, the policy begins at that
-                   one, see `record.py`
+                   is none. It begins at the rule over records, or at the constant, that earned most on the training
+                   set, see `record.py`
     """
 
     network: str = "mlp_small"

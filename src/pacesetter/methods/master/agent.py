@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pacesetter.agents.agent import Observation
+from pacesetter.agents.agent import CONFIDENCE, PROPOSALS, UNIVERSE, Observation
 from pacesetter.agents.attention import AssetAttention
 from pacesetter.agents.heads import ACTOR_GAIN, HALF_LOG_2_PI, head_layers
 from pacesetter.agents.initialise import initialise_encoder
@@ -23,9 +23,8 @@ from pacesetter.agents.normaliser import ObservationNormaliser
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 
-__all__ = ["CONFIDENCE", "PROPOSALS", "UNIVERSE", "Master", "MasterNetwork", "SimplexGaussian", "shares"]
+__all__ = ["Master", "MasterNetwork", "SimplexGaussian", "shares"]
 
-PROPOSALS, CONFIDENCE, UNIVERSE = "proposals", "confidence", "universe_mask"
 PER_SYMBOL = (PROPOSALS, CONFIDENCE, "leadlag", "regime", "supervised", "position")
 PORTFOLIO = "portfolio"
 ABSENT = -1e9  # the score of a share of 0; finite, or 0 · −∞ were NaN in a gradient

@@ -84,7 +84,8 @@ def build_master_parts(config: Plan, split: FeatureSplit) -> Parts:
 
 
 def _market(config: Plan, task: MasterTrading, panel: Panel, bank: Bank, halves: Halves | None) -> MasterMarket:
-    from pacesetter.methods.master.market import Advisers, MasterMarket
+    from pacesetter.learning.experience.advisers import Advisers
+    from pacesetter.methods.master.market import MasterMarket
 
     options: dict[str, Any] = {
         "seed": config.seed,

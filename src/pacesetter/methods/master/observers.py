@@ -21,13 +21,14 @@ from pacesetter.learning.learner import Stop
 from pacesetter.methods.master.learner import MasterTrainer, load_master, train_jointly
 from pacesetter.methods.master.options import MasterTrading
 from pacesetter.methods.master.page import allocation_sentence
-from pacesetter.methods.master.policy import Advice, MasterPolicy
+from pacesetter.methods.master.policy import MasterPolicy
 from pacesetter.methods.master.proposals import compare_allocations
+from pacesetter.policies.advice import Advice
 from pacesetter.policies.fleet import fleet_action
 from pacesetter.runs import ALLOCATIONS
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["MasterMeter", "MasterValidator"]
+__all__ = ["MasterMeter", "MasterValidator", "observe"]
 
 
 class MasterMeter(FleetMeter):
@@ -125,3 +126,8 @@ class MasterValidator(Validator[MasterTrainer]):
             return play(fleet, alone).sharpe
 
         return scores
+
+
+def observe(session: Session[Any]) -> tuple[MasterMeter, MasterValidator]:
+    """What meters and validates a master over the agents of a fleet."""
+    return MasterMeter(session), MasterValidator(session)

@@ -11,14 +11,10 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.account_measures import allocation_gates
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.tables import read_table
+from pacesetter.panel import Panel
 from pacesetter.runs import ALLOCATIONS
 
-__all__ = [
-    "allocation_sentence",
-    "allocations_section",
-    "better_run",
-    "read_allocations",
-]
+__all__ = ["allocation_sentence", "allocations_section", "better_run", "read_allocations", "run_sections"]
 
 MASTER, FLEET = "master", "fleet"  # its rows beside the fixed allocations
 SHOWN = {
@@ -74,3 +70,8 @@ def better_run(fleet: Path, master: Path) -> Path:
     ratios = read_allocations(master)["sharpe"]
     # Of equal ones the simpler: a master that adds nothing is not served.
     return master if ratios[MASTER] > ratios[FLEET] else fleet
+
+
+def run_sections(run: Path, panel: Panel) -> list[Section]:
+    """What a report says of the training: the allocations, where they were validated."""
+    return [allocations_section(run)] if (run / ALLOCATIONS).is_file() else []

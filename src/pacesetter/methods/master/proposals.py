@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from pacesetter.agents.agent import PROPOSALS
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
@@ -24,7 +25,6 @@ from pacesetter.evaluation.statistics.intervals import Difference, paired_differ
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
-from pacesetter.methods.master.agent import PROPOSALS
 from pacesetter.methods.master.policy import MasterPolicy
 from pacesetter.panel import Panel
 from pacesetter.policies.fleet import FleetAdvice, FleetPolicy, FleetTargets, fleet_action

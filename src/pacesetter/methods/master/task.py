@@ -33,7 +33,8 @@ class MasterTask(Task):
     learns = "how to share one account among the proposals of a fleet"
     learned_as = "master"
     config = MasterTrading
-    observers = "master"
+    observe = "pacesetter.methods.master.observers:observe"
+    page = "pacesetter.methods.master.page:run_sections"
     allocates = True
     refusals = NO_WINDOWS | {
         "folds": "a master is retrained only with its fleet; give --folds the fleet's run",
@@ -48,7 +49,8 @@ class MasterTask(Task):
         return build_master_parts(config, feature_split(config, panel))
 
     def policy(self, stored: Stored) -> MasterPolicy:
-        from pacesetter.methods.master.policy import Advice, MasterPolicy
+        from pacesetter.methods.master.policy import MasterPolicy
+        from pacesetter.policies.advice import Advice
 
         master, fleet = best_master(stored.folder)
         advice: FleetAdvice = Advice(fleet)
@@ -63,7 +65,8 @@ class MasterTask(Task):
 
         from pacesetter.methods.master.learner import load_master
         from pacesetter.methods.master.market import MasterMarket
-        from pacesetter.policies.modules import Exported, serve_master
+        from pacesetter.methods.master.policy import serve_master
+        from pacesetter.policies.modules import Exported
 
         task, table = stored.config.task_as(MasterTrading), known_table(stored)
         symbols = task.symbols or stored.panel.symbols

@@ -54,7 +54,7 @@ class MetaFleetTask(FleetTask):
         return MarketCopies([task.panel for task in tasks], [build_table(config, task.panel) for task in tasks])
 
     def _policy(self, fleet: Any, config: Plan, until: pd.Timestamp) -> Policy:
-        from pacesetter.methods.master.policy import ContextAdvice
+        from pacesetter.methods.meta.policy import ContextAdvice
         from pacesetter.policies.fleet import FleetTargets
 
         task = config.task_as(FleetTrading)
@@ -64,7 +64,7 @@ class MetaFleetTask(FleetTask):
         return FleetTargets(advice, task.market, task.action == "target", until)
 
     def make_served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
-        from pacesetter.policies.modules import serve_context
+        from pacesetter.methods.meta.policy import serve_context
 
         return (serve_context if fleet.memory else super().make_served)(fleet, names, targets_in, trades)
 

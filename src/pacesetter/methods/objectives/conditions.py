@@ -54,7 +54,8 @@ def first_weights(stated: Mapping[str, Any] | None) -> dict[str, float]:
 class ObjectiveConditions(Conditions):
     """Weights as `Conditions`. Markets share one search: validation plays by the weights that training found."""
 
-    observers = "objectives"
+    observe = "pacesetter.methods.objectives.validator:observe"
+    page = "pacesetter.methods.objectives.page:run_sections"
 
     options: Mapping[str, Any]
     weights: dict[str, float]

@@ -13,9 +13,10 @@ import plotly.graph_objects as go
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
+from pacesetter.panel import Panel
 from pacesetter.runs import FRONT, write_atomic
 
-__all__ = ["FRONT", "choose_point", "front_figure", "front_section", "read_front"]
+__all__ = ["FRONT", "choose_point", "front_figure", "front_section", "read_front", "run_sections"]
 
 TITLE = "Front of the objectives"
 CHOSEN, BEATEN, OTHER = PALETTE[5], PALETTE[7], PALETTE[0]
@@ -102,3 +103,8 @@ def front_section(run: Path) -> Section:
         for place, point in enumerate(points)
     )
     return Section(TITLE, text, (front_figure(front),), header, rows)
+
+
+def run_sections(run: Path, panel: Panel) -> list[Section]:
+    """What a report says of the training: the front, where one was validated."""
+    return [front_section(run)] if (run / FRONT).is_file() else []

@@ -9,14 +9,15 @@ import torch
 from rich.table import Table
 
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.jobs.run.fleet import FleetValidator
+from pacesetter.jobs.run.callbacks import Session
+from pacesetter.jobs.run.fleet import FleetMeter, FleetValidator
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.methods.objectives.front import hypervolume, is_efficient, spread_preferences
 from pacesetter.methods.objectives.mosac import MOSAC
 from pacesetter.rewards.scalarise import PREFERENCE
 from pacesetter.runs import FRONT
 
-__all__ = ["ObjectivesValidator"]
+__all__ = ["ObjectivesValidator", "observe"]
 
 LARGEST_WEIGHT = 0.6  # gate of the learned weights: above it one objective decides alone
 MARGIN = 0.1  # of an objective's range, by which the reference point is below the worst of it
@@ -112,3 +113,8 @@ def front_table(front: dict[str, Any]) -> Table:
         cells = [f"{value:.4g} ({weight:.2f})" for value, weight in pairs]
         table.add_row(f"{place}{mark}", *cells, f"{point['sharpe']:+.2f}", f"{point['drawdown']:.1%}")
     return table
+
+
+def observe(session: Session[Any]) -> tuple[FleetMeter, ObjectivesValidator]:
+    """What meters and validates a fleet with many objectives."""
+    return FleetMeter(session), ObjectivesValidator(session)

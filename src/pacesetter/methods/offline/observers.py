@@ -26,7 +26,7 @@ from pacesetter.methods.offline.rows import StoredRows, pad_episodes
 from pacesetter.methods.offline.task import JudgedMarkets
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["OfflineMeter", "OfflineValidator", "market_answer"]
+__all__ = ["OfflineMeter", "OfflineValidator", "market_answer", "observe"]
 
 MARKET_EPISODES = 200
 REPORT = "offline.json"
@@ -141,3 +141,8 @@ def market_answer(fleet: Any, markets: JudgedMarkets, rows: StoredRows, gamma: f
     # Normal interval over episodes, which are drawn independently.
     spread = 1.96 * float(earned.std()) / len(earned) ** 0.5
     return Estimate("market", float(earned.mean()), float(earned.mean()) - spread, float(earned.mean()) + spread)
+
+
+def observe(session: Session[Any]) -> tuple[OfflineMeter, OfflineValidator]:
+    """What meters and validates a fleet that learns from stored episodes."""
+    return OfflineMeter(session), OfflineValidator(session)

@@ -84,7 +84,7 @@ class OfflineTask(FleetTask):
     """The fleet's task with a dataset in place of the training market."""
 
     learns = "an agent for each symbol, from stored episodes,"
-    observers = "offline"
+    observe = "pacesetter.methods.offline.observers:observe"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS | {
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out"
     }
@@ -116,7 +116,7 @@ class OfflineWindowsTask(LookbackTask):
     """The lookback task with a dataset in place of the training environments."""
 
     learns = "which lead–lag window to use, from stored episodes,"
-    observers = "offline_windows"
+    observe = "pacesetter.methods.offline.window_observers:observe"
     refusals: ClassVar[Mapping[str, str]] = {
         **LookbackTask.refusals,
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out",

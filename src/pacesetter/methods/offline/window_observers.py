@@ -12,14 +12,14 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
 from pacesetter.evaluation.lookback.judgement import AGENT, lookback_policies
-from pacesetter.jobs.run.callbacks import Validator
+from pacesetter.jobs.run.callbacks import Meter, Session, Validator
 from pacesetter.learning.sb3.algorithms import load_weights
 from pacesetter.learning.state import read_state
 from pacesetter.methods.offline.observers import OfflineValidator
 from pacesetter.methods.offline.rows import StoredRows
 from pacesetter.methods.offline.task import JudgedWindows
 
-__all__ = ["OfflineWindowsValidator", "played_beside"]
+__all__ = ["OfflineWindowsValidator", "observe", "played_beside"]
 
 SHOWN = ("cross-validated", "regime oracle", "optimum", "hindsight")  # beside the best constant, where there are any
 
@@ -74,3 +74,8 @@ def played_beside(agent: Any, markets: Any) -> dict[str, float]:
     means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0).tolist(), strict=True))
     best = max((name for name in means if name.startswith("constant ")), key=means.__getitem__)
     return {name: means[name] for name in (AGENT, best, *SHOWN) if name in means}
+
+
+def observe(session: Session[Any]) -> tuple[Meter, OfflineWindowsValidator]:
+    """What meters and validates an agent that learns windows from stored episodes."""
+    return Meter(session), OfflineWindowsValidator(session)

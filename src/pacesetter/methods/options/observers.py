@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import play_trace
@@ -15,7 +16,7 @@ from pacesetter.learning.randomness import keep_randomness
 from pacesetter.methods.options.agents import ANY
 from pacesetter.methods.options.gates import option_gates
 
-__all__ = ["OptionMeter", "OptionValidator"]
+__all__ = ["OptionMeter", "OptionValidator", "observe"]
 
 
 class OptionMeter(FleetMeter):
@@ -53,3 +54,8 @@ class OptionValidator(FleetValidator):
         self.gates["options"] = gates
         if self.recovery is None:
             store_gates(self.session.run, {"deterministic": gates}, {"deterministic": trace})
+
+
+def observe(session: Session[Any]) -> tuple[OptionMeter, OptionValidator]:
+    """What meters and validates agents with options."""
+    return OptionMeter(session), OptionValidator(session)

@@ -42,7 +42,7 @@ class OptionFleetTask(FleetTask):
     """A fleet whose agents have options."""
 
     learns = "an agent for each symbol, with options that last several bars,"
-    observers = "options"
+    observe = "pacesetter.methods.options.observers:observe"
 
     def __init__(self, history_bars: int) -> None:
         self.history_bars = history_bars

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.agent import Observation
-from pacesetter.agents.encoders import network
+from pacesetter.agents.encoders import EncodedClasses, network
 from pacesetter.agents.initialise import initialise_head
 from pacesetter.agents.layout import Tensors
 from pacesetter.arrays import Array
@@ -67,7 +67,7 @@ class Direction:
             raise ConfigError(f"baseline.held_share={self.held_share} must be between 0 and 1")
 
 
-class Classifier(nn.Module):
+class Classifier(EncodedClasses):
     """Probabilities of `CLASSES` from the entries of an observation; entries it was not made for are passed over.
 
     names  entry -> names of its last axis: the window's features, then those of each vector
@@ -76,8 +76,9 @@ class Classifier(nn.Module):
     def __init__(self, config: Direction, names: Names) -> None:
         super().__init__()
         self.config, self.names = config, dict(names)
-        self.shapes: dict[str, tuple[int, ...]] = {entry: (len(known),) for entry, known in names.items()}
-        self.shapes["window"] = (config.window_bars, len(names["window"]))
+        shapes = {entry: (len(known),) for entry, known in names.items()}
+        self.shapes = shapes | {"window": (config.window_bars, len(names["window"]))}
+        self.classes = len(CLASSES)
         self.encoder = network(config.network, width=config.width).build(self.shapes)
         self.head = nn.Sequential(nn.Linear(config.width, len(CLASSES)))
         initialise_head(self.head, FIRST_GAIN)

@@ -39,15 +39,13 @@ class ProbabilityModule(nn.Module):
 
 
 def supervised_files(
-    folder: str | Path | None, spec: PolicySpec, entries: Mapping[str, tuple[str, ...]], observations: int
+    folder: str | Path | None, entries: Mapping[str, tuple[str, ...]], observations: int
 ) -> dict[str, bytes]:
-    """`supervised.onnx` of the classifier stored in `folder`, where the policy of `spec` reads one; else nothing.
+    """`supervised.onnx` of the classifier stored in `folder`, which a policy reads.
 
     entries   names of the policy's own features by entry, which the classifier must have been trained with too
     Refuses a classifier of other features, and a graph that differs from it on any of `observations` observations.
     """
-    if SUPERVISED not in spec.inputs:
-        return {}
     if folder is None:
         raise ConfigError("the policy reads class probabilities, and features.supervised names no classifier")
     from pacesetter.methods.supervised.direction import CLASSES

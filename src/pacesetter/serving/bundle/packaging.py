@@ -45,6 +45,7 @@ from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.trader.lookback import lookback_memory
+from pacesetter.serving.trader.probabilities import SUPERVISED
 from pacesetter.serving.trader.replay import check_card
 from pacesetter.serving.trader.sizing import RISK_STATE, MarketTracker
 from pacesetter.stamps import bars_per_day
@@ -176,9 +177,11 @@ def bundle_policy(
     check_range(2, observations=observations)
     Store(store).next_folder(config.name)
 
-    from pacesetter.methods.supervised.export import supervised_files
+    read: dict[str, bytes] = {}
+    if SUPERVISED in spec.inputs:
+        from pacesetter.methods.supervised.export import supervised_files
 
-    read = supervised_files(config.features.supervised, spec, spec.names, observations)
+        read = supervised_files(config.features.supervised, spec.names, observations)
     graph = export_onnx(module, spec)
     if spec.rows == "market":
         # A row has all symbols: 10,000 of 143 are a million decisions, and take two minutes to compare.

@@ -80,7 +80,7 @@ orders = Table(
     _number("price"),
     Column("status", String(16), nullable=False),
     Column("reason", String(64), nullable=False, default=""),  # of a denial
-    Column("kind", String(16)),  # market or limit; empty in rows of earlier versions
+    Column("kind", String(16)),  # market, limit or stop; empty in rows of earlier versions
 )
 
 fills = Table(
@@ -166,5 +166,5 @@ actions = Table(
     _number("quantity"),  # held after the bar
     _number("unrealised_pnl"),  # of what is held, against its mean entry price
     _number("pnl"),  # of the symbol since the run began, after commissions
-    Column("order_kind", String(16)),  # market or limit, where the bar had an order
+    Column("order_kind", String(16)),  # market or limit, where the bar had an order; not the stop of what is held
 )

@@ -16,8 +16,8 @@ from pacesetter.errors import ConfigError
 from pacesetter.serving.risk.exposure import ROUNDING, Exposure
 from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.memory import GuardMemory, recent_windows, side_key
-from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote, State
-from pacesetter.serving.risk.refusals import CONTROLS, EXIT_CONTROLS
+from pacesetter.serving.risk.order import STOP, AccountView, Decision, Order, Quote, State
+from pacesetter.serving.risk.refusals import CONTROLS, EXIT_CONTROLS, STOP_CONTROLS
 
 __all__ = ["AccountView", "Decision", "Guard", "Order", "Quote", "State"]
 
@@ -199,8 +199,7 @@ class Guard:
         reason = self._refusal(order, book, now, is_flattening)
         if reason is None:
             self._memory.note(order, now)
-            side = side_key(order)
-            if self._memory.recent["sides"].count(side, now) >= self._limits.repeat_count:
+            if self._memory.recent["sides"].count(side_key(order), now) >= self._limits.repeat_count:
                 self._memory.disabled.add(order.symbol)
             book.add(order, is_exit=book.is_exit(order))
         else:
@@ -209,8 +208,10 @@ class Guard:
 
     def _refusal(self, order: Order, book: Exposure, now: float, is_flattening: bool) -> str | None:
         """The first control that refuses; while a halt is flattened, it refuses all but exits."""
-        for name, refuses in (EXIT_CONTROLS if book.is_exit(order) else CONTROLS).items():
-            is_passed = name == "halted" and is_flattening and book.is_exit(order)
+        is_exit = book.is_exit(order)
+        controls = CONTROLS if not is_exit else STOP_CONTROLS if order.kind == STOP else EXIT_CONTROLS
+        for name, refuses in controls.items():
+            is_passed = name == "halted" and is_flattening and is_exit
             if not is_passed and refuses(self._memory, self._limits, order, book, now):
                 return name
         return None

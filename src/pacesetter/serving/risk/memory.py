@@ -10,7 +10,7 @@ from typing import Any
 
 from pacesetter.runs import SCHEMA, check_schema
 from pacesetter.serving.risk.limits import GuardLimits
-from pacesetter.serving.risk.order import Order, State
+from pacesetter.serving.risk.order import STOP, Order, State
 
 __all__ = ["GuardMemory", "Recent", "copy_key", "recent_windows", "side_key"]
 
@@ -121,9 +121,11 @@ class GuardMemory:
         )
 
     def note(self, order: Order, now: float) -> None:
-        """Remember an order that was allowed."""
+        """Remember an order that was allowed; rates count what was decided, not the stops of what is held."""
         self.ids[0].add(order.client_id)
         self.in_flight[order.client_id] = order
+        if order.kind == STOP:
+            return
         self.bar_orders[order.symbol] += 1
         self.day_orders[order.symbol] += 1
         self.recent["all"].add((), now)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-__all__ = ["LIMIT", "MARKET", "AccountView", "Decision", "Order", "Quote", "State"]
+__all__ = ["LIMIT", "MARKET", "STOP", "AccountView", "Decision", "Order", "Quote", "State"]
 
 
-MARKET, LIMIT = "market", "limit"
+MARKET, LIMIT, STOP = "market", "limit", "stop"
 
 
 class State(StrEnum):
@@ -33,7 +33,7 @@ class Quote(NamedTuple):
 class Order:
     """A signed quantity of a symbol, to be sent at `price`, under a client id that is used once.
 
-    kind   market, or limit: filled at `price` or better, or not at all
+    kind   market; limit: filled at `price` or better, or not at all; stop: a market order once `price` is reached
     """
 
     client_id: str

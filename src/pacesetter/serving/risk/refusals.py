@@ -13,7 +13,7 @@ from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.memory import GuardMemory, copy_key
 from pacesetter.serving.risk.order import Order, State
 
-__all__ = ["CONTROLS", "EXIT_CONTROLS"]
+__all__ = ["CONTROLS", "EXIT_CONTROLS", "STOP_CONTROLS"]
 
 
 def _is_malformed(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
@@ -124,6 +124,8 @@ EXIT_CONTROLS: Mapping[str, Control] = {
     "repeated_execution": _is_repeated,
     "identical": _is_identical,
 }
+# A stop that only closes is put back at every bar without being decided, and its level may be far from the price.
+STOP_CONTROLS = {name: EXIT_CONTROLS[name] for name in ("malformed", "halted", "duplicate_id", "no_price")}
 CONTROLS: Mapping[str, Control] = {
     **EXIT_CONTROLS,
     "shorting": _shorting,

@@ -14,7 +14,7 @@ from typing import Any
 
 from pacesetter.errors import ConfigError, RunError, needs
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.serving.risk.order import LIMIT, Order
+from pacesetter.serving.risk.order import LIMIT, MARKET, STOP, Order
 from pacesetter.serving.trader.broker import BROKERS, Broker, OrderStatus
 from pacesetter.serving.trader.venue import (
     NoAnswerError,
@@ -55,7 +55,9 @@ class AlpacaOptions(VenueOptions):
 
 
 class AlpacaBroker(Venue):
-    """Market and limit orders for the day; keys come from the environment and are stored nowhere."""
+    """Market, limit and stop orders for the day; keys come from the environment and are stored nowhere."""
+
+    takes_stops = True
 
     def __init__(self, symbols: Sequence[str], client: Any = None, options: AlpacaOptions | None = None) -> None:
         options = options or AlpacaOptions()
@@ -76,6 +78,8 @@ class AlpacaBroker(Venue):
         }
         if order.kind == LIMIT:
             request = requests.LimitOrderRequest(limit_price=order.price, **options)
+        elif order.kind == STOP:
+            request = requests.StopOrderRequest(stop_price=order.price, **options)
         else:
             request = requests.MarketOrderRequest(**options)
         with _translate_errors():
@@ -126,7 +130,7 @@ class AlpacaBroker(Venue):
         # First to twelve digits, where the rounding of sums disappears: 10.999999999999998 is 11.
         size = float(Decimal(f"{abs(order.quantity):.12f}").quantize(step, ROUND_DOWN))
         price = order.price
-        if order.kind == LIMIT:
+        if order.kind != MARKET:
             price = float(Decimal(f"{price:.12f}").quantize(CENT if price >= 1.0 else SMALL))
         is_whole_exit = size == abs(held) and held * order.quantity < 0.0
         if size == 0.0 or (size % 1.0 and size * price < LEAST_DOLLARS and not is_whole_exit):

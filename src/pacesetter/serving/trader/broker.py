@@ -12,8 +12,9 @@ Every broker keeps these promises; `tests/contracts/test_brokers.py` holds all t
   are in flight; open orders that the journal does not know are named.
 - Orders are rounded to the steps of the broker, towards zero, before the guard sees them. One below its smallest size
   is not sent, and one sentence says why.
-- Exits of the market's options (stop-loss, trailing stop, take-profit) act inside the bar where `is_outside` is False;
-  elsewhere the desk closes the position at the bar's close. An order of another kind than market or limit is refused.
+- Exits of the market's options (stop-loss, trailing stop, take-profit) act inside the bar where `is_outside` is False.
+  Elsewhere a stop order rests for each position where `takes_stops` is true, and the desk closes what met an exit and
+  is still held at the bar's close. An order of a kind that the broker does not take is refused.
 - Whether positions may be short is known to the guard (`can_short`), and so is the most that may be traded with real
   money (`notional_cap`).
 - No call keeps a halt waiting: while an answer is awaited, `meanwhile` runs.
@@ -34,7 +35,7 @@ from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.registry import Registry, configure
-from pacesetter.serving.risk.order import LIMIT, MARKET, Order
+from pacesetter.serving.risk.order import LIMIT, MARKET, STOP, Order
 
 __all__ = [
     "BROKERS",
@@ -46,7 +47,6 @@ __all__ = [
     "Settlement",
     "Span",
     "broker_options",
-    "check_kind",
 ]
 
 Span = tuple[pd.Timestamp, pd.Timestamp]  # of the bar that is settled: its predecessor's close, and its own
@@ -102,6 +102,7 @@ class Broker(ABC):
     cuts_openings   it cuts openings by one factor at its own prices where cash is short; else the desk does, at the
                     last close
     can_short       whether a position may be below zero there
+    takes_stops     whether a stop order of what is held can rest there, found and cancelled as every other order
     has_unique_ids  whether a client id is refused for good once it was used: only then may an order whose sending was
                     interrupted be sent again by the next process
     notional_cap    most that all positions and orders together may be worth, in the account's money
@@ -112,6 +113,7 @@ class Broker(ABC):
     is_outside: bool = False
     cuts_openings: bool = False
     can_short: bool = True
+    takes_stops: bool = False
     has_unique_ids: bool = True
     notional_cap: float = math.inf
     account: Array
@@ -134,7 +136,10 @@ class Broker(ABC):
 
     @abstractmethod
     def submit(self, order: Order) -> OrderStatus:
-        """Send an order once: SENT, REJECTED or UNKNOWN; the same client id is never traded twice."""
+        """Send an order once: SENT, REJECTED or UNKNOWN; the same client id is never traded twice.
+
+        It begins with `check_kind`.
+        """
 
     @abstractmethod
     def find(self, order: Order) -> OrderStatus:
@@ -163,20 +168,21 @@ class Broker(ABC):
         """
         return order
 
+    def check_kind(self, order: Order) -> None:
+        """Refuse an order of a kind that cannot rest or trade here."""
+        if order.kind in (MARKET, LIMIT) or (order.kind == STOP and self.takes_stops):
+            return
+        taken = "market, limit and stop orders" if self.takes_stops else "market and limit orders"
+        raise ConfigError(
+            f"order {order.client_id} is a {order.kind} order; {self.name} takes {taken}, and exits of market.exits "
+            "act at the bar"
+        )
+
     # ---- across restarts ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def restore(self, account: Array, positions: Array) -> None:
         """Resume from stored rows; a broker with books of its own takes only what those lack."""
-
-
-def check_kind(order: Order) -> None:
-    """Refuse an order that is neither a market nor a limit order: stops and brackets do not rest at any broker."""
-    if order.kind not in (MARKET, LIMIT):
-        raise ConfigError(
-            f"order {order.client_id} is a {order.kind} order; brokers take market and limit orders, and exits of "
-            "market.exits act at the bar"
-        )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import pandas as pd
 from pacesetter.errors import ConfigError, RunError, did_you_mean, needs
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Position
-from pacesetter.serving.risk.order import LIMIT, Order
+from pacesetter.serving.risk.order import LIMIT, MARKET, STOP, Order
 from pacesetter.serving.trader.broker import BROKERS, Broker, OrderStatus, Span
 from pacesetter.serving.trader.paper_broker import PaperBroker
 from pacesetter.serving.trader.venue import (
@@ -116,7 +116,8 @@ class CcxtOptions(VenueOptions):
 class VenueRules:
     """Steps and least sizes of the symbols, as the exchange lists them.
 
-    money   the currency of the account: what all symbols are quoted, and contracts settled, in
+    money        the currency of the account: what all symbols are quoted, and contracts settled, in
+    take_stops   whether stop orders rest among the others, under their client ids
     """
 
     def __init__(self, symbols: Sequence[str], client: Any, options: CcxtOptions) -> None:
@@ -124,6 +125,8 @@ class VenueRules:
         try:
             with translate_errors():
                 listed = client.load_markets()
+                if not listed:  # an answer of another shape is read as none
+                    raise NoAnswerError("no markets")
         except (NoAnswerError, RefusedError) as problem:
             raise RunError(f"{options.exchange} market request failed ({problem}); check the network") from problem
         self.markets = {symbol: _market_of(symbol, listed, options) for symbol in symbols}
@@ -134,6 +137,11 @@ class VenueRules:
                 "data.symbols=[…] of one of them"
             )
         self.money = monies.pop()
+        # Binance keeps those of spot beside all other orders. Elsewhere, and of contracts, they are orders of another
+        # list, with other ids once they trade: their fills could not be told from strangers.
+        of_binance = not self._is_linear and str(client.id).startswith("binance")
+        kinds = [each["info"].get("orderTypes", ()) for each in self.markets.values()]
+        self.take_stops = of_binance and all("STOP_LOSS" in each for each in kinds)
 
     def size(self, symbol: str) -> float:
         """How much of the symbol one of ccxt's amounts is: that of a contract, else 1."""
@@ -149,7 +157,7 @@ class VenueRules:
         except ccxt.InvalidOrder:  # less than one step
             amount = 0.0
         price = order.price
-        if order.kind == LIMIT:
+        if order.kind != MARKET:
             price = float(self._client.price_to_precision(order.symbol, price))
         is_exit = held * order.quantity < 0.0 and abs(order.quantity) <= abs(held)
         # A contract's exit only reduces, for which exchanges ask no least value.
@@ -191,6 +199,7 @@ class CcxtBroker(Venue):
         self.name, self.notional_cap = options.words, options.cap
         self.can_short = self._is_linear = options.market == "linear"
         self._client, self.rules = client, VenueRules(symbols, client, options)
+        self.takes_stops = self.rules.take_stops
         super().__init__(symbols)
 
     def venue_id(self, client_id: str) -> str:
@@ -203,14 +212,16 @@ class CcxtBroker(Venue):
     # ---- orders ---------------------------------------------------------------------------------------------------
 
     def place(self, order: Order) -> None:
-        side, price = ("buy" if order.quantity > 0 else "sell"), (order.price if order.kind == LIMIT else None)
+        side, kind = ("buy" if order.quantity > 0 else "sell"), (LIMIT if order.kind == LIMIT else MARKET)
         held = float(self.positions[self._symbols.index(order.symbol), Position.QUANTITY])
         params: dict[str, Any] = {"clientOrderId": self.venue_id(order.client_id)}
         if self._is_linear and held * order.quantity < 0.0 and abs(order.quantity) <= abs(held):
             params["reduceOnly"] = True  # whatever happens, it opens nothing
+        if order.kind == STOP:
+            params["stopLossPrice"] = order.price
         amount = abs(order.quantity) / self.rules.size(order.symbol)
         with translate_errors(self._client):
-            self._client.create_order(order.symbol, order.kind, side, amount, price, params)
+            self._client.create_order(order.symbol, kind, side, amount, order.price if kind == LIMIT else None, params)
 
     def find_order(self, order: Order) -> VenueOrder | None:
         ccxt, own = import_module("ccxt"), self.venue_id(order.client_id)

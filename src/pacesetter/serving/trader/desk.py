@@ -32,8 +32,8 @@ from pacesetter.policies.policy import QUANTITIES, Policy, Snapshot
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps
-from pacesetter.serving.risk.order import LIMIT, MARKET, AccountView, Decision, Order, Quote
-from pacesetter.serving.trader.broker import Broker, Execution, Settlement
+from pacesetter.serving.risk.order import LIMIT, MARKET, STOP, AccountView, Decision, Order, Quote
+from pacesetter.serving.trader.broker import Broker, Execution, OrderStatus, Settlement
 from pacesetter.serving.trader.feeds import SPLIT_FRACTION
 from pacesetter.serving.trader.paper_broker import STOPS, KernelAccount, PaperBroker, exit_reason
 from pacesetter.serving.trader.sizing import ServedRisk
@@ -73,7 +73,7 @@ class Ticket(NamedTuple):
     actions    as the policy gave them, hybrid ones as the continuous orders that they come to
     signals    as they were acted on: smoothed, looked up, or the weight
     quantities signed, of the orders that the guard allowed; 0 elsewhere
-    decisions  the guard's answer to each order, exits first
+    decisions  the guard's answer to each order, exits first, and the stops of what is held last
     is_decided by the policy; else it flattens what a halted desk holds
     """
 
@@ -153,7 +153,8 @@ class Desk:
             span = panel.index[-2] if len(panel) > 1 else panel.index[-1], panel.index[-1]
             settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values(), span)
         if self.broker.is_outside:
-            settlement = settlement._replace(stop_outs=self._follow(self.broker.positions, bars[-1]))
+            met = self._filled_stops(settlement) + self._follow(self.broker.positions, bars[-1])
+            settlement = settlement._replace(stop_outs=met)
         if self._adjustments:
             settlement = settlement._replace(executions=(*self._adjustments, *settlement.executions))
             self._adjustments = []
@@ -230,7 +231,10 @@ class Desk:
         view = self._account_view(snapshot.panel, bars, late_bars)
         orders, unsure = self._by_confidence(self._orders(quantities, self._begin(snapshot.panel)))
         decisions = (*self.guard.check_all(self._round_orders(orders), view, now), *unsure)
-        return Ticket(actions, self._signals.copy(), self._allowed_quantities(decisions), decisions)
+        quantities = self._allowed_quantities(decisions)
+        # After the orders, so that a stop is of what their exits leave.
+        stops = self.guard.check_all(self._stop_orders(self._begin(snapshot.panel)), view, now)
+        return Ticket(actions, self._signals.copy(), quantities, (*decisions, *stops))
 
     def flatten_orders(self, panel: Panel, bars: Array, now: float) -> Ticket:
         """While halted: an order against every position, less the exits in flight; needs no policy."""
@@ -273,14 +277,36 @@ class Desk:
         size = max(abs(order.quantity) - flying, 0.0)
         return replace(order, quantity=size if order.quantity > 0.0 else -size)
 
+    def _stop_orders(self, begin: str) -> list[Order]:
+        """A stop for each position, where stops rest at the broker: of what no exit in flight closes, at its level."""
+        if not (self.broker.takes_stops and has_exits(self._rules)):
+            return []
+        orders, positions = [], self.broker.positions
+        for k in np.flatnonzero(positions[:, Position.QUANTITY]).tolist():
+            symbol, held = self.symbols[k], float(positions[k, Position.QUANTITY])
+            level = _stop_level(positions, k, self._rules)
+            if not 0.0 < level < math.inf or symbol in self.stops:
+                continue
+            order = self._less_flying(Order(f"{begin}-stop-{symbol}", symbol, -held, level, STOP))
+            fitted = self.broker.fit_order(order, held) if order.quantity else ""
+            if isinstance(fitted, Order):
+                orders.append(fitted)
+        return orders
+
+    def _filled_stops(self, settlement: Settlement) -> int:
+        """How many stops that rested at the broker were filled."""
+        stops = {client_id for client_id, order in self.guard.in_flight.items() if order.kind == STOP}
+        return sum(name in stops and status is OrderStatus.FILLED for name, status in settlement.closed.items())
+
     def _follow(self, positions: Array, bar: Array) -> int:
         """Note which exits the bar (K, Bar) met, by the kernel's own rule, and follow it; gives how many were stops.
 
-        A venue knows nothing of `market.exits`: what met one is closed by an order at the bar's close.
+        What met one and is still held is closed by an order at the bar's close: a venue knows nothing of
+        `market.exits`, and a stop that rested there may not have filled.
         """
         self.stops, stop_outs = {}, 0
         for k in np.flatnonzero(positions[:, Position.QUANTITY]).tolist():
-            if has_exits(self._rules) and is_trading(bar, k):
+            if has_exits(self._rules) and is_trading(bar, k) and positions[k, Position.ENTRY_PRICE] > 0.0:
                 level, flag = exit_level(positions, k, bar, self._rules)
                 if level > 0.0 and self._is_closable(k, bar):
                     self.stops[self.symbols[k]] = exit_reason(flag)
@@ -492,6 +518,15 @@ class GuardedPolicy:
             raise ConfigError("the backtest uses another market than the guard's books; give it market=guarded.market")
         self.tickets.append(self.desk.decide(snapshot, bars, now))
         return self.tickets[-1].quantities
+
+
+def _stop_level(positions: Array, place: int, rules: Array) -> float:
+    """The price at which a position is stopped out, by the kernel's own rule; not above 0, or infinite, without one."""
+    bar = np.zeros((place + 1, PLAIN))
+    is_long = positions[place, Position.QUANTITY] > 0.0
+    # A bar that opens well and then falls through every level: its exit is at the stop itself.
+    bar[place, [Bar.OPEN, Bar.LOW, Bar.HIGH]] = [math.inf if is_long else -math.inf, -math.inf, math.inf]
+    return float(exit_level(positions, place, bar, rules)[0])
 
 
 def _name_columns(rows: Array, columns: type[IntEnum]) -> list[dict[str, float]]:

@@ -24,7 +24,6 @@ from pacesetter.serving.trader.broker import (
     OrderStatus,
     Settlement,
     Span,
-    check_kind,
 )
 
 __all__ = ["STOPS", "KernelAccount", "PaperBroker", "PaperOptions", "exit_reason"]
@@ -96,7 +95,7 @@ class PaperBroker(Broker):
         return Settlement(tuple(fills), closed, stop_outs, is_over)
 
     def submit(self, order: Order) -> OrderStatus:
-        check_kind(order)
+        self.check_kind(order)
         return OrderStatus.SENT
 
     def find(self, order: Order) -> OrderStatus:

@@ -29,6 +29,7 @@ from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.chain import GENESIS, canonical_json, link
 from pacesetter.serving.journal.journal import Journal
+from pacesetter.serving.risk.order import STOP
 from pacesetter.serving.trader.desk import last_bars
 
 __all__ = ["PAGE", "RECORD", "PublicRecord", "RecordCheck", "is_record", "read_record", "verify_record"]
@@ -90,7 +91,8 @@ class PublicRecord:
         (equity,) = journal.rows(tables.equity, time=time)
         row = int(panel.index.searchsorted(pd.Timestamp(time), side="right")) - 1
         closes = last_bars(panel.rows(0, row + 1))[-1, :, Bar.CLOSE].tolist()
-        orders = [each for each in journal.rows(tables.orders, time=time) if each["status"] != "denied"]
+        rows = journal.rows(tables.orders, time=time)
+        orders = [each for each in rows if each["status"] != "denied" and each["kind"] != STOP]
         return {
             "run": self.run,
             "policy": policy,

@@ -40,7 +40,7 @@ from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
 
-MOST_LETTERS = 47  # of a run's name: a client id has 128, with the bar's 17 and a symbol's 64
+MOST_LETTERS = 42  # of a run's name: a client id has 128, with the bar's 17, 5 of a stop or a halt, a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 
 

@@ -6,6 +6,7 @@ requests.
 - An order is placed once. After a lost answer it is looked up by its client id, never sent again.
 - What a bar did not fill is cancelled before the next decision, as in the backtest's market. Where the cancellation is
   not confirmed in time the order stays in flight, and the desk subtracts it.
+- Stops of what is held are orders like all others: cancelled at each bar, and put back at their new level.
 - Requests run on threads of their own, one at a time. While an answer is awaited `meanwhile` runs, so that a halt never
   waits for a venue.
 """
@@ -28,7 +29,7 @@ from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.market.bars import Bar
 from pacesetter.market.state import Account, Position
-from pacesetter.serving.risk.order import Order
+from pacesetter.serving.risk.order import STOP, Order
 from pacesetter.serving.trader.broker import (
     FINAL_STATUSES,
     Broker,
@@ -37,7 +38,6 @@ from pacesetter.serving.trader.broker import (
     OrderStatus,
     Settlement,
     Span,
-    check_kind,
 )
 from pacesetter.serving.trader.waiting import MOST_SECONDS, await_answer
 
@@ -209,7 +209,7 @@ class Venue(Broker):
         return self._ask(lambda: self._settle(asked, prices, (since[0], span[1])))
 
     def submit(self, order: Order) -> OrderStatus:
-        check_kind(order)
+        self.check_kind(order)
         return self._ask(lambda: self._submit(order))
 
     def find(self, order: Order) -> OrderStatus:
@@ -323,7 +323,7 @@ class Venue(Broker):
             before = self._paid.get(order.client_id, reported.mean_price * (reported.filled - new))
             price = (reported.mean_price * reported.filled - before) / new
         signed = new if order.quantity > 0 else -new
-        traded = Execution(order.client_id, order.symbol, signed, price, fee, "order")
+        traded = Execution(order.client_id, order.symbol, signed, price, fee, "stop" if order.kind == STOP else "order")
         return [traded, Execution(None, order.symbol, -fee_quantity, 0.0, 0.0, "fee")] if fee_quantity else [traded]
 
     def _submit(self, order: Order) -> OrderStatus:
@@ -369,9 +369,9 @@ class Venue(Broker):
                 break
             time.sleep(pause)
             account = self.read_account(prices)
-        self._take_over(account, fills)
+        self._take_over(account, prices, fills)
 
-    def _take_over(self, account: VenueAccount, fills: Sequence[Execution]) -> None:
+    def _take_over(self, account: VenueAccount, prices: Mapping[str, float], fills: Sequence[Execution]) -> None:
         cash, equity, holdings = account
         unknown = sorted(set(holdings) - set(self._symbols))
         if unknown:
@@ -386,7 +386,8 @@ class Venue(Broker):
                 continue
             quantity, entry = holdings[symbol]
             if math.isnan(entry):
-                entry = _mean_entry(row, [fill for fill in fills if fill.symbol == symbol and fill.client_id])
+                own = [fill for fill in fills if fill.symbol == symbol]
+                entry = _mean_entry(row, quantity, own, prices.get(symbol, 0.0))
             # A venue knows neither best price nor bars held; they are ours to keep as long as the side is the same.
             if row[Position.QUANTITY] * quantity <= 0.0:  # another position than before
                 row[Position.BEST_PRICE], row[Position.BARS_HELD] = entry, 0.0
@@ -414,10 +415,19 @@ def _since(order: VenueOrder, before: float) -> list[VenueFill]:
     return new
 
 
-def _mean_entry(row: Array, fills: Sequence[Execution]) -> float:
-    """The mean price of what is held, by our own fills, from a position (Position,) before them."""
-    quantity, paid = float(row[Position.QUANTITY]), float(row[Position.QUANTITY] * row[Position.ENTRY_PRICE])
+def _mean_entry(row: Array, held: float, fills: Sequence[Execution], price: float) -> float:
+    """The mean price of what is held, by our own fills, from a position (Position,) before them.
+
+    What no fill explains was filled since orders were looked at: it counts at the last `price` until its fill comes,
+    which then replaces that.
+    """
+    quantity = held - sum(fill.quantity for fill in fills)
+    before, entry = float(row[Position.QUANTITY]), float(row[Position.ENTRY_PRICE])
+    known = math.copysign(min(abs(before), abs(quantity)), quantity) if before * quantity * entry > 0.0 else 0.0
+    paid = known * entry + (quantity - known) * (price or entry)
     for fill in fills:
+        if fill.client_id is None:  # a fee in kind, which was part of what was bought
+            continue
         if quantity * fill.quantity >= 0.0:
             quantity, paid = quantity + fill.quantity, paid + fill.quantity * fill.price
         else:
