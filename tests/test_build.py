@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +226,12 @@ def test_agents_see_what_a_stored_classifier_said_out_of_fold(small, tmp_path):
     bank = parts.validation.batch.bank
     seen = bank.context[:, :, 0, bank.places["supervised"]]
     np.testing.assert_array_equal(seen[:, 100:], found.probabilities[:, 100 : seen.shape[1]])
+    other = fit_supervised(panel, build_table(config, panel), replace(direction, seed=1), train_bars=200, folds=2)
+    both = small("ppo", features, f"features.supervised=[{tmp_path / 'sl'},{other.save(tmp_path / 'other')}]")
+    bank = build_parts(both, panel).validation.batch.bank
+    seen = bank.context[:, :, 0, bank.places["supervised"]]
+    side_by_side = np.concatenate([found.probabilities, other.probabilities], axis=2)
+    np.testing.assert_array_equal(seen[:, 100:], side_by_side[:, 100 : seen.shape[1]])
     assert parts.train.batch.starts.pool[:, Start.TIME].min() >= 66  # nothing is said of the first of three parts
     with pytest.raises(RunError, match="nowhere"):
         build_parts(small("ppo", "features.supervised=nowhere"), panel)

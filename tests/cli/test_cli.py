@@ -87,6 +87,18 @@ def test_check_of_good_bars_is_ready(command, tmp_path):
     assert report["coverage"][0]["bars"] == 7
 
 
+def test_a_report_of_bars_and_environment_is_a_page_and_markdown(command, tmp_path):
+    (tmp_path / "bars.csv").write_text(GOOD.replace("1.7,2,1,1.7", "1.7,1,2,1.7"))
+    shown = command("data", "check", "data=csv", "data.path=bars.csv", "--report", "pages/ready.html")
+    assert shown.returncode == 1  # the page is written of bars that are not ready too
+    page, text = ((tmp_path / "pages" / f"ready.{ending}").read_text() for ending in ("html", "md"))
+    for anchor in ("data", "coverage", "environment"):
+        assert f'id="{anchor}"' in page
+    assert "NOT READY: 7 bars" in text
+    assert "| error | high_low | A |" in text
+    assert "| Python |" in text
+
+
 def test_check_of_bad_bars_names_file_row_symbol_rule(command, tmp_path):
     (tmp_path / "bars.csv").write_text(GOOD.replace("1.7,2,1,1.7", "1.7,1,2,1.7"))
     shown = command("data", "check", "data=csv", "data.path=bars.csv")

@@ -1,4 +1,4 @@
-"""`pacesetter evaluate`, `compare` and `baseline` as a user calls them."""
+"""`pacesetter evaluate`, `compare` and `baseline` as a user calls them; runs `evaluation.programme.dossier`."""
 
 from __future__ import annotations
 
@@ -96,6 +96,34 @@ def test_compare_writes_a_page_and_markdown(judged, tmp_path):
     assert "| two |" in (tmp_path / "both.md").read_text()
 
 
+def test_compare_writes_its_table_as_latex_where_it_is_asked_for(judged, tmp_path):
+    run, _ = judged
+    other = shutil.copytree(run, tmp_path / "run_2")
+    shown = call("compare", run, other, "--out", tmp_path / "both.html", "--latex")
+    assert f"{tmp_path / 'both.tex'}" in shown
+    table = (tmp_path / "both.tex").read_text()
+    assert table.count(r"\begin{tabular}") == table.count(r"\end{tabular}") == 1
+    assert r"run\_2 & ppo &" in table
+    call("compare", run, other, "--out", tmp_path / "plain.html")
+    assert not (tmp_path / "plain.tex").exists()
+
+
+def test_a_dossier_joins_report_explanations_and_every_set_of_gates(judged, monkeypatch):
+    run, _ = judged
+    monkeypatch.setattr("pacesetter.evaluation.report.page.BROWSERS", ())
+    shown = call("evaluate", run, "--draws", "50", "--dossier")
+    assert "dossier.html" in shown
+    assert "a PDF needs one of" in shown  # and the page stands without it
+    page = (run / "evaluation" / "dossier.html").read_text()
+    for anchor in ("verdict", "attribution-by-feature", "decisions", "gates--acceptance", "gates--phase-a"):
+        assert f'id="{anchor}"' in page
+    assert "gates--phase-d" not in page  # it is about what this run was trained without
+    assert "NOT APPLICABLE" in page
+    assert "weights hash" in page
+    with pytest.raises(ConfigError, match="--dossier is of the run's own test set"):
+        call("evaluate", run, "--folds", "2", "--dossier")
+
+
 def test_a_narrow_terminal_breaks_a_table_and_loses_nothing_of_it(judged, tmp_path):
     run, _ = judged
     other = shutil.copytree(run, tmp_path / "20261115T082413-a_run_with_a_long_name-5f6694d4")
@@ -131,9 +159,14 @@ def test_baselines_are_played_by_name(tmp_path):
 
 
 def test_supervised_baselines_are_trained_judged_and_timed(tmp_path):
-    shown = call("baseline", "sl", *MARKET, "task.window_bars=4", f"runs={tmp_path}")
+    page = tmp_path / "reports" / "baselines.html"
+    words = ["baseline", "sl", *MARKET, "task.window_bars=4", f"runs={tmp_path}", "--report", page]
+    shown = call(*words)
     assert "Supervised skill" in shown
     assert "a prediction takes" in shown
+    assert 'id="supervised-thresholds"' in page.read_text()
+    table = page.with_suffix(".md").read_text()
+    assert all(f"| {network} | {threshold} |" in table for network in ("mlp", "gru") for threshold in (0.6, 0.8))
     stored = list((tmp_path / "supervised").iterdir())
     assert len(stored) == 3
     assert {Forecasts.load(folder).model.config.window_bars for folder in stored} == {4}

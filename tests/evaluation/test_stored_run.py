@@ -100,13 +100,15 @@ def test_a_classifier_speaks_anew_of_a_market_that_was_altered(trained_run, tmp_
     features = replace(run.config.features, names=("return_1",))
     plain = replace(run.config, features=features)
     forecasts = fit_supervised(run.panel, build_table(plain, run.panel), direction, train_bars=200, folds=1)
-    told = replace(plain, features=replace(features, supervised=str(forecasts.save(tmp_path / "sl"))))
+    folders = str(forecasts.save(tmp_path / "sl")), str(forecasts.save(tmp_path / "again"))
+    told = replace(plain, features=replace(features, supervised=folders))
     Run(run.folder).write_yaml("config.yaml", told.to_dict())
     fresh = StoredRun(run.folder)
     crash = STRESSES["crash"]().apply(fresh.panel, 300)
     own, stressed = (fresh.bank(panel).context[0, :, :, -2:] for panel in (fresh.panel, crash))
     np.testing.assert_array_equal(own[200:], forecasts.probabilities.swapaxes(0, 1)[200:])
     np.testing.assert_allclose(own[200:299], stressed[200:299], atol=1e-6)
+    assert fresh.bank(crash).context.shape[-1] == 4  # of both classifiers
     assert np.abs(own[301:312] - stressed[301:312]).max() > 1e-3
 
 

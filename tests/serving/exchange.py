@@ -27,6 +27,7 @@ __all__ = ["FAULTS", "AlpacaExchange", "BinanceExchange", "Exchange", "Fault", "
 STEP = Decimal("1e-9")  # nine digits are taken of a quantity, as Alpaca does
 COIN = Decimal("1e-8")
 HELD_SECONDS = 60.0  # that a slow answer is held at most
+DELIVERY_SECONDS = 10.0  # that a request is waited for; one whose connection failed never comes
 RECEIVE_MS = 5_000  # age at which Binance refuses a request
 MOMENT = "2026-01-02T21:00:00Z"
 FAULTS = (
@@ -109,6 +110,7 @@ class Exchange:
         self.requests: list[tuple[str, str]] = []
         self.released = threading.Event()  # what a slow answer waits for
         self.held_answers = 0  # slow requests that wait now
+        self.sent = self.handled = 0  # requests that clients of this process sent, and those that came
         self._numbers = 0  # of trades
         self._late: list[Any] = []  # orders that arrive with the next bar
         self.lock, self._cancelling = threading.RLock(), dict[str, int]()
@@ -126,6 +128,8 @@ class Exchange:
             if at <= self.traded_until:
                 return
             self.traded_until = at
+        self.wait_for_requests()
+        with self.lock:
             while self._late:
                 self.accept(self._late.pop(0))
             for order in sorted(self.orders.values(), key=lambda each: each.stop is not None):
@@ -134,6 +138,12 @@ class Exchange:
                     order.stop = None
                     self.fill(order, Decimal(str(self.share(order))), price)
             self.prices = {symbol: Decimal(str(bar[-1])) for symbol, bar in bars.items()}
+
+    def wait_for_requests(self) -> None:
+        """Until what a client gave up on is there too: a bar is longer than a request is under way."""
+        end = time.monotonic() + DELIVERY_SECONDS
+        while self.handled < self.sent and time.monotonic() < end:
+            time.sleep(0.001)
 
     def fill(self, order: Resting, share: Decimal, price: Decimal) -> None:
         quantity = order.left if share == 1 else (order.left * share).quantize(self.step, ROUND_DOWN)
@@ -191,6 +201,17 @@ class Exchange:
                 if fault.is_of(method, path):
                     return self.script.pop(place).kind
             return self.chance(method, path) or ""
+
+    def take(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[str, tuple[int, Any]]:
+        """The fault that a request meets, and the answer where it is acted on now."""
+        with self.lock:
+            self.handled += 1
+            kind, request = self.fault(method, path), (method, path, query, body)
+            if kind.endswith("_late") and self.is_order(method, path):
+                self._late.append(body or query)
+            if kind == "repeated":
+                return kind, self.repeat(*request)
+            return kind, self.answer(*request) if not kind or kind.endswith("_after") else (0, None)
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """Act on a request, and answer it."""
@@ -593,15 +614,7 @@ class _Handler(BaseHTTPRequestHandler):
             exchange.trade(**content)
             self._reply(200, {})
             return
-        request = self.command, parts.path, query, content
-        kind = exchange.fault(self.command, parts.path)
-        answer: tuple[int, Any] = (0, None)
-        if kind == "repeated":
-            answer = exchange.repeat(*request)
-        elif not kind or kind.endswith("_after"):
-            answer = exchange.answer(*request)
-        if kind.endswith("_late") and exchange.is_order(self.command, parts.path):
-            exchange._late.append(content or query)
+        kind, answer = exchange.take(self.command, parts.path, query, content)
         match kind.removesuffix("_after").removesuffix("_late"):
             case "" | "repeated":
                 self._reply(*answer)

@@ -178,9 +178,22 @@ def open_rig(kind: str, panel: Panel, folder: Path, patch: pytest.MonkeyPatch) -
     own = symbols_of(panel, kind)
     exchange = make_exchange(kind, own.symbols)
     with listening(exchange) as url:
+        count_requests(exchange, patch)
         if kind != "alpaca":
             patch.setitem(sys.modules, "ccxt", ccxt_at(url))
         yield Rig(folder, url, exchange, own, kind)
+
+
+def count_requests(exchange: Exchange, patch: pytest.MonkeyPatch) -> None:
+    """Let the exchange know how many requests are on their way to it."""
+    send = HTTPAdapter.send
+
+    def count(adapter: HTTPAdapter, *words: Any, **options: Any) -> requests.Response:
+        with exchange.lock:
+            exchange.sent += 1
+        return send(adapter, *words, **options)
+
+    patch.setattr(HTTPAdapter, "send", count)
 
 
 def ccxt_at(url: str) -> ModuleType:

@@ -31,7 +31,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         query, key, value = self._split(x)
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
+        mixed = _attend(query, key, value, allowed)
         return self.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def forward_last(self, x: torch.Tensor) -> torch.Tensor:
@@ -60,6 +60,16 @@ class SelfAttention(nn.Module):
     def _split(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values, each (batch, head, item, width / heads)."""
         return self.inputs(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)  # type: ignore[no-any-return]
+
+
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor | None) -> torch.Tensor:
+    """(batch, head, item, width / heads) means of the values."""
+    if query.dtype == torch.bfloat16 and query.device.type == "cpu":
+        # With gradients torch's bfloat16 kernel takes eight times as long as that of float32: windows are too short.
+        with torch.autocast("cpu", enabled=False):
+            exact = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), attn_mask=allowed)
+        return exact.to(query.dtype)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
 
 
 class Block(nn.Module):

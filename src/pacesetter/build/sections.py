@@ -107,15 +107,21 @@ class LeadLagFeatures:
 class Features:
     """Which features the table holds; none named means every registered one the panel can carry.
 
-    supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see
+    supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents
+                 see; of several, [A,B], side by side
     normaliser   of an agent's features: running counts them while it learns; zscore, minmax and robust are fitted once
                  to the training set
     """
 
     names: tuple[str, ...] = ()
     leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
-    supervised: str | None = None
+    supervised: str | tuple[str, ...] | None = None
     normaliser: Literal["running", "zscore", "minmax", "robust"] = "running"
+
+    @property
+    def classifiers(self) -> tuple[str, ...]:
+        """The folders of `supervised`."""
+        return (self.supervised,) if isinstance(self.supervised, str) else self.supervised or ()
 
 
 def check_shares(owner: str, shares: tuple[float, float]) -> None:

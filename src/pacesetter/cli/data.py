@@ -53,6 +53,9 @@ Memory = Annotated[str, typer.Option(help="Memory of all processes together, e.g
 def data_check(
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON to this file.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Page to write of bars and environment; its tables as Markdown are next to it.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Read some symbols at a time within so much memory, e.g. 4GB.")
     ] = None,
@@ -75,6 +78,13 @@ def data_check(
     if out is not None:
         out.write_text(json.dumps(readiness.to_json(), indent=2) + "\n", encoding="utf-8")
         typer.echo(f"JSON: {out}")
+    if report is not None:
+        from pacesetter.evaluation.report.judgement_page import write_pages
+        from pacesetter.lab.programme.environment import check_environment, environment_section, readiness_sections
+
+        report.parent.mkdir(parents=True, exist_ok=True)
+        sections = [*readiness_sections(readiness), environment_section(check_environment())]
+        typer.echo(f"→ {', '.join(map(str, write_pages(report, 'Readiness of data and environment', sections)))}")
     if not readiness.ok:
         raise typer.Exit(1)
 

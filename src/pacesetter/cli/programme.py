@@ -28,6 +28,10 @@ def programme(
         bool, typer.Option("--rollback", help="Go back to the last good phase, and to the bundle before.")
     ] = False,
     despite_no_go: Annotated[bool, typer.Option(help="Go on after a NO-GO, and bundle it all the same.")] = False,
+    reports: Annotated[
+        bool, typer.Option("--reports", help="Write the completion report of the latest programme's phases.")
+    ] = False,
+    risks: Annotated[bool, typer.Option("--risks", help="Write the risk log of the latest programme.")] = False,
 ) -> None:
     """Go from data to a bundle: data, baselines, prototype, tuning, fleet, master, validation, bundle, each with gates.
 
@@ -43,6 +47,9 @@ def programme(
         return
     if rollback:
         _roll_back(Path(config.runs))
+        return
+    if reports or risks:
+        _write_deliverables(Path(config.runs), reports, risks)
         return
 
     def bundle(job: Job, folder: Path) -> StageResult:
@@ -78,18 +85,34 @@ def _store(runs: str | Path) -> Path:
 def _show_status(runs: Path) -> None:
     from rich.console import Console
 
-    from pacesetter.errors import RunError
-    from pacesetter.evaluation.programme.status import latest_status, read_status
+    from pacesetter.evaluation.programme.status import read_status
     from pacesetter.jobs.pipeline.show import section_table
 
-    folder = latest_status(runs)
-    if folder is None:
-        raise RunError(f"{runs} has no programme; start one with: pacesetter lab programme +preset=prototype_offline")
+    folder = _latest(runs)
     section = read_status(folder).section()
     console = Console()
     console.print(section_table(section))
     console.print(section.text, highlight=False, markup=False)
     typer.echo(f"Page: {folder / 'status.html'}")
+
+
+def _write_deliverables(runs: Path, has_reports: bool, has_risks: bool) -> None:
+    """The completion report and the risk log of the latest programme, as asked for."""
+    from pacesetter.lab.programme.deliverables import write_completion, write_risks
+
+    folder = _latest(runs)
+    written = [*(write_completion(folder) if has_reports else ()), *(write_risks(folder) if has_risks else ())]
+    typer.echo(f"→ {', '.join(map(str, written))}")
+
+
+def _latest(runs: Path) -> Path:
+    from pacesetter.errors import RunError
+    from pacesetter.evaluation.programme.status import latest_status
+
+    folder = latest_status(runs)
+    if folder is None:
+        raise RunError(f"{runs} has no programme; start one with: pacesetter lab programme +preset=prototype_offline")
+    return folder
 
 
 def _roll_back(runs: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +44,9 @@ def evaluate(
     gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be reproduced.")] = None,
     tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.", min=0)] = 1e-6,
     pdf: Annotated[bool, typer.Option(help="Also write report.pdf (needs chromium).")] = False,
+    dossier: Annotated[
+        bool, typer.Option(help="Also write dossier.html and .pdf: report, explanations and every set of gates.")
+    ] = False,
     folds: Annotated[int | None, typer.Option(help="Walk-forward: refit for N consecutive tests.")] = None,
     rolling: Annotated[bool, typer.Option(help="With --folds: train on a rolling window.")] = False,
     refit_every: Annotated[int, typer.Option(help="With --folds: refit every N folds.")] = 1,
@@ -59,6 +63,8 @@ def evaluate(
     from pacesetter.evaluation.opened import open_run
     from pacesetter.runs import Run
 
+    if dossier and (overrides or folds is not None):
+        raise ConfigError("--dossier is of the run's own test set; leave out data=… and --folds")
     if gate is not None and (overrides or folds is not None):
         raise ConfigError("--gate compares the run's own test set; leave out data=… and --folds")
     if folds is None and (rolling or combinatorial or refit_every != 1):
@@ -70,7 +76,7 @@ def evaluate(
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
     elif overrides:
         _evaluate_elsewhere(stored, overrides)
-    elif not _judge(stored, draws, explain, pdf, gate, tolerance, trader, fast):
+    elif not _judge(stored, draws, explain or dossier, pdf, gate, tolerance, trader, fast, dossier):
         raise typer.Exit(1)
 
 
@@ -94,6 +100,7 @@ def validate(
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.statistics.regression import RESULT
+    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.runs import Run
     from pacesetter.serving.bundle.served import measure_served
 
@@ -101,7 +108,7 @@ def validate(
     stored = open_run(_agents_of(Run.open(run).folder))
     if not (_results(stored) / RESULT).is_file():
         _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
-    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and hasattr(stored, "bank"):
+    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and isinstance(stored, StoredRun):
         measure_supervised(stored)
     if any(limit.metric.startswith("served_") for limit in gates.gates):
         measure_served(stored.folder)
@@ -134,6 +141,7 @@ def _judge(
     tolerance: float,
     trader: Path | None,
     is_fast: bool,
+    has_dossier: bool = False,
 ) -> bool:
     """Judge, store and show; whether the stored result is repeated, where one was given: else it is left as it is."""
     from pacesetter.evaluation.report.page import write_pdf, write_report
@@ -159,10 +167,15 @@ def _judge(
     # An idle account's verdict has no table: two lines say all of it.
     _show(sections[: stored.printed] if sections[0].rows else sections[:1], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
+    if has_dossier:
+        from pacesetter.evaluation.programme.dossier import write_dossier
+
+        for line in write_dossier(stored.folder, sections, notes, facts):
+            typer.echo(line)
     return is_repeated
 
 
-def _track(stored: Any, result: dict[str, Any]) -> None:
+def _track(stored: Any, result: dict[str, object]) -> None:
     """Give the figures to the tracker of the training; what goes wrong there is said, and the evaluation stands."""
     from pacesetter.jobs.run.tracking import log_evaluation
 
@@ -218,7 +231,7 @@ def _agents_of(folder: Path) -> Path:
     return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
-def _repeats(expected: dict[str, Any], measured: dict[str, Any], tolerance: float) -> bool:
+def _repeats(expected: dict[str, object], measured: dict[str, object], tolerance: float) -> bool:
     """Whether the stored result is repeated; says what differs."""
     from pacesetter.evaluation.statistics.regression import regression_gates
 
@@ -301,11 +314,13 @@ def compare(
     until: Annotated[str, typer.Option(help="Only runs started on this day or before.")] = "",
     mlflow: Annotated[str, typer.Option(help="Runs of this MLflow store, e.g. runs/mlflow.db.")] = "",
     pdf: Annotated[bool, typer.Option(help="Also write the page as PDF (needs chromium).")] = False,
+    latex: Annotated[bool, typer.Option(help="Also write the tables as LaTeX (needs booktabs to print).")] = False,
 ) -> None:
     """Compare evaluated runs: table, equity curves or cumulated rewards, Markdown."""
     from pacesetter.errors import ConfigError
     from pacesetter.evaluation.report.compare import BRIEF, RunFilter, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
+    from pacesetter.evaluation.report.latex import latex_tables
     from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
     from pacesetter.evaluation.report.page import write_pdf, write_report
     from pacesetter.methods.offline.page import offline_section
@@ -324,7 +339,10 @@ def compare(
     if pdf:
         typer.echo(f"→ {write_pdf(page)}")
     out.with_suffix(".md").write_text(markdown(sections), encoding="utf-8")
-    typer.echo(f"→ {out}, {out.with_suffix('.md')}")
+    if latex:
+        out.with_suffix(".tex").write_text(latex_tables(sections), encoding="utf-8")
+    written = [out, *(out.with_suffix(ending) for ending in (".md", *([".tex"] if latex else [])))]
+    typer.echo(f"→ {', '.join(map(str, written))}")
 
 
 def baseline(
@@ -332,6 +350,8 @@ def baseline(
         list[str] | None,
         typer.Argument(metavar="[NAME]... [KEY=VALUE]...", help="e.g. equal_weight momentum data=sample; sl; all"),
     ] = None,
+    folds: Annotated[int, typer.Option(help="With sl: out-of-fold parts of the training set.")] = 4,
+    report: Annotated[Path | None, typer.Option(help="Page to write; its tables as Markdown are next to it.")] = None,
 ) -> None:
     """Backtest baselines over the test set with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first.
 
@@ -346,12 +366,21 @@ def baseline(
     panel = build_panel(config)
     market = panel, build_table(config, panel), build_fold(config, panel), config.trading
     if names[:1] == ["sl"]:
-        _train_classifiers(*market, Path(config.runs) / "supervised", names[1:])
+        sections = _train_classifiers(*market, Path(config.runs) / "supervised", names[1:], folds)
     else:
-        _play_baselines(*market, [] if names == ["all"] else names)
+        sections = [_play_baselines(*market, [] if names == ["all"] else names)]
+    if report is not None:
+        from pacesetter.evaluation.report.judgement_page import write_pages
+
+        report.parent.mkdir(parents=True, exist_ok=True)
+        facts = {"data fingerprint": panel.fingerprint, "seed": str(config.seed)}
+        pages = write_pages(report, "Baselines", sections, panel.notes, facts)
+        typer.echo(f"→ {', '.join(map(str, pages))}")
 
 
-def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path, networks: list[str]) -> None:
+def _train_classifiers(
+    panel: Panel, table: Any, fold: Fold, task: Any, folder: Path, networks: list[str], folds: int
+) -> list[Section]:
     """The supervised baselines: trained, judged, timed and stored; networks that are named have their own width."""
     from pacesetter.agents.encoders import NETWORKS as OWN
     from pacesetter.methods.supervised.judgement import HIDDEN, NETWORKS, run_supervised
@@ -360,12 +389,16 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
     if networks:
         options["width"] = max(OWN[name].width for name in networks)
     chosen = networks or NETWORKS
-    supervised = run_supervised(panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options)
-    _show([finding.section() for finding in supervised.findings()], HIDDEN)
+    supervised = run_supervised(
+        panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options, folds=folds
+    )
+    sections = [finding.section() for finding in supervised.findings()]
+    _show(sections, HIDDEN)
     typer.echo(f"→ {folder}")
+    return sections
 
 
-def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
+def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> Section:
     """The baselines named, or all that are possible, and which are not."""
     from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.report.judgement_page import BRIEF, results_section
@@ -377,11 +410,13 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
     if not names:
         results, same = drop_equal(results)
         notes = [sentence for sentence in (same, left_out_sentence(bank)) if sentence]
-    _show([results_section(results)], BRIEF)
+    section = results_section(results)
+    _show([section], BRIEF)
     for sentence in notes:
         typer.echo(sentence)
     symbols = f"{len(panel.symbols)} symbol{'' if len(panel.symbols) == 1 else 's'}"
     typer.echo(f"{len(results)} baselines × {len(fold.test)} bars × {symbols} in {spent:.1f} s")
+    return replace(section, text=" ".join([section.text, *notes]))
 
 
 def inspect(

@@ -137,7 +137,12 @@ def bundle_check(
     typer.echo(f"{opened.name} is intact: {len(opened.files)} files, model {opened.model.sha256[:12]}, {signed}")
 
 
-def bundle_list(store: StoreFolder = Path("bundles")) -> None:
+def bundle_list(
+    store: StoreFolder = Path("bundles"),
+    matrix: Annotated[
+        Path | None, typer.Option(help="Page to write: every bundle with what it was made of; Markdown is next to it.")
+    ] = None,
+) -> None:
     """Show the version matrix: every bundle with the versions it was made and checked with."""
     from rich.console import Console
     from rich.table import Column, Table
@@ -155,6 +160,13 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
         cells = (row["bundle"], row["run"], row["model"][:12], row["made"], signed, decision, versions)
         table.add_row(mark, *map(cell, cells))
     Console().print(table)
+    if matrix is not None:
+        from pacesetter.evaluation.report.judgement_page import write_pages
+        from pacesetter.lab.versions import matrix_section
+
+        matrix.parent.mkdir(parents=True, exist_ok=True)
+        pages = write_pages(matrix, "Model versions", [matrix_section(shelf)])
+        typer.echo(f"→ {', '.join(map(str, pages))}")
 
 
 def bundle_rollback(

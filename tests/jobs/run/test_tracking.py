@@ -52,12 +52,26 @@ def test_tensorboard_holds_the_scalars(run):
     assert [(event.step, event.value) for event in events] == [(7, 0.5)]
 
 
+def test_tensorboard_holds_histograms_of_figures_with_many_parts(run):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    tracker = tracking.TensorBoardTracker(run.folder / "tensorboard")
+    tracker.log(7, {"agents": {name: float(place) for place, name in enumerate("ABCDEF")}, "few": {"a": 1.0, "b": 2.0}})
+    tracker.close(True)
+    events = EventAccumulator(str(run.folder / "tensorboard"), size_guidance={"histograms": 0}).Reload()
+    assert events.Tags()["histograms"] == ["agents/all"]
+    (drawn,) = events.Histograms("agents/all")
+    found = drawn.histogram_value
+    assert (drawn.step, found.num, found.min, found.max, found.sum) == (7, 6.0, 0.0, 5.0, 15.0)
+
+
 def test_mlflow_keeps_runs_in_an_embedded_store_and_goes_on_in_them(small, run):
     mlflow = pytest.importorskip("mlflow")
     config = small("ppo", "track.mlflow=auto")
     uri = tracking._local_store_uri(config)
     first = tracking.MlflowTracker(uri, config, run)
-    first.log(1, {"reward": 0.25})
+    first.log(1, {"reward": 0.25, "round trips per 1,000 steps": 3.0})
     first.close(False)
     second = tracking.MlflowTracker(uri, config, run)
     assert second.id == first.id
@@ -123,21 +137,35 @@ def test_wandb_writes_a_run_offline_for_real(small, run, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     tracker = tracking.WandbTracker("offline", small(), run)
     tracker.log(3, {"reward": 1.5})
+    (run.folder / "gates.html").write_text("<p>what the gates say</p>")
+    (run.folder / "fleet.csv").write_text("symbol,sharpe\n")
     tracker.close(True)
     (stored,) = (run.folder / "wandb").glob("offline-run-*")
     (written,) = stored.glob("*.wandb")
     assert b"reward" in written.read_bytes()
+    files = stored / "files"
+    assert {"config.yaml", "gates.html", "fleet.csv"} <= {path.name for path in (files / run.folder.name).iterdir()}
+    (page,) = files.glob("media/html/gates*.html")
+    assert "what the gates say" in page.read_text()
 
 
 def test_wandb_is_given_numbers_and_its_mode(small, run, monkeypatch):
     told = {}
-    fake = SimpleNamespace(log=lambda numbers, step: told.update({step: numbers}), finish=lambda exit_code: None)
-    module = SimpleNamespace(init=lambda **options: told.update(options) or fake)
+    fake = SimpleNamespace(
+        log=lambda numbers, step=None: told.update({step: numbers}),
+        save=lambda path, base_path, policy: told.setdefault("files", []).append(path),
+        finish=lambda exit_code: None,
+    )
+    module = SimpleNamespace(init=lambda **options: told.update(options) or fake, Html=lambda path: f"page {path}")
     monkeypatch.setitem(sys.modules, "wandb", module)
     monkeypatch.setattr(tracking, "find_spec", lambda name: True)
     tracker = tracking.WandbTracker("offline", small(), run)
     tracker.log(3, {"reward": 1.5})
+    page = run.folder / "report.html"
+    page.write_text("<p>a page</p>")
     tracker.close(True)
+    assert told["files"] == [str(run.folder / "config.yaml"), str(page)]
+    assert told[None] == {"report.html": f"page {page}"}
     assert told["mode"] == "offline"
     assert told["id"] == run.folder.name
     assert told[3] == {"reward": 1.5}

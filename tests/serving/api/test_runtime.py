@@ -62,9 +62,13 @@ def served(request, made, tmp_path):
     if request.param != "supervised":
         words = ["agent=" + request.param if word == "agent=maskable_ppo" else word for word in TRAINING]
         return make(tmp_path, words)
-    table, seen = build_table(made.config, made.panel), Direction(width=8, window_bars=8, epochs=2, epoch_examples=200)
-    forecasts = fit_supervised(made.panel, table, seen, train_bars=430, folds=1)
-    return make(tmp_path, [*TRAINING, f"features.supervised={forecasts.save(tmp_path / 'classifier')}"])
+    table = build_table(made.config, made.panel)
+    folders = []
+    for network in ("mlp", "gru"):  # side by side
+        seen = Direction(network, width=8, window_bars=8, epochs=2, epoch_examples=200)
+        forecasts = fit_supervised(made.panel, table, seen, train_bars=430, folds=1)
+        folders.append(str(forecasts.save(tmp_path / network)))
+    return make(tmp_path, [*TRAINING, f"features.supervised=[{','.join(folders)}]"])
 
 
 KINDS = ("plain", "gru_ppo", "supervised", pytest.param("recurrent_ppo", marks=pytest.mark.proof))

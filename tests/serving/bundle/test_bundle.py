@@ -1,4 +1,4 @@
-"""Bundles: whole or refused by name, signed or not, numbered on a shelf with a way back."""
+"""Bundles: whole or refused by name, signed or not, numbered on a shelf with a way back; `lab.versions` lists them."""
 
 from __future__ import annotations
 
@@ -428,6 +428,12 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     rollback = ("bundle", "rollback", "--store", str(tmp_path / "bundles"))
     assert "there is no key to check it by" in called(*rollback)[1]
     assert "0001-policy serves now" in called(*rollback, "--unverified")[1]
+    matrix = tmp_path / "pages" / "matrix.html"
+    assert str(matrix) in called("bundle", "list", "--store", str(tmp_path / "bundles"), "--matrix", str(matrix))[1]
+    assert 'id="model-versions"' in matrix.read_text()
+    first, second = (line.split(" | ") for line in matrix.with_suffix(".md").read_text().splitlines()[-2:])
+    assert (first[0], first[1], second[0], second[1]) == ("| 0001-policy", "serves", "| 0002-policy", "rolled back")
+    assert made.bundle.manifest["training"]["weights_hash"][:12] in first
     (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--unverified")
     assert code == 1

@@ -19,6 +19,8 @@ def test_the_graph_is_the_policy_and_its_time_is_measured(trained_run: Path, tmp
     found = json.loads(measure_served(folder).read_text(encoding="utf-8"))
     assert 0 <= found["difference"] < 1e-5
     assert 0 < found["p50_ms"] <= found["p95_ms"]
+    assert found["p50_ms"] < found["p50_ms_143"] <= found["p95_ms_143"]
+    assert 0.9 < found["bfloat16_agreement"] <= 1  # tiny, but far from a choice of another policy
 
 
 def test_gates_of_serving_measure_and_others_may_not_apply(trained_run: Path, tmp_path: Path) -> None:

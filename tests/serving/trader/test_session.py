@@ -282,3 +282,8 @@ def test_a_network_feed_is_asked_for_the_policys_own_symbols(
     config = PaperConfig(feed="ccxt", data={"start": "2024-01-01"})
     assert load_history(config, fleet.bundle) is fleet.panel
     assert asked == [{"source": "ccxt", "symbols": list(fleet.panel.symbols), "start": "2024-01-01"}]
+    asked.clear()
+    there = {"name": "ccxt", "exchange": "okx", "dry_run": True}
+    for data in ({}, {"exchange": "kraken"}):  # bars of where the orders go, unless another is typed
+        load_history(PaperConfig(feed="ccxt", broker=there, data=data), fleet.bundle)
+    assert [each["exchange"] for each in asked] == ["okx", "kraken"]

@@ -57,8 +57,8 @@ class Rule(Baseline):
 class Supervised(Baseline):
     """Buys `size` of equity of a symbol whose last class, "up", is as probable as `threshold`; sells it below one half.
 
-    The probabilities are the entry `supervised` of the observation: see `market_bank`. When cash is short the kernel
-    shrinks all buys by one factor.
+    Of several classifiers the last one decides. The probabilities are the entry `supervised` of the observation: see
+    `market_bank`. When cash is short the kernel shrinks all buys by one factor.
     """
 
     name: ClassVar[str] = "supervised"

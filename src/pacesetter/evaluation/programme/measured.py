@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.recovery.measures import RANGES, STATES
 from pacesetter.evaluation.statistics.gates import Measured
 from pacesetter.evaluation.statistics.intervals import Statistic, block_length, interval, paired_difference
@@ -108,7 +109,7 @@ class RunRecord:
         known = {name: value for name, value in figures.items() if not math.isnan(value)}
         return max(known, key=lambda name: known[name]) if known else None
 
-    def series(self, name: str | None) -> np.ndarray[Any, Any] | None:
+    def series(self, name: str | None) -> Array | None:
         """Returns of a policy on the test set, where they were kept."""
         has = self.returns is not None and name in self.returns
         return self.returns[name].to_numpy() if has and self.returns is not None else None
@@ -461,6 +462,13 @@ METRICS: dict[str, Metric] = {
     "direction_accuracy": Metric("accuracy of the head for the next direction", _direction, 0.0, 1.0),
     "curriculum_stages": Metric("stages of the curriculum completed", _last("curriculum.level"), 0.0),
     "served_p95_ms": Metric("milliseconds of a served decision, p95", _served("p95_ms"), 0.0),
+    "served_p95_ms_143": Metric("milliseconds of a served decision of 143 symbols, p95", _served("p95_ms_143"), 0.0),
+    "bfloat16_agreement": Metric(
+        "share of orders that stay in bfloat16",
+        _served("bfloat16_agreement"),
+        0.0,
+        1.0,
+    ),
     "served_difference": Metric("largest difference of the served graph", _served("difference"), 0.0),
     "repeat_difference": Metric(
         "difference when trained again, share", lambda record: Measured(record.repeat), 0.0, by="pacesetter verify RUN"

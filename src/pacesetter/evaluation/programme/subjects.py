@@ -27,6 +27,7 @@ SUBJECTS: dict[str, Callable[[Plan], bool]] = {
     "asynchronous": _algorithm("impala"),
     "evolution": _algorithm("es", "hybrid"),
     "auxiliary": _extra("auxiliary"),
+    "bfloat16": lambda config: config.agent.get("precision") == "bfloat16",
     "curriculum": lambda config: isinstance(config.task, Trading) and config.task.curriculum != "none",
 }
 

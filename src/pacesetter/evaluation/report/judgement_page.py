@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.account_page import monthly_section, trades_section, weights_section
 from pacesetter.evaluation.report.memo import memo
-from pacesetter.evaluation.report.page import Section, format_number, number
+from pacesetter.evaluation.report.page import Section, format_number, number, write_report
 from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure, thin_bars
 from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.evaluation.statistics.intervals import Interval
@@ -28,7 +28,7 @@ from pacesetter.market.ledger import Column
 from pacesetter.runs import write_atomic
 from pacesetter.words import for_markdown
 
-__all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement"]
+__all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement", "write_pages"]
 
 VERDICT = "Verdict"
 SCORES = (
@@ -95,7 +95,16 @@ def markdown(sections: list[Section]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_row(cells: Any) -> str:
+def write_pages(
+    path: Path, title: str, sections: list[Section], notes: Sequence[str] = (), facts: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write a page and, beside it, its texts and tables as Markdown; gives both."""
+    head = "\n\n".join([f"# {for_markdown(title)}", *map(for_markdown, notes)])
+    page = write_report(path, title, sections, notes, facts)
+    return [page, write_atomic(path.with_suffix(".md"), f"{head}\n\n{markdown(sections)}")]
+
+
+def _markdown_row(cells: Iterable[object]) -> str:
     # A bar would begin another column.
     return "| " + " | ".join(for_markdown(cell).replace("|", "/") for cell in cells) + " |"
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import math
+import re
 import sys
 import threading
 import time
@@ -15,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
+
+import numpy as np
 
 from pacesetter.build import Plan
 from pacesetter.errors import ConfigError
@@ -41,6 +44,11 @@ USAGE_COLUMNS = ("seconds", "processor_percent", "machine_percent", "memory_mb",
 KEPT_FILES = ("config.yaml", "report.html", "gates.html", "gates.json", "fleet.csv", "allocations.csv", USAGE)
 KEPT_FOLDERS = ("checkpoints/best",)
 HARDWARE = ("platform", "processor", "instructions", "cores", "python", "versions", "commit")
+
+
+PAGES = ("report.html", "gates.html")  # shown as media
+LEAST_PARTS = 5  # of a figure to be drawn as a histogram
+REFUSED = re.compile(r"[^\w\-. :/]")  # letters of a name that MLflow does not take
 
 
 class Tracker(Protocol):
@@ -168,7 +176,7 @@ class UsageLog:
 
 
 class TensorBoardTracker:
-    """Event files for `tensorboard --logdir runs`."""
+    """Event files for `tensorboard --logdir runs`: every number, and what has many (agents, orders) as a histogram."""
 
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -178,6 +186,10 @@ class TensorBoardTracker:
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         for name, value in numbers(metrics).items():
             self.writer.add_scalar(name.replace(".", "/"), value, step)
+        for name, value in metrics.items():
+            parts = list(numbers({name: value}).values()) if isinstance(value, Mapping | list) else []
+            if len(parts) >= LEAST_PARTS:
+                self.writer.add_histogram(f"{name}/all", np.array(parts), step)
 
     def close(self, is_done: bool) -> None:
         self.writer.close()
@@ -226,7 +238,8 @@ class MlflowTracker:
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         from mlflow.entities import Metric
 
-        values = [Metric(name, value, 0, step) for name, value in numbers(metrics).items()]
+        # MLflow refuses a whole batch for one comma, as in "round trips per 1,000 steps".
+        values = [Metric(REFUSED.sub("", name), value, 0, step) for name, value in numbers(metrics).items()]
         self.client.log_batch(self.id, metrics=values)
 
     def close(self, is_done: bool) -> None:
@@ -253,7 +266,7 @@ def log_evaluation(config: Plan, folder: Path, result: Mapping[str, Any]) -> boo
     return True
 
 
-def _hardware(run: Run) -> dict[str, Any]:
+def _hardware(run: Run) -> dict[str, object]:
     """What the run was made with, and the GPU where there is one."""
     manifest = run.manifest
     hardware = {name: manifest.get(name) for name in HARDWARE}
@@ -263,7 +276,7 @@ def _hardware(run: Run) -> dict[str, Any]:
     return hardware | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
@@ -276,9 +289,9 @@ class WandbTracker:
     def __init__(self, mode: str, config: Plan, run: Run) -> None:
         if find_spec("wandb") is None:
             raise ConfigError(f"track.wandb={mode} needs wandb: pip install 'pacesetter[wandb]', or track.wandb=off")
-        wandb: ModuleType = importlib.import_module("wandb")
-        name = run.folder.name
-        self.run = wandb.init(
+        self.wandb: ModuleType = importlib.import_module("wandb")
+        name, self.folder = run.folder.name, run.folder
+        self.run = self.wandb.init(
             project="pacesetter", name=name, id=name, resume="allow", mode=mode, dir=run.folder, config=config.to_dict()
         )
 
@@ -286,6 +299,14 @@ class WandbTracker:
         self.run.log(numbers(metrics), step=step)
 
     def close(self, is_done: bool) -> None:
+        """With config, pages and tables of the run as files, and the pages as media too."""
+        for name in KEPT_FILES:
+            if (self.folder / name).is_file():
+                # Below the run's name: W&B keeps a config.yaml of its own.
+                self.run.save(str(self.folder / name), base_path=str(self.folder.parent), policy="now")
+        pages = {name: self.wandb.Html(str(self.folder / name)) for name in PAGES if (self.folder / name).is_file()}
+        if pages:
+            self.run.log(pages)
         self.run.finish(exit_code=0 if is_done else 1)
 
 

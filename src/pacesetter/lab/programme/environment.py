@@ -9,9 +9,10 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
+from pacesetter.data.quality import Readiness
 from pacesetter.evaluation.report.page import Section
 
-__all__ = ["EnvironmentRow", "check_environment", "environment_section"]
+__all__ = ["EnvironmentRow", "check_environment", "environment_section", "readiness_sections"]
 
 PACKAGE = "pacesetter"
 CONTEXTS = ({"extra": ""}, {"extra": "rl"})  # what is always needed, and what the programme trains with
@@ -39,6 +40,23 @@ def environment_section(rows: list[EnvironmentRow]) -> Section:
     text = f"Not as asked for: {', '.join(poor)}." if poor else "Everything is as asked for."
     table = tuple((row.name, row.value, row.wanted, "ok" if row.is_enough else "MISSED") for row in rows)
     return Section("Environment", text, (), ("what", "there", "asked for", ""), table)
+
+
+def readiness_sections(readiness: Readiness) -> list[Section]:
+    """What was found of the bars: whether they are ready, every finding, and the coverage of each symbol."""
+    verdict = "READY" if readiness.ok else "NOT READY"
+    span = f"{readiness.bars:,} bars, {readiness.first} to {readiness.last}, calendar {readiness.calendar}"
+    said = " ".join(filter(None, [f"{verdict}: {span}.", *readiness.columns, readiness.survivorship]))
+    findings = tuple((f.severity, f.rule, f.symbol or "all", f.count, f.what) for f in readiness.findings)
+    coverage = tuple(
+        tuple(f"{value:.2%}" if name == "coverage" else str(value) for name, value in row.items())
+        for row in readiness.coverage
+    )
+    header = tuple(readiness.coverage[0]) if readiness.coverage else ()
+    return [
+        Section("Data", said, (), ("severity", "rule", "symbol", "times", "what"), findings),
+        Section("Coverage", "Bars of each symbol between its first and its last.", (), header, coverage),
+    ]
 
 
 def _python() -> EnvironmentRow:

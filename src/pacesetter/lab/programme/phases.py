@@ -14,6 +14,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.evaluation.programme.decision import CONDITIONAL, GateDecision, decide, held_gates, store_decision
+from pacesetter.evaluation.programme.dossier import GATE_HEADER, gate_section
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import REPEAT, SUPERVISED, RunRecord
 from pacesetter.evaluation.programme.supervised import measure_supervised
@@ -26,7 +27,7 @@ from pacesetter.jobs.pipeline.fleet_stage import check_episodes, fleet_config
 from pacesetter.jobs.pipeline.lookback_stage import longest_window
 from pacesetter.jobs.pipeline.master_stage import master_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
-from pacesetter.lab.programme.environment import check_environment, environment_section
+from pacesetter.lab.programme.environment import check_environment, environment_section, readiness_sections
 from pacesetter.lab.programme.tuning import CHOICE, search_and_retrain
 from pacesetter.methods.master.page import allocation_sentence, better_run, read_allocations
 from pacesetter.panel import Panel
@@ -36,7 +37,6 @@ from pacesetter.runs import DECISION, EVALUATION, write_atomic
 __all__ = [
     "check_data",
     "check_phases",
-    "gate_section",
     "judged_programme_run",
     "phase_decision",
     "run_baselines",
@@ -48,7 +48,6 @@ __all__ = [
     "without_tuning",
 ]
 
-GATE_HEADER = ("gate", "value", "limit", "interval", "")
 DECISIONS = ("validation", "targets", "final")  # of the last judgement; the last of them stands for the bundle
 
 
@@ -65,14 +64,8 @@ def check_data(job: Job, folder: Path) -> StageResult:
         json.dumps([row._asdict() for row in rows], indent=2) + "\n", encoding="utf-8"
     )
     poor = sum(not row.is_enough for row in rows)
-    section = Section(
-        "Data",
-        f"{job.panel!r}",
-        header=("severity", "rule", "symbol", "times", "what"),
-        rows=tuple((f.severity, f.rule, f.symbol or "all", f.count, f.what) for f in readiness.findings),
-    )
     line = f"{len(readiness.findings)} warnings of the data, {poor} of the environment"
-    return StageResult(line, (section, environment_section(rows)))
+    return StageResult(line, (*readiness_sections(readiness), environment_section(rows)))
 
 
 def check_phases(job: Job) -> None:
@@ -247,11 +240,6 @@ def _walk_forward(job: Job, run: Path) -> None:
 
 
 # ---- together -------------------------------------------------------------------------------------------------------
-
-
-def gate_section(decision: GateDecision) -> Section:
-    """A decision with every value beside its limit."""
-    return Section(f"Gates: {decision.gates.name}", decision.sentence, (), GATE_HEADER, decision.rows)
 
 
 def phase_decision(folder: Path) -> str:

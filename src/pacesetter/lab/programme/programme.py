@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,10 +26,10 @@ from pacesetter.evaluation.programme.status import (
     read_status,
     write_status,
 )
-from pacesetter.evaluation.report.judgement_page import markdown
-from pacesetter.evaluation.report.page import write_report
+from pacesetter.evaluation.report.judgement_page import write_pages
 from pacesetter.jobs.pipeline.main_job import load_panel, run_job
 from pacesetter.jobs.pipeline.stages import CACHE, Job, Stage, StageResult, StageWatch
+from pacesetter.lab.programme.deliverables import REPORTS
 from pacesetter.lab.programme.phases import (
     check_data,
     check_phases,
@@ -195,9 +196,10 @@ class _Board(StageWatch):
             "seed": str(job.config.seed),
         }
         notes = [*job.panel.notes, *(("The bars are SYNTHETIC.",) if self.status and self.status.synthetic else ())]
-        page = job.run.path(f"reports/{stage.name}.html")
-        write_report(page, f"Phase: {stage.name}", finding.sections, [finding.line, *notes], facts)
-        write_atomic(page.with_suffix(".md"), f"# {stage.name}: {finding.line}\n\n{markdown(list(finding.sections))}")
+        page = job.run.path(f"{REPORTS}/{stage.name}.html")
+        write_pages(page, f"Phase: {stage.name}", list(finding.sections), [finding.line, *notes], facts)
+        stored = {"facts": facts, "sections": [section.to_json() for section in finding.sections]}
+        write_atomic(page.with_suffix(".json"), json.dumps(stored))
         return page.relative_to(job.run.folder).as_posix()
 
     def _update(self, name: str, **changes: object) -> None:

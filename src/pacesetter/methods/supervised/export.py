@@ -1,4 +1,4 @@
-"""The direction classifier that a policy reads, as a file of its bundle; both answer the same observations."""
+"""The direction classifiers that a policy reads, as a file of its bundle; both answer the same observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pacesetter.serving.bundle.parity import check_parity, random_observations
 from pacesetter.serving.trader.probabilities import SUPERVISED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pacesetter.agents.layout import Tensors
     from pacesetter.methods.supervised.direction import Classifier
@@ -27,44 +27,50 @@ SUPERVISED_FILE = "supervised.onnx"
 
 
 class ProbabilityModule(nn.Module):
-    """A classifier that gives probabilities (row, class), and that of the likelier one."""
+    """Classifiers that give probabilities (row, class) side by side, and the largest of them."""
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, classifiers: Sequence[Classifier]) -> None:
         super().__init__()
-        self.classifier = classifier
+        self.classifiers = nn.ModuleList(classifiers)
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
-        probabilities = self.classifier(observation).softmax(-1)
+        probabilities = torch.cat([classifier(observation).softmax(-1) for classifier in self.classifiers], -1)
         return probabilities, probabilities.amax(-1)
 
 
 def supervised_files(
-    folder: str | Path | None, entries: Mapping[str, tuple[str, ...]], observations: int
+    folders: Sequence[str | Path], entries: Mapping[str, tuple[str, ...]], observations: int
 ) -> dict[str, bytes]:
-    """`supervised.onnx` of the classifier stored in `folder`, which a policy reads.
+    """`supervised.onnx` of the classifiers stored in `folders`, which a policy reads.
 
-    entries   names of the policy's own features by entry, which the classifier must have been trained with too
-    Refuses a classifier of other features, and a graph that differs from it on any of `observations` observations.
+    entries   names of the policy's own features by entry, which the classifiers must have been trained with too
+    Refuses classifiers of other features or of different windows, and a graph that differs from them on any of
+    `observations` observations.
     """
-    if folder is None:
+    if not folders:
         raise ConfigError("the policy reads class probabilities, and features.supervised names no classifier")
     from pacesetter.methods.supervised.direction import CLASSES
     from pacesetter.methods.supervised.forecasts import Forecasts
 
-    classifier = Forecasts.load(folder).model
-    for entry, names in classifier.names.items():
-        if tuple(entries.get(entry, ())) != tuple(names):
-            raise ConfigError(
-                f"the classifier {folder} reads other features in '{entry}' than the policy; train it with the same "
-                "features.names and features.leadlag"
-            )
+    classifiers = {folder: Forecasts.load(folder).model for folder in folders}
+    for folder, classifier in classifiers.items():
+        for entry, names in classifier.names.items():
+            if tuple(entries.get(entry, ())) != tuple(names):
+                raise ConfigError(
+                    f"the classifier {folder} reads other features in '{entry}' than the policy; train it with the "
+                    "same features.names and features.leadlag"
+                )
+    windows = {classifier.config.window_bars for classifier in classifiers.values()}
+    if len(windows) > 1:
+        raise ConfigError(f"the classifiers see windows of {sorted(windows)} bars; a bundle needs one length for all")
+    first = classifiers[folders[0]]
     own = PolicySpec(
-        inputs=dict(classifier.shapes),
-        names=dict(classifier.names) | {SUPERVISED: CLASSES},
+        inputs=dict(first.shapes),
+        names=dict(first.names) | {SUPERVISED: CLASSES * len(folders)},
         action="continuous",
         outputs=("probabilities", "confidence"),
     )
-    module = ProbabilityModule(classifier).eval()
+    module = ProbabilityModule(list(classifiers.values())).eval()
     graph = export_onnx(module, own)
     check_parity(module, Model(graph), random_observations(own, observations))
     return {SUPERVISED_FILE: graph}

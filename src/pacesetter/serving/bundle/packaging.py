@@ -155,8 +155,8 @@ def bundle_policy(
     store: str | Path,
     *,
     table: FeatureTable,
-    training: Mapping[str, Any],
-    results: Mapping[str, Any] | None = None,
+    training: Mapping[str, object],
+    results: Mapping[str, object] | None = None,
     real: Iterable[Mapping[str, Array]] = (),
     limits: GuardLimits | None = None,
     key: SigningKey | None = None,
@@ -181,7 +181,7 @@ def bundle_policy(
     if SUPERVISED in spec.inputs:
         from pacesetter.methods.supervised.export import supervised_files
 
-        read = supervised_files(config.features.supervised, spec.names, observations)
+        read = supervised_files(config.features.classifiers, spec.names, observations)
     graph = export_onnx(module, spec)
     if spec.rows == "market":
         # A row has all symbols: 10,000 of 143 are a million decisions, and take two minutes to compare.
@@ -252,8 +252,8 @@ def bundle_files(
     graph: bytes,
     features: FeatureSpec,
     config: Plan,
-    manifest: Mapping[str, Any],
-    results: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, object],
+    results: Mapping[str, object] | None = None,
     limits: GuardLimits | None = None,
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
@@ -261,9 +261,12 @@ def bundle_files(
     plain = json.loads(json.dumps(config.to_dict(), default=str))
     del plain["runs"]  # a folder of the machine that trained it, which is not used
     named = (plain["features"]["leadlag"], "lookback"), (plain["features"], "supervised"), (plain["task"], "fleet")
-    for options, name in named:
-        if isinstance(options.get(name), str):
-            options[name] = Path(options[name]).name  # of its lookback agent, classifier or fleet, wherever it lay
+    for options, name in named:  # of its lookback agent, classifiers or fleet, wherever it lay
+        match options.get(name):
+            case str(folder):
+                options[name] = Path(folder).name
+            case list(folders):
+                options[name] = [Path(folder).name for folder in folders]
     texts = {
         "features.json": _json(asdict(features)),
         "limits.json": _json(asdict(limits or GuardLimits())),
@@ -318,7 +321,7 @@ def _fitted_until(training: Mapping[str, Any], config: Plan, panel: Panel) -> pd
     return pd.Timestamp(stated) if stated else fitted_until(config, panel)
 
 
-def _training(run: Run) -> dict[str, Any]:
+def _training(run: Run) -> dict[str, object]:
     """Facts of a run that its bundle keeps."""
     return {key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name}
 
@@ -335,7 +338,7 @@ def read_decision(judged: Path) -> dict[str, str]:
         raise RunError(f"{path} is damaged ({problem}); run `pacesetter validate` again") from problem
 
 
-def _results(judged: Path) -> dict[str, Any] | None:
+def _results(judged: Path) -> dict[str, object] | None:
     """Verdict, gates and figures of the judged policy on the test set; None where nothing was judged."""
     path = judged / "evaluation.json"
     if not path.is_file():

@@ -50,6 +50,9 @@ WORDS = {  # the service's for ours
 class AlpacaOptions(VenueOptions):
     """Alpaca has no options of its own; keys come from ALPACA_API_KEY and ALPACA_SECRET_KEY alone."""
 
+    def check(self) -> None:
+        _alpaca_client(self.live)
+
     def open(self, symbols: Sequence[str], market: MarketParameters) -> Broker:
         return AlpacaBroker(symbols, options=self)
 

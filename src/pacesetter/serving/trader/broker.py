@@ -194,6 +194,9 @@ class BrokerOptions(ABC):
         """Whether orders are filled in this process, from the bars: only then can stored bars be traded."""
         return False
 
+    def check(self) -> None:  # noqa: B027  # most need nothing
+        """Refuse what is missing, e.g. keys, before any data are loaded; makes no request."""
+
     @abstractmethod
     def open(self, symbols: Sequence[str], market: MarketParameters) -> Broker:
         """The broker for these symbols; refuses, in one sentence, what it cannot trade under `market`."""

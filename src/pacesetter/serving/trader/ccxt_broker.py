@@ -79,7 +79,8 @@ class CcxtOptions(VenueOptions):
         if not self.dry_run and self.exchange not in able:
             raise ConfigError(
                 f"broker.exchange={self.exchange} cannot be traded with broker.market={self.market}, for ccxt does not "
-                f"find its orders by client id; give one of {', '.join(able)}, or broker.dry_run=true"
+                "find its orders by client id; give broker.dry_run=true, or an exchange where it does"
+                f"{did_you_mean(self.exchange, able)}"
             )
 
     @property
@@ -91,6 +92,9 @@ class CcxtOptions(VenueOptions):
         """e.g. "binance spot (sandbox)"."""
         how = "dry run" if self.dry_run else "REAL MONEY" if self.live else "sandbox"
         return f"{self.exchange} {self.market} ({how})"
+
+    def check(self) -> None:
+        _make_client(self)
 
     def open(self, symbols: Sequence[str], market: MarketParameters) -> Broker:
         self.check_market(market)
@@ -363,8 +367,8 @@ def _market_of(symbol: str, listed: Mapping[str, Any], options: CcxtOptions) -> 
     if market is None or not fits(market):
         able = [name for name, each in listed.items() if fits(each)]
         raise ConfigError(
-            f"{options.exchange} has no {kind} market '{symbol}'{did_you_mean(symbol, able)}; train on, or give "
-            "data.symbols=[…] of, what it trades"
+            f"{options.exchange} has no {kind} market '{symbol}'; train on what it trades, or give data.symbols=[…]"
+            f"{did_you_mean(symbol, able)}"
         )
     if market.get("active") is False:
         raise ConfigError(f"'{symbol}' is not traded at {options.exchange} now; give data.symbols=[…] without it")

@@ -1,6 +1,6 @@
-"""Class probabilities of served bars: the classifier that a policy reads travels in the bundle as `supervised.onnx`.
+"""Class probabilities of served bars: classifiers that a policy reads travel in the bundle as `supervised.onnx`.
 
-It speaks for the newest bar as `methods.supervised.direction.Examples.predict` does for every bar of a panel: of what
+They speak for the newest bar as `methods.supervised.direction.Examples.predict` does for every bar of a panel: of what
 environments show, from the first bar with a whole window on, and 0 before.
 """
 

@@ -122,6 +122,8 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     switch = KillSwitch(config.halt_file)
     # Before any data is loaded: without a working switch nothing may start.
     switch.check_usable()
+    options = config.broker_options
+    options.check()
     panel = load_history(config, bundle)
     if succession is not None:
         _begin(succession, config, panel)
@@ -132,7 +134,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
-    broker = config.broker_options.open(panel.symbols, market)
+    broker = options.open(panel.symbols, market)
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
@@ -243,13 +245,19 @@ def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, A
 
 
 def _network_options(config: PaperConfig, bundle: Bundle | None) -> dict[str, Any]:
-    """What to ask a network source for: the bundle's symbols, its own options of that source, and what was given."""
+    """What to ask a network source for: the bundle's symbols, its own options of that source, and what was given.
+
+    Bars come from the exchange to which the orders go.
+    """
     own: dict[str, Any] = {}
     if bundle is not None and bundle.config.data["source"] == config.feed:
         # Up to now, whatever the last bar of the training was.
         own = {name: value for name, value in bundle.config.data_options.items() if name not in ("end", "refresh")}
-    if bundle is not None and bundle.model.spec.symbols:
-        own["symbols"] = list(bundle.model.spec.symbols)
+    if bundle is not None and (bundle.model.spec.symbols or "symbols" not in own):
+        # Its own; of a policy that trades any symbol those that it was trained on.
+        own["symbols"] = list(bundle.model.spec.symbols or bundle.features.symbols)
+    if config.feed == config.broker["name"] and "exchange" in config.broker:
+        own["exchange"] = config.broker["exchange"]
     return own | {key: value for key, value in config.data.items() if key != "source"}
 
 
