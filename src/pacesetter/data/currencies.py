@@ -58,7 +58,8 @@ def convert_currencies(panel: Panel, currency: str | None, currencies: Mapping[s
         for name, block in zip(traded.fields, traded.blocks, strict=True)
     ]
     pairs = ", ".join(sorted(table))
-    note = f"Prices of {count_noun(len(foreign), 'symbol')} are converted from {pairs} to {home} at rates known at each close"
+    converted = count_noun(len(foreign), "symbol")
+    note = f"Prices of {converted} are converted from {pairs} to {home} at rates known at each close"
     return replace(traded, blocks=np.stack(blocks), truth=None).with_field("fx", now).noting(note)
 
 
