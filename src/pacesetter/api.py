@@ -332,7 +332,7 @@ def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:
 class FunctionPolicy:
     """A function of what is seen that gives a weight for each symbol."""
 
-    function: Callable[[Snapshot], Any]
+    function: Callable[[Snapshot], object]
     action: str = "target"
 
     @property
@@ -378,7 +378,7 @@ class WeightsPolicy:
         return known
 
 
-def _risk_options(risk: Mapping[str, Any] | RiskOptions | None) -> RiskOptions:
+def _risk_options(risk: Mapping[str, object] | RiskOptions | None) -> RiskOptions:
     return risk if isinstance(risk, RiskOptions) else configure(RiskOptions, risk or {}, "risk")
 
 

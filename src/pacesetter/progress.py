@@ -22,12 +22,15 @@ EVERY_SECONDS = 60.0
 
 
 class LogLines:
-    """Lines for a log: `title: done of total unit, time left`; at most one a minute, none for what is short."""
+    """Lines for a log: `title: done of total unit, time left`; at most one a minute, none for what is short.
+
+    What has no end has a total of None, and no time left.
+    """
 
     def __init__(
         self,
         title: str,
-        total: int,
+        total: int | None,
         unit: str,
         write: Callable[[str], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -41,13 +44,19 @@ class LogLines:
     def update(self, done: int, note: str = "") -> None:
         """Where it is now; says it where it is time to."""
         now = self.clock()
-        if now < self.next or done >= self.total:
+        if now < self.next or (self.total is not None and done >= self.total):
             return
         self.next = now + EVERY_SECONDS
+        line = f"{self.title}: {done:,}{self._ahead(done, now)}"
+        self.write(f"{line}; {note}" if note else line)
+
+    def _ahead(self, done: int, now: float) -> str:
+        """Of how many, and how long the rest will take."""
+        if self.total is None:
+            return f" {self.unit}"
         rate = (done - self.first) / (now - self.started)
         left = f", {timedelta(seconds=round((self.total - done) / rate))} left" if rate > 0 else ""
-        line = f"{self.title}: {done:,} of {self.total:,} {self.unit}{left}"
-        self.write(f"{line}; {note}" if note else line)
+        return f" of {self.total:,} {self.unit}{left}"
 
 
 @contextmanager

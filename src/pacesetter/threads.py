@@ -62,7 +62,7 @@ class FasterOf:
         self.functions, self.clock, self.again_after, self.is_taken = (one, many), clock, again_after, is_taken
         self.compares, self._back_off = 0, 1
         self._mean_of_one, self._seconds = 0.0, list[float]()  # of a call of the first one; latest of the second one
-        self._chosen: Callable[..., Any] | None = None
+        self._chosen: Callable[..., object] | None = None
         self._begin()
 
     @property
@@ -113,7 +113,7 @@ class FasterOf:
             self._seconds = []
         return result
 
-    def _time_call(self, function: Callable[..., Any], given: tuple[Any, ...], times: list[float]) -> Any:
+    def _time_call(self, function: Callable[..., object], given: tuple[object, ...], times: list[float]) -> Any:
         start = self.clock()
         result = function(*given)
         times.append(self.clock() - start)

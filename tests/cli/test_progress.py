@@ -30,6 +30,14 @@ def test_lines_come_after_three_seconds_and_then_once_a_minute():
     assert lines[0] == "train: 3 of 1,000 steps, 0:16:37 left; reward +1.0"
 
 
+def test_what_has_no_end_tells_no_time_left() -> None:
+    lines, now = [], [0.0]
+    told = LogLines("paper", None, "bars", lines.append, lambda: now[0])
+    now[0] = 1e6
+    told.update(1200, "all is well")
+    assert lines == ["paper: 1,200 bars; all is well"]
+
+
 def test_what_is_done_or_short_says_nothing():
     clock, lines = Clock(), []
     told = LogLines("train", 10, "steps", lines.append, clock)

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -72,7 +71,7 @@ def _kept_bytes(encoder: Encoder, observation: dict[str, torch.Tensor]) -> int:
 
 
 @torch.no_grad()
-def _median_ms(work: Callable[[], Any], repeat: int) -> float:
+def _median_ms(work: Callable[[], object], repeat: int) -> float:
     work()  # the first call sets up buffers and threads, and is not timed
     times = []
     for _ in range(repeat):

@@ -242,7 +242,7 @@ NETWORKS.add("lstm", Recurrent(cell="lstm"))
 NETWORKS.add("gru", Recurrent(cell="gru"))
 
 
-def network(name: str, **options: Any) -> Network:
+def network(name: str, **options: object) -> Network:
     """The registered configuration with some fields changed; refuses unknown names and fields, and wrong types."""
     if name in METHOD_NETWORKS:
         raise ConfigError(f"network={name} is one of agent=direct; take that, or agent.network=cross here")

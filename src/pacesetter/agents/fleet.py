@@ -71,7 +71,7 @@ class Fleet(nn.Module):
         return Critic(self.config.width, self.hidden)
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, object]:
         return {}
 
     @property

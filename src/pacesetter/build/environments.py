@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,10 @@ from pacesetter.market.holdings import check_named_symbols
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from pacesetter.envs.vector import Environments
+    from pacesetter.methods.prior.prior import Prior
 
 __all__ = [
     "FeatureSplit",
@@ -149,7 +153,9 @@ def _check_leaders(asked: LeadLagFeatures, panel: Panel) -> None:
         )
 
 
-_agents: dict[tuple[Any, ...], tuple[Feature, ...]] = {}  # the latest: stages and stressed markets share what it holds
+_agents: dict[
+    tuple[object, ...], tuple[Feature, ...]
+] = {}  # the latest: stages and stressed markets share what it holds
 
 
 @lru_cache(maxsize=2)
@@ -229,7 +235,7 @@ def feature_split(config: Plan, panel: Panel, table: FeatureTable | None = None)
     )
 
 
-def build_environment(config: Plan, panel: Panel, envs: int = 1, **options: Any) -> Any:
+def build_environment(config: Plan, panel: Panel, envs: int = 1, **options: Any) -> Environments:
     """A vector environment of the configured problem on all of the panel; `options` beside those of the task.
 
     Refuses a task that learns in a market of its own, a fleet or a master.
@@ -246,8 +252,12 @@ def learned_risk(config: Plan) -> RiskOptions | None:
     return config.risk if is_sized else None
 
 
-class Parts(NamedTuple):
-    """Vector environments of the training and of the validation set.
+TrainT_co = TypeVar("TrainT_co", covariant=True)
+ValidationT_co = TypeVar("ValidationT_co", covariant=True)
+
+
+class Parts(NamedTuple, Generic[TrainT_co, ValidationT_co]):
+    """Environments of the training and of the validation set, of the kinds that the task says.
 
     prior   what the agents begin at, to be stored with them; None for most
 
@@ -256,9 +266,9 @@ class Parts(NamedTuple):
     environment's begin.
     """
 
-    train: Any
-    validation: Any
-    prior: Any = None
+    train: TrainT_co
+    validation: ValidationT_co
+    prior: Prior | None = None
 
 
 class Stretch(NamedTuple):
@@ -272,7 +282,7 @@ class Stretch(NamedTuple):
     risk: RiskOptions | None = None
 
 
-def build_parts(config: Plan, panel: Panel) -> Parts:
+def build_parts(config: Plan, panel: Panel) -> Parts[object, object]:
     """The environments that an agent learns and is validated in; bars of the test set are in neither."""
     check_named_symbols(config.market, panel.symbols)
     return config.problem.parts(config, panel)

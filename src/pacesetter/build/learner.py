@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 from pacesetter.build.environments import Parts
 from pacesetter.build.members import check_members
@@ -49,7 +48,7 @@ def check_agent(config: Plan) -> None:
         raise ConfigError(f"task.repetition_limit is a mask, which agent={name} ignores; take {' or '.join(MASKED)}")
 
 
-def build_learner(config: Plan, parts: Parts) -> Learner:
+def build_learner(config: Plan, parts: Parts[object, object]) -> Learner:
     """The configured method on the training set; refuses a combination that cannot learn, and a missing torch.
 
     It sets the number of threads of this process, which the first weights depend on already.
@@ -69,32 +68,28 @@ def build_learner(config: Plan, parts: Parts) -> Learner:
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
     # Entries of the account that the task hides.
     shown = {"unseen": config.task.unseen if isinstance(config.task, Trading) else ()}
-    environments = (parts.train, parts.validation)
-    learner: Learner = make(Setup(name, task, *environments, options, config.seed, config.train.device, shown))
+    setup = Setup(name, task, parts.train, parts.validation, options, config.seed, config.train.device, shown)
+    learner: Learner = make(setup)
     if config.features.normaliser != "running":
         _fix_normalisers(learner, parts.train, config.features.normaliser)
     return learner
 
 
-def _fix_normalisers(learner: Learner, environments: Any, kind: str) -> None:
+def _fix_normalisers(learner: Learner, environments: object, kind: str) -> None:
     """Normalise the window's features by a scaler fitted to all bars of the training set, in every network."""
     from pacesetter.agents.normaliser import ObservationNormaliser
+    from pacesetter.envs.batch.batch import batch_of
     from pacesetter.features import NORMALISERS
 
-    bank = getattr(getattr(environments, "batch", None), "bank", None)
-    network = getattr(learner, "fleet", None)
-    if network is None:
-        network = getattr(getattr(learner, "algorithm", None), "policy", None)
-    normalisers = (
-        [] if network is None else [part for part in network.modules() if isinstance(part, ObservationNormaliser)]
-    )
-    if bank is None or not normalisers or any(WINDOW not in part.layout.sizes for part in normalisers):
+    batch = batch_of(environments)
+    normalisers = [part for part in learner.network().modules() if isinstance(part, ObservationNormaliser)]
+    if batch is None or not normalisers or any(WINDOW not in part.layout.sizes for part in normalisers):
         raise ConfigError(
             f"features.normaliser={kind} is for agents with a network that trade; leave it out, or take task=fleet or "
             "task=trading with agent=ppo"
         )
     # The training environments' bank: validation bars must not set the scale.
-    rows = bank.windows[bank.known]  # (row, feature), bars whose features are all known
+    rows = batch.bank.windows[batch.bank.known]  # (row, feature), bars whose features are all known
     scaler = NORMALISERS[kind]().fit(rows)
     for part in normalisers:
         part.fix(WINDOW, scaler.centre_, scaler.scale_)

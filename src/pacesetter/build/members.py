@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pacesetter.build.plan import Plan
 from pacesetter.build.stored import stored_plan
 from pacesetter.build.tasks.task import Stored
 from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.policies.policy import Policy
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
+    from pacesetter.leadlag.lookback.policy import LookbackPolicy
     from pacesetter.policies.modules import Exported
 
 __all__ = ["MEMBERS", "check_members", "export_policy", "load_policy", "member_config", "member_folders", "members_of"]
@@ -61,14 +63,14 @@ def _stored_members(stored: Stored) -> list[Stored]:
     return [stored, *(replace(stored, folder=each, config=stored_plan(each)) for each in folders[1:])]
 
 
-def load_policy(stored: Stored) -> Any:
+def load_policy(stored: Stored) -> Policy | LookbackPolicy:
     """The best policy of a run, by all of its members."""
     policies = [each.config.problem.policy(each) for each in _stored_members(stored)]
     if len(policies) == 1:
         return policies[0]
     from pacesetter.policies.ensemble import average_policies
 
-    return average_policies(policies)
+    return average_policies([policy for policy in policies if isinstance(policy, Policy)])
 
 
 def export_policy(stored: Stored, count: int) -> Exported:

@@ -141,7 +141,7 @@ class Plan:
         played: Options = dataclasses.replace(task, window_bars=max(task.window_bars, bars)) if bars else task
         return played
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain nested dictionary, as it is stored and hashed."""
         return dataclasses.asdict(self) | {"task": plain_task(self.task)}
 
@@ -244,7 +244,7 @@ def parse_plan(stored: Mapping[str, Any], what: str = "the stored configuration"
     return configure(Plan, plain, "config")
 
 
-def _read_task(plain: Mapping[str, Any]) -> TaskOptions:
+def _read_task(plain: Mapping[str, object]) -> TaskOptions:
     if not isinstance(plain, Mapping):
         raise ConfigError(f"task={plain!r} must be a mapping, e.g. {{problem: fleet}}")
     problem = str(plain.get("problem", ""))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pacesetter.arrays import Array
 from pacesetter.build.environments import FeatureSplit
@@ -20,6 +20,12 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     import torch
 
+    from pacesetter.agents.layout import Tensors
+    from pacesetter.build.trading import Trading
+    from pacesetter.learning.experience.conditioned import SymbolMarket
+    from pacesetter.market.parameters import MarketParameters
+    from pacesetter.methods.direct.options import Direct
+    from pacesetter.methods.master.market import MasterMarket
     from pacesetter.methods.prior.policy import BesidePrior
     from pacesetter.methods.prior.prior import Prior
 
@@ -80,7 +86,7 @@ def _direct_run(folder: str) -> Plan:
     return config
 
 
-def _direct_options(config: Plan) -> Any:
+def _direct_options(config: Plan) -> Direct:
     """The options of the direct policy that is the prior."""
     from pacesetter.methods.direct.options import Direct
     from pacesetter.registry import configure
@@ -101,7 +107,7 @@ def with_prior(config: Plan) -> Plan:
     return replace(config, agent=config.agent | {"prior_bars": bars})
 
 
-def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Any]:
+def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Array]:
     """The prior and its ends (symbol, time, 2) on the bars that training may see: out-of-fold on those learned from.
 
     Refuses a run that was fitted on test bars, or that trades other symbols or within another cap.
@@ -117,7 +123,7 @@ def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Any]:
         return Bank.from_panels(panel, features["table"], features["supervised"], symbols=symbols, is_whole=True)
 
     learned = bank(split.learned)
-    inside: Any = None
+    inside: Array | None = None
     if asked == "expected":
         prior = fit_expected(learned, market)
     elif asked == "direct":
@@ -131,7 +137,7 @@ def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Any]:
     return prior, ends
 
 
-def _of_run(config: Plan, learned: Bank, market: Any) -> tuple[Prior, Any]:
+def _of_run(config: Plan, learned: Bank, market: MarketParameters) -> tuple[Prior, Array]:
     """The prior of a stored run; on the bars learned from in the shape it has, by weights that did not see the bar."""
     from pacesetter.methods.direct.learner import DirectLearner, load_direct
     from pacesetter.methods.prior.prior import DirectPrior, out_of_fold
@@ -178,14 +184,13 @@ def refuse_folds(config: Plan) -> None:
         )
 
 
-def market_rows(bank: Bank, task: Any, count: int) -> Iterator[dict[str, Array]]:
+def market_rows(bank: Bank, task: Trading, count: int) -> Iterator[dict[str, Array]]:
     """Full observations of a market's symbols, a row of each, while random targets are held in it."""
     import torch
 
     from pacesetter.learning.experience.market import FleetMarket
 
-    options = {"action": "target", "window_bars": task.window_bars, "market": task.market, "reward": task.reward}
-    market = FleetMarket(bank, 1, **options)
+    market = FleetMarket(bank, 1, action="target", window_bars=task.window_bars, market=task.market, reward=task.reward)
 
     def draw(generator: torch.Generator) -> torch.Tensor:
         return 2 * torch.rand(len(market.symbols), generator=generator)[:, None] - 1
@@ -194,8 +199,8 @@ def market_rows(bank: Bank, task: Any, count: int) -> Iterator[dict[str, Array]]
 
 
 def sample_observations(
-    market: Any,
-    look: Callable[[Any], dict[str, torch.Tensor]],
+    market: SymbolMarket | MasterMarket,
+    look: Callable[[Tensors], Mapping[str, torch.Tensor]],
     draw: Callable[[torch.Generator], torch.Tensor],
     count: int,
 ) -> Iterator[dict[str, Array]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
+    from pacesetter.envs.vector import Environments
     from pacesetter.learning.sb3.algorithms import AlgorithmAgent
 
 __all__ = [
@@ -56,7 +58,7 @@ def stage_run(folder: str | Path, stage: str) -> Path:
     return next((path.parent for path in sorted(Path(folder).glob(f"{stage}/*/manifest.json"))), Path(folder))
 
 
-def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
+def load_agent(folder: str | Path, env: Environments) -> AlgorithmAgent:
     """The best agent of a run for the observations of `env`, e.g. `build_environment(stored_plan(folder), panel)`.
 
     It sets this process to the run's number of threads. Refuses a run without an agent, a missing torch, and an
@@ -111,7 +113,7 @@ def stored_end(folder: str | Path) -> pd.Timestamp:
     return pd.Timestamp(facts["fitted_until"])
 
 
-def _classifier_facts(folder: Path) -> dict[str, Any]:
+def _classifier_facts(folder: Path) -> Mapping[str, str]:
     """What is known of the classifier stored there; nothing where there is none."""
     if not (folder / "state.json").is_file():
         return {}

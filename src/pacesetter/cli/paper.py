@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -133,7 +133,7 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
     return f"; to resume: {switch.way_out}, then the same command"
 
 
-def _with_data(options: list[str]) -> dict[str, Any]:
+def _with_data(options: list[str]) -> dict[str, object]:
     """The options nested; `data=NAME` and its options as every command reads them, `broker=NAME` as `broker.name`."""
     options = [f"broker.name={text[7:]}" if text.startswith("broker=") else text for text in options]
     if not any(text.startswith("data=") for text in options):
@@ -277,7 +277,7 @@ def _migrate(url: str, revision: str) -> None:
     typer.echo(f"the journal is at revision {migrate(url, revision)}")
 
 
-def nest_options(options: list[str]) -> dict[str, Any]:
+def nest_options(options: list[str]) -> dict[str, object]:
     """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word that is none."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException

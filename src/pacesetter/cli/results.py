@@ -100,6 +100,7 @@ def validate(
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.statistics.regression import RESULT
+    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.runs import Run
     from pacesetter.serving.bundle.served import measure_served
 
@@ -107,7 +108,7 @@ def validate(
     stored = open_run(_agents_of(Run.open(run).folder))
     if not (_results(stored) / RESULT).is_file():
         _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
-    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and hasattr(stored, "bank"):
+    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and isinstance(stored, StoredRun):
         measure_supervised(stored)
     if any(limit.metric.startswith("served_") for limit in gates.gates):
         measure_served(stored.folder)
@@ -174,7 +175,7 @@ def _judge(
     return is_repeated
 
 
-def _track(stored: Any, result: dict[str, Any]) -> None:
+def _track(stored: Any, result: dict[str, object]) -> None:
     """Give the figures to the tracker of the training; what goes wrong there is said, and the evaluation stands."""
     from pacesetter.jobs.run.tracking import log_evaluation
 
@@ -230,7 +231,7 @@ def _agents_of(folder: Path) -> Path:
     return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
-def _repeats(expected: dict[str, Any], measured: dict[str, Any], tolerance: float) -> bool:
+def _repeats(expected: dict[str, object], measured: dict[str, object], tolerance: float) -> bool:
     """Whether the stored result is repeated; says what differs."""
     from pacesetter.evaluation.statistics.regression import regression_gates
 

@@ -170,7 +170,7 @@ def _status(manifest: dict[str, object]) -> str:
     return "failed" if manifest.get("failed") else "stopped" if manifest.get("stopped") else "running"
 
 
-def _result(folder: Path) -> dict[str, Any] | None:
+def _result(folder: Path) -> dict[str, object] | None:
     places = [folder / name / "evaluation.json" for name in JUDGED]
     return next((read_result(path) for path in places if path.is_file()), None)
 
@@ -283,7 +283,7 @@ def equity_figure(judged: Sequence[Judged], with_baselines: bool, is_aligned: bo
     return figure.update_xaxes(title=say("runs.bar")) if is_aligned else figure
 
 
-def _draw_line(figure: go.Figure, returns: pd.Series, name: str, line: dict[str, Any], is_aligned: bool) -> None:
+def _draw_line(figure: go.Figure, returns: pd.Series, name: str, line: dict[str, object], is_aligned: bool) -> None:
     rows, equity = thin_bars(len(returns)), 100 * np.cumprod(1 + returns.to_numpy())
     figure.add_scatter(
         x=rows if is_aligned else returns.index[rows], y=equity[rows], name=name, mode="lines", line=line

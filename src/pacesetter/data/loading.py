@@ -102,7 +102,7 @@ def load(source: Any, **options: Any) -> Panel:
     return _load_cached(loading.cache, origin, loading, lambda: validate_bars(origin.read(), loading, name))
 
 
-def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
+def source_of(named: str | Path) -> tuple[str, dict[str, object]]:
     """The source that a text names, with the options that follow from it: a registered name, or a path to bars."""
     if not isinstance(named, (str, Path)):
         raise ConfigError(f"load takes a source's name, a path or a DataFrame, not {type(named).__name__}")
@@ -146,7 +146,7 @@ def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Lo
     return origin, loading
 
 
-def _split_options(kind: type[Any], options: dict[str, Any]) -> tuple[Any, Loading]:
+def _split_options(kind: type[Any], options: dict[str, object]) -> tuple[Any, Loading]:
     # The source's own options win over the common ones of the same name, e.g. `start` of an online source.
     own = {field.name for field in dataclasses.fields(kind) if field.init}
     common = {field.name for field in dataclasses.fields(Loading)} - own

@@ -71,7 +71,7 @@ def _relative_path(folder: Path, file: Path) -> str:
 
 
 def _describe(file: Path) -> dict[str, object]:
-    about: dict[str, Any] = {"sha256": sha256(file), "bytes": file.stat().st_size}
+    about: dict[str, object] = {"sha256": sha256(file), "bytes": file.stat().st_size}
     fingerprint = _stored_fingerprint(file) if file.suffix == ".parquet" else None
     return about | ({"fingerprint": fingerprint} if fingerprint else {})
 

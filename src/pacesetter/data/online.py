@@ -229,7 +229,7 @@ class Ccxt(Online):
 # ---- the cache ----------------------------------------------------------------------------------------------------
 
 
-def _write_cached(file: Path, bars: pd.DataFrame, request: dict[str, Any], asked_at: pd.Timestamp) -> None:
+def _write_cached(file: Path, bars: pd.DataFrame, request: dict[str, object], asked_at: pd.Timestamp) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     about = file.with_suffix(".json")
     about.unlink(missing_ok=True)  # bars without a manifest count as not downloaded, should writing be interrupted

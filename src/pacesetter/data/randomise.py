@@ -23,7 +23,7 @@ def _choice(generator: np.random.Generator, *values: object) -> Any:
 
 
 # name -> (how to draw, what its arguments are, whether they are allowed)
-DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], str, Callable[..., bool]]] = {
+DISTRIBUTIONS: dict[str, tuple[Callable[..., object], str, Callable[..., bool]]] = {
     "uniform": (lambda generator, low, high: float(generator.uniform(low, high)), "low ≤ high", lambda a, b: a <= b),
     "log_uniform": (_log_uniform, "0 < low ≤ high", lambda a, b: 0 < a <= b),
     "integers": (

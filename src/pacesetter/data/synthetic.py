@@ -18,7 +18,7 @@ import math
 from bisect import bisect
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -150,7 +150,7 @@ class Synthetic:
     persistence: float = 0.9
     fast: float = 0.5
     fading_state: float = 0.0
-    randomise: dict[str, Any] = field(default_factory=dict)
+    randomise: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, bounds in RANGES.items():

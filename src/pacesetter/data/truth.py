@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ class Truth(_Immutable):
     regime_names: tuple[str, ...]
     listed: Array
     response: Array
-    drawn: dict[str, Any]
+    drawn: dict[str, object]
     world: str = "planted"
     signals: Array | None = None
 

@@ -12,16 +12,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.envs.batch.starts import Start, Starts, chosen_rows
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
@@ -29,7 +29,16 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.sharpe import sharpe_of_sums
 
-__all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumStage", "CurriculumVectorEnv", "adaptive_stages"]
+__all__ = [
+    "FIVE_STAGES",
+    "Course",
+    "CourseOptions",
+    "CurriculumEnv",
+    "CurriculumStage",
+    "CurriculumVectorEnv",
+    "adaptive_stages",
+    "course_of",
+]
 
 Apply = Callable[[MarketParameters, Starts], None]
 logger = logging.getLogger(__name__)
@@ -146,6 +155,13 @@ def adaptive_stages(
     return tuple(at(level / (levels - 1)) for level in range(levels))
 
 
+class CourseOptions(TypedDict, total=False):
+    """What a market gives the course that it follows, see `Course`."""
+
+    starts: Starts | None
+    apply: Apply | None
+
+
 class Course:
     """Leads the episodes of a batch through stages; `stage_log` has an entry for each stage entered.
 
@@ -175,7 +191,7 @@ class Course:
             _market_of(stage, self._market)
         self._sums = np.zeros((batch.env_count, 4))
         self._levels = np.zeros(batch.env_count, dtype=np.int64)  # the level that each running episode began at
-        self.episodes, self.stage_log = 0, list[dict[str, Any]]()
+        self.episodes, self.stage_log = 0, list[dict[str, object]]()
         self._enter(0)
         self._note(None, None)
 
@@ -184,7 +200,7 @@ class Course:
         """The stage of the episodes that begin now."""
         return self.stages[self.level]
 
-    def begin(self, is_chosen: Any) -> None:
+    def begin(self, is_chosen: Array | slice) -> None:
         """Note that an episode begins in the environments marked by (env,) booleans."""
         self._sums[is_chosen] = 0.0
         self._levels[is_chosen] = self.level
@@ -200,7 +216,7 @@ class Course:
             self.begin(has_ended)  # in a vector environment they have restarted already, in the old stage
             self._judge()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Copies of all that changes, beside the batch's own state."""
         return {
             "level": self.level,
@@ -301,11 +317,11 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         noise: ArrayLike | None = None,
     ) -> None:
         super().__init__(env)
-        self.course = Course(_batch_of(env), stages, noise)
+        self.course = Course(_trading_batch(env), stages, noise)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage."""
-        self.course.begin([True])
+        self.course.begin(np.array([True]))
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -324,13 +340,13 @@ class CurriculumVectorEnv(VectorWrapper):
 
     def __init__(
         self,
-        env: Any,
+        env: VectorEnv[Any, Any, Any],
         stages: Sequence[CurriculumStage] = FIVE_STAGES,
         noise: ArrayLike | None = None,
         course: Course | None = None,
     ) -> None:
         super().__init__(env)
-        self.course = course or Course(_batch_of(env), stages, noise)
+        self.course = course or Course(_trading_batch(env), stages, noise)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
@@ -353,9 +369,15 @@ class CurriculumVectorEnv(VectorWrapper):
         return self.batch.action_masks()
 
 
-def _batch_of(env: Any) -> Batch:
-    batch = getattr(env.unwrapped, "batch", None)
-    if not isinstance(batch, Batch):
+def course_of(environments: object) -> Course | None:
+    """The course that environments follow, through any wrappers; None where they follow none."""
+    course = getattr(environments, "course", None)
+    return course if isinstance(course, Course) else None
+
+
+def _trading_batch(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Batch:
+    batch = batch_of(env.unwrapped)
+    if batch is None:
         raise ConfigError(f"a curriculum needs a trading or portfolio environment, not {type(env.unwrapped).__name__}")
     return batch
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
-from pacesetter.envs.single import Observation, SingleEnv
-from pacesetter.envs.vector import BatchVectorEnv
+from pacesetter.envs.single import EnvOptions, Observation, SingleEnv
+from pacesetter.envs.vector import BatchVectorEnv, VectorOptions
 from pacesetter.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PortfolioEnv", "PortfolioVectorEnv", "Propose"]
 
-Propose = Callable[[Observation], Any]  # observations (env, …) -> what frozen symbol agents want, (env, K) in [-1, 1]
+Propose = Callable[
+    [Observation], ArrayLike
+]  # observations (env, …) -> what frozen symbol agents want, (env, K) in [-1, 1]
 
 
 class PortfolioEnv(SingleEnv):
@@ -38,7 +41,7 @@ class PortfolioEnv(SingleEnv):
         *,
         action: str = "target",
         propose: Propose | None = None,
-        **options: Any,
+        **options: Unpack[EnvOptions],
     ) -> None:
         super().__init__(panel, symbols, action=action, **options)
         self.propose = propose
@@ -62,7 +65,7 @@ class PortfolioVectorEnv(BatchVectorEnv):
         *,
         action: str = "target",
         propose: Propose | None = None,
-        **options: Any,
+        **options: Unpack[VectorOptions],
     ) -> None:
         super().__init__(panel, num_envs, symbols, action=action, **options)
         self.propose = propose
@@ -80,7 +83,8 @@ class PortfolioVectorEnv(BatchVectorEnv):
         return observation if self.propose is None else _add_proposals_of_one(self.propose, observation)
 
 
-def _with_proposals(space: Any, positions_each: int) -> spaces.Dict:
+def _with_proposals(space: spaces.Space[Observation], positions_each: int) -> spaces.Dict:
+    assert isinstance(space, spaces.Dict)
     return spaces.Dict({**space.spaces, "proposals": spaces.Box(-1.0, 1.0, (positions_each,), np.float32)})
 
 

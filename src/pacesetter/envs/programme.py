@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.curriculum import Course, CurriculumStage
+from pacesetter.envs.curriculum import Course, CourseOptions, CurriculumStage
 from pacesetter.errors import ConfigError
 
 __all__ = [
@@ -134,9 +135,16 @@ class Difficulty:
 class AdaptiveCourse(Course):
     """Moves the difficulty by the latest 20 episodes: harder when they earn, easier when they lose."""
 
-    def __init__(self, batch: Batch, first: Difficulty | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        first: Difficulty | None = None,
+        *,
+        copies: ArrayLike | None = None,
+        **options: Unpack[CourseOptions],
+    ) -> None:
         self.difficulty = first or Difficulty()
-        super().__init__(batch, (self.difficulty.stage(),), **options)
+        super().__init__(batch, (self.difficulty.stage(),), copies=copies, **options)
 
     def _judge(self) -> None:
         if len(self._finished) < JUDGED:
@@ -155,7 +163,7 @@ class AdaptiveCourse(Course):
             self._enter(0)
             self._note(None, win_rate)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return super().state_dict() | {"difficulty": vars(self.difficulty)}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
@@ -164,7 +172,7 @@ class AdaptiveCourse(Course):
         super().load_state_dict(stored)
 
 
-def make_course(curriculum: str, batch: Batch, copies: Sequence[int], **options: Any) -> Course:
+def make_course(curriculum: str, batch: Batch, copies: Sequence[int], **options: Unpack[CourseOptions]) -> Course:
     """The course that `task.curriculum` names, `programme` or `programme_adaptive`, on a batch with copies."""
     if curriculum == "programme_adaptive":
         return AdaptiveCourse(batch, copies=copies, **options)

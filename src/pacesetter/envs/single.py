@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import gymnasium
 import numpy as np
@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank, check_kind
-from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.batch import Batch, BatchOptions
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.envs.render import chart, text_line
@@ -21,7 +21,19 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.orders import Discrete, target_range
 from pacesetter.market.parameters import MarketParameters
 
-__all__ = ["Observation", "SingleEnv", "action_space", "check_options", "check_reset", "observation_space"]
+if TYPE_CHECKING:
+    from pacesetter.features.table import FeatureTable
+    from pacesetter.panel import Panel
+
+__all__ = [
+    "EnvOptions",
+    "Observation",
+    "SingleEnv",
+    "action_space",
+    "check_options",
+    "check_reset",
+    "observation_space",
+]
 
 Observation = dict[str, Array]
 LARGEST = float(np.finfo(np.float32).max)  # raw features have no common bound, and Gymnasium wants one
@@ -68,6 +80,15 @@ def check_reset(options: Mapping[str, object] | None, *known: str) -> None:
             raise ConfigError(f"reset has no option '{name}'{did_you_mean(str(name), known)}")
 
 
+class EnvOptions(BatchOptions, total=False):
+    """Options of a single environment beside panel and symbols; see `SingleEnv`."""
+
+    table: FeatureTable | Sequence[FeatureTable] | None
+    supervised: Array | Sequence[Array] | None
+    record: bool
+    render_mode: str | None
+
+
 class SingleEnv(gymnasium.Env[Observation, Any]):
     """What `TradingEnv` and `PortfolioEnv` share.
 
@@ -80,15 +101,16 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
 
     def __init__(
         self,
-        panel: Any,
-        symbols: Any,
+        panel: Panel | Sequence[Panel],
+        symbols: str | Sequence[str] | None,
         /,
         *,
-        table: Any = None,
-        supervised: Any = None,
+        table: FeatureTable | Sequence[FeatureTable] | None = None,
+        supervised: Array | Sequence[Array] | None = None,
+        action: str = "discrete",
         record: bool = False,
         render_mode: str | None = None,
-        **options: Any,
+        **options: Unpack[BatchOptions],
     ) -> None:
         if render_mode not in (None, *RENDER_MODES):
             raise ConfigError(f"render_mode='{render_mode}' is unknown{did_you_mean(str(render_mode), RENDER_MODES)}")
@@ -96,7 +118,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         check_kind(bool, record=record)
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
         # Gymnasium's single environments are reset by the caller.
-        self.batch = Batch(bank, restarts=False, **options)
+        self.batch = Batch(bank, restarts=False, action=action, **options)
         self.render_mode = render_mode
         self.journal = EpisodeJournal(bank, self.batch.components) if record or render_mode else None
         self.observation_space = observation_space(self.batch)
@@ -164,7 +186,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         """What a portfolio adds to the observation."""
         return observation
 
-    def _record(self, reward: float, info: dict[str, Any]) -> None:
+    def _record(self, reward: float, info: Mapping[str, Any]) -> None:
         assert self.journal is not None
         self.journal.add(info["ledger"], self.batch.fills[0], reward, info["reward"])
         if self.render_mode == "human":

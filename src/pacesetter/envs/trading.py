@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
-from pacesetter.envs.single import SingleEnv
-from pacesetter.envs.vector import BatchVectorEnv
+from pacesetter.envs.single import EnvOptions, SingleEnv
+from pacesetter.envs.vector import BatchVectorEnv, VectorOptions
 
 if TYPE_CHECKING:
     from pacesetter.panel import Panel
@@ -24,9 +24,14 @@ class TradingEnv(SingleEnv):
     is_whole = False
 
     def __init__(
-        self, panel: Panel | Sequence[Panel], symbol: str | Sequence[str] | None = None, **options: Any
+        self,
+        panel: Panel | Sequence[Panel],
+        symbol: str | Sequence[str] | None = None,
+        *,
+        action: str = "discrete",
+        **options: Unpack[EnvOptions],
     ) -> None:
-        super().__init__(panel, symbol, **options)
+        super().__init__(panel, symbol, action=action, **options)
 
 
 class TradingVectorEnv(BatchVectorEnv):
@@ -39,6 +44,8 @@ class TradingVectorEnv(BatchVectorEnv):
         panel: Panel | Sequence[Panel],
         num_envs: int = 1,
         symbol: str | Sequence[str] | None = None,
-        **options: Any,
+        *,
+        action: str = "discrete",
+        **options: Unpack[VectorOptions],
     ) -> None:
-        super().__init__(panel, num_envs, symbol, **options)
+        super().__init__(panel, num_envs, symbol, action=action, **options)

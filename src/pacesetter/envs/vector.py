@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -11,14 +11,28 @@ from gymnasium.vector.utils import batch_space
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.batch import Batch, Step
+from pacesetter.envs.batch.batch import Batch, BatchOptions, Step
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.envs.batch.starts import WHOLE, chosen_rows
 from pacesetter.envs.single import EQUITY, Observation, action_space, check_options, check_reset, observation_space
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 
-__all__ = ["BatchVectorEnv"]
+if TYPE_CHECKING:
+    from pacesetter.features.table import FeatureTable
+    from pacesetter.panel import Panel
+
+__all__ = ["BatchVectorEnv", "Environments", "VectorOptions"]
+
+Environments: TypeAlias = VectorEnv[Observation, Array, Array]  # of any task that is learned in Gymnasium's
+
+
+class VectorOptions(BatchOptions, total=False):
+    """Options of a vector environment beside panel, number and symbols; see `BatchVectorEnv`."""
+
+    table: FeatureTable | Sequence[FeatureTable] | None
+    supervised: Array | Sequence[Array] | None
+    prior: Array | None
 
 
 class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
@@ -34,20 +48,21 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
 
     def __init__(
         self,
-        panel: Any,
+        panel: Panel | Sequence[Panel],
         num_envs: int,
-        symbols: Any,
+        symbols: str | Sequence[str] | None,
         /,
         *,
-        table: Any = None,
-        supervised: Any = None,
-        prior: Any = None,
-        **options: Any,
+        table: FeatureTable | Sequence[FeatureTable] | None = None,
+        supervised: Array | Sequence[Array] | None = None,
+        prior: Array | None = None,
+        action: str = "discrete",
+        **options: Unpack[BatchOptions],
     ) -> None:
         check_options(type(self), options)
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
         bank = bank if prior is None else bank.with_prior(prior)
-        self.batch = Batch(bank, num_envs, **options)
+        self.batch = Batch(bank, num_envs, action=action, **options)
         self.num_envs = num_envs
         self.single_observation_space = observation_space(self.batch)
         self.single_action_space = action_space(self.batch)

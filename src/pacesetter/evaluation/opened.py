@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pacesetter.build import stored_plan
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.lookback.stored import LookbackRun
+    from pacesetter.evaluation.stored_run import StoredRun
 
 __all__ = ["RUNS", "open_run"]
 
@@ -16,9 +20,10 @@ RUNS = {  # what a task is judged as -> the class that does it
 }
 
 
-def open_run(folder: Path) -> Any:
+def open_run(folder: Path) -> StoredRun | LookbackRun:
     """The run in `folder` with what evaluate, compare and inspect ask of it."""
     task = stored_plan(folder).problem
     task.check("evaluate", folder)
     module, _, name = RUNS[task.judged_as].partition(":")
-    return getattr(importlib.import_module(module), name)(folder)
+    opened: StoredRun | LookbackRun = getattr(importlib.import_module(module), name)(folder)
+    return opened

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
+from pacesetter.arrays import Array
 from pacesetter.build import (
     Plan,
     build_fold,
@@ -22,9 +23,10 @@ from pacesetter.build import (
 from pacesetter.build.members import load_policy
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
+from pacesetter.build.trading import Trading
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest, applied_risk, backtest, fit_views
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, applied_risk, backtest, fit_views
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
@@ -102,8 +104,14 @@ class StoredRun:
 
     def measure_scale(self, start: int = 0) -> float:
         """The scale of its views from what the policy wants over the bars from `start` on, before the test set."""
-        options: dict[str, Any] = {"bank": self.bank(self.panel), "window_bars": self.task.window_bars}
-        return fit_views(self.risk, self.policy, self.panel, self.first, start=start, **options)
+        bank, window_bars = self.bank(self.panel), self.task.window_bars
+        return fit_views(
+            self.risk, self.policy, self.panel, self.first, bank=bank, window_bars=window_bars, start=start
+        )
+
+    def _play_options(self, risk: RiskOptions | None) -> PlayOptions:
+        bank = self.bank(self.panel)
+        return {"market": self.task.market, "bank": bank, "window_bars": self.task.window_bars, "risk": risk}
 
     @property
     def refits(self) -> pd.DatetimeIndex | None:
@@ -111,7 +119,7 @@ class StoredRun:
         return None
 
     @cached_property
-    def task(self) -> Any:
+    def task(self) -> Trading:
         """Its options; refuses a task that declares that it cannot be evaluated."""
         task = self.config.problem
         task.check("evaluate", self.folder)
@@ -175,7 +183,7 @@ class StoredRun:
             )
         return table
 
-    def _classify_bars(self, panel: Panel, table: FeatureTable) -> Any:
+    def _classify_bars(self, panel: Panel, table: FeatureTable) -> Array | None:
         """What the run's classifiers say of another market; None without one."""
         if not self.config.features.classifiers:
             return None
@@ -191,7 +199,8 @@ class StoredRun:
     @cached_property
     def policy(self) -> Policy:
         """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        policy: Policy = load_policy(Stored(self.folder, self.config, self.panel, self.table))
+        policy = load_policy(Stored(self.folder, self.config, self.panel, self.table))
+        assert isinstance(policy, Policy)  # of an account that trades
         return policy
 
     def report(self, judgement: Judgement) -> list[Section]:
@@ -227,15 +236,13 @@ class StoredRun:
 
     def play(self) -> Backtest:
         """The policy alone on the test bars."""
-        options: dict[str, Any] = {"market": self.task.market, "bank": self.bank(self.panel), "risk": self.sizing}
-        return backtest(self.policy, self.panel, first=self.first, window_bars=self.task.window_bars, **options)
+        return backtest(self.policy, self.panel, first=self.first, **self._play_options(self.sizing))
 
     def at_risk(self, risk: RiskOptions) -> dict[str, Backtest]:
         """The policy, its base alone (cash) and simple baselines on the test bars, each through the same risk step."""
-        options: dict[str, Any] = {"market": self.task.market, "bank": self.bank(self.panel), "risk": risk}
-        options |= {"first": self.first, "window_bars": self.task.window_bars}
-        own = backtest(self.policy, self.panel, **options)
-        return {own.name: own} | evaluate_baselines(self.panel, names=BESIDE, **options)
+        options = self._play_options(risk)
+        own = backtest(self.policy, self.panel, first=self.first, **options)
+        return {own.name: own} | evaluate_baselines(self.panel, self.first, BESIDE, **options)
 
     def judge(
         self,
@@ -321,8 +328,13 @@ class StoredRun:
 
         The policy is sized as the run is; the baselines are whole portfolios and are not.
         """
-        options: dict[str, Any] = {"bank_of": self.bank, "window_bars": self.task.window_bars, "risk": self.sizing}
-        return evaluate_scenarios([self.policy, *BESIDE], map(self._check_scenario, scenarios), **options)
+        return evaluate_scenarios(
+            [self.policy, *BESIDE],
+            map(self._check_scenario, scenarios),
+            bank_of=self.bank,
+            window_bars=self.task.window_bars,
+            risk=self.sizing,
+        )
 
     def _check_scenario(self, scenario: Scenario) -> Scenario:
         symbols = self.panel.symbols, scenario.label, scenario.panel.symbols
@@ -380,7 +392,7 @@ def _per_bar(judgement: Judgement) -> float:
     return float(judgement.verdict.edge.value / judgement.result.bars_per_year**0.5)
 
 
-def _monte_carlo(run: StoredRun) -> Any:
+def _monte_carlo(run: StoredRun) -> Iterator[Scenario]:
     return monte_carlo_scenarios(run.panel, market=run.task.market, seed=run.config.seed)
 
 
@@ -392,7 +404,7 @@ def _universes(run: StoredRun) -> list[Scenario]:
     return universe_scenarios(run.panel, run.first, market=run.task.market)
 
 
-MARKETS: dict[str, Callable[[StoredRun], Any]] = {
+MARKETS: dict[str, Callable[[StoredRun], Iterable[Scenario]]] = {
     "montecarlo": _monte_carlo,
     "adversarial": _adversarial,
     "universes": _universes,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
@@ -22,7 +22,7 @@ SIDES = (1.0, -1.0)  # a threshold on a future return may be crossed by only one
 ALTERED = 16  # bars at the end that are altered to try a feature
 TRIED = 512  # bars, or twice its memory, that a plugin's feature is tried on
 NOISE = 1e-6  # of a column's largest value: sums over all bars in another order
-_checked: set[Callable[..., Any]] = set()  # what computes plugins' features
+_checked: set[Callable[..., object]] = set()  # what computes plugins' features
 
 
 def altered_after(panel: Panel, t: int, seed: int = 0, side: float = 1.0) -> Panel:
@@ -43,7 +43,7 @@ def altered_after(panel: Panel, t: int, seed: int = 0, side: float = 1.0) -> Pan
     return replace(panel, blocks=blocks, mask=mask, truth=None)
 
 
-def check_values(name: str, compute: Callable[[Panel], Any], panel: Panel, t: int, draws: int = 1) -> None:
+def check_values(name: str, compute: Callable[[Panel], ArrayLike], panel: Panel, t: int, draws: int = 1) -> None:
     """Compute (time, …) values also on panels altered after bar t; refuse any that differ up to t.
 
     Rounding is allowed for: a millionth of a column's largest value.
@@ -60,7 +60,7 @@ def check_values(name: str, compute: Callable[[Panel], Any], panel: Panel, t: in
                 raise DataError(_sentence(name, panel, t, int(bar), place, (values, others)))
 
 
-def values_of(name: str, compute: Callable[[Panel], Any], panel: Panel) -> Array:
+def values_of(name: str, compute: Callable[[Panel], ArrayLike], panel: Panel) -> Array:
     """(time, …) floats that a function gives for a panel; refuses another length."""
     try:
         values = np.array(compute(panel), dtype=np.float64)
@@ -94,7 +94,7 @@ def check_plugins(panel: Panel, features: Iterable[Feature]) -> None:
         _checked.add(source)
 
 
-def _is_own(function: Callable[..., Any]) -> bool:
+def _is_own(function: Callable[..., object]) -> bool:
     while isinstance(function, partial):
         function = function.func
     return str(function.__module__).partition(".")[0] == __package__.partition(".")[0]

@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ class Normaliser(ABC):
     scale_: Array
     fitted_until_: pd.Timestamp | None = None
 
-    def fit(self, values: FeatureTable | ArrayLike, until: object = None) -> Self:
+    def fit(self, values: FeatureTable | ArrayLike, until: str | pd.Timestamp | None = None) -> Self:
         """Learn from the bars of a table known by `until` (all if None), or from a whole (…, feature) array.
 
         For an array `until` only records what it covers. Refuses a feature without one finite value.
@@ -71,7 +71,7 @@ class Normaliser(ABC):
 
     # ---- storing --------------------------------------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, object]:
         """Kind, options and learned numbers as JSON; Python writes floats so that they read back exactly."""
         self._check_fitted()
         return {
@@ -186,7 +186,7 @@ class RunningWelford(Normaliser):
     kind: ClassVar[str] = "welford"
     learned: ClassVar[tuple[str, ...]] = ("count_", "centre_", "squares_", "scale_")
 
-    def update(self, values: FeatureTable | ArrayLike, until: Any = None) -> Self:
+    def update(self, values: FeatureTable | ArrayLike, until: str | pd.Timestamp | None = None) -> Self:
         """Take in one more (…, feature) batch, or the bars of a table known by `until`."""
         rows, moment = _training_part(values, until)
         if not hasattr(self, "centre_"):
@@ -237,7 +237,9 @@ def _moments(rows: Array) -> tuple[Array, Array, Array]:
     return count, origin + shift, np.square(away - shift, where=finite, out=np.zeros(rows.shape)).sum(axis=0)
 
 
-def _training_part(values: FeatureTable | ArrayLike, until: Any) -> tuple[Array, pd.Timestamp | None]:
+def _training_part(
+    values: FeatureTable | ArrayLike, until: str | pd.Timestamp | None
+) -> tuple[Array, pd.Timestamp | None]:
     """(row, feature) values to learn from, and the last moment they cover; a bare date covers its whole day."""
     if not isinstance(values, FeatureTable):
         array = _as_array(values)

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -160,7 +159,7 @@ def _begin(folder: Path, shape: tuple[int, int, int]) -> None:
     _create(folder / VALUES, shape, np.float32)
 
 
-def _create(path: Path, shape: tuple[int, ...], kind: Any) -> None:
+def _create(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> None:
     """An array of zeros on disk whose room is reserved: a disk that fills up would kill a process that writes there."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape).flush()
     if hasattr(os, "posix_fallocate"):  # not on macOS

@@ -174,8 +174,7 @@ class Engine:
         Arrow, so are `matrix`, `ranking`, `links` and `rolling`, the index as their first column.
         """
         panel, self.kind_ = as_panel(bars), kind_of(bars)
-        if hasattr(self.estimator, "check_symbols"):  # the weights of a run are of its own symbols
-            self.estimator.check_symbols(panel.symbols)
+        self.estimator.check_symbols(panel.symbols)  # the weights of a run are of its own symbols
         minimum = self.min_observations or 0
         self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
         self.scorer_: Scorer = self._scorer()

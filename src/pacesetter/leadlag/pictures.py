@@ -255,7 +255,7 @@ def _web_in_plotly(figure: Any, web: Web) -> None:
     figure.update_yaxes(visible=False, range=(-RIM, RIM))
 
 
-def _arrow_in_plotly(web: Web, leader: int, follower: int, weight: float) -> dict[str, Any]:
+def _arrow_in_plotly(web: Web, leader: int, follower: int, weight: float) -> dict[str, object]:
     (x0, y0), (x1, y1) = web.places[leader], web.places[follower]
     return {"x": x1, "y": y1, "ax": x0, "ay": y0, "xref": "x", "yref": "y", "axref": "x", "ayref": "y", "text": ""} | {
         "showarrow": True,

@@ -8,9 +8,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from pacesetter.envs.task_options import TaskOptions
+    from pacesetter.envs.vector import Environments
+    from pacesetter.learning.experience.conditioned import ConditionedMarket
+    from pacesetter.learning.experience.market import FleetMarket
 
 __all__ = ["Conditions"]
+
+Options = TypeVar("Options", bound="TaskOptions")
 
 
 class Conditions(ABC):
@@ -23,14 +31,14 @@ class Conditions(ABC):
     page: ClassVar[str] = ""
 
     @abstractmethod
-    def markets(self, markets: Sequence[object]) -> list[Any]:
+    def markets(self, markets: Sequence[FleetMarket]) -> list[ConditionedMarket]:
         """Markets of a fleet with the entries; those given together share what is learned of them."""
 
     @abstractmethod
-    def environment(self, env: object) -> Any:
+    def environment(self, env: Environments) -> Environments:
         """A vector environment with the entries; refuses where the method has none."""
 
-    def task(self, task: object) -> Any:
+    def task(self, task: Options) -> Options:
         """The options of a task as the method needs them."""
         return task
 

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
+
+    from pacesetter.arrays import Array
 
 __all__ = ["Between", "Learner", "StepRecord", "Stop", "Watcher"]
 
@@ -27,10 +30,10 @@ class StepRecord(NamedTuple):
     infos     the environments' own, where they give any
     """
 
-    actions: Any
-    rewards: Any
-    done: Any
-    infos: Mapping[str, Any]
+    actions: Array | torch.Tensor
+    rewards: Array | torch.Tensor
+    done: Array | torch.Tensor
+    infos: Mapping[str, object]
 
 
 class Watcher(Protocol):
@@ -78,18 +81,18 @@ class Learner(Protocol):
         """Environment steps between two updates."""
 
     @property
-    def agent(self) -> Any:
+    def agent(self) -> object:
         """The policy as it is now, to act."""
 
     @property
-    def observation(self) -> Mapping[str, Any]:
+    def observation(self) -> Mapping[str, Array | torch.Tensor]:
         """The latest observations, entries (env, …), for diagnostics."""
 
     @property
     def seconds(self) -> Mapping[str, float]:
         """Time spent in each section of the program since this process began."""
 
-    def statistics(self) -> Mapping[str, Any]:
+    def statistics(self) -> Mapping[str, float | torch.Tensor]:
         """Figures of the latest round: numbers, or (symbol, …) tensors for a fleet; nothing before the first."""
 
     def losses(self) -> Mapping[str, float]:
@@ -100,6 +103,9 @@ class Learner(Protocol):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what the encoder takes, by entry."""
+
+    def network(self) -> nn.Module:
+        """All modules that act."""
 
     def weights_hash(self) -> str:
         """SHA-256 over names and bytes of the weights that act."""

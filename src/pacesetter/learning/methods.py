@@ -53,8 +53,8 @@ class Setup:
 
     name: str
     task: str
-    train: Any
-    validation: Any
+    train: object
+    validation: object
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     device: str = "cpu"
@@ -83,7 +83,7 @@ class TaskSupport:
     actions: tuple[str, ...]
     options: type[Any] | str
     make: Callable[[Setup], Learner] | str
-    defaults: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, object] = field(default_factory=dict)
     algorithm: Any = None
     adapt: Adapt | str | None = None
     targets: bool = True

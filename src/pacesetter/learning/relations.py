@@ -9,8 +9,8 @@ import torch
 
 from pacesetter.agents.cross import LEADERS, LINKS, PLACE, CrossEncoder
 from pacesetter.arrays import Array
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.gather import INDEX
-from pacesetter.learning.experience.market import FleetMarket
 
 __all__ = ["attention_relations"]
 
@@ -19,7 +19,7 @@ LEAST = 2.0  # times the share of attention spread evenly over all leaders, dela
 
 
 @torch.no_grad()
-def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Sequence[str]) -> Array:
+def attention_relations(encoder: CrossEncoder, market: SymbolMarket, symbols: Sequence[str]) -> Array:
     """(lag, leader, follower) mean share of each leader and delay, negative where its correlation mostly is.
 
     symbols   of the table that the leaders were found in, which may be more than those of the market

@@ -50,7 +50,7 @@ class Worker(Protocol):
         """End it, whatever it does."""
 
 
-def attempt(function: Callable[..., Any], *arguments: object) -> Answer:
+def attempt(function: Callable[..., object], *arguments: object) -> Answer:
     """The result, or what was raised, as it was: Ray would put its own picture of the stack around it."""
     try:
         return function(*arguments), None

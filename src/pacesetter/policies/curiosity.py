@@ -6,6 +6,7 @@ error, standardised as at the end of training, is the intrinsic reward that the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,14 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.heads import MaskedCategorical
+from pacesetter.agents.heads import Distribution, MaskedCategorical
 from pacesetter.agents.layout import Tensors
 from pacesetter.learning.extras.curiosity import FEATURES, LARGEST, Curiosity, CuriosityConfig
 from pacesetter.policies.spec import EXPECTED, SURPRISE, PolicySpec
 from pacesetter.runs import write_atomic
 
 if TYPE_CHECKING:
+    from pacesetter.learning.extras.extra import Extra
     from pacesetter.policies.modules import ServedAgent
 
 __all__ = ["ServedCuriosity", "load_curiosity", "save_curiosity", "with_curiosity"]
@@ -29,7 +31,7 @@ __all__ = ["ServedCuriosity", "load_curiosity", "save_curiosity", "with_curiosit
 FILE = "curiosity.safetensors"  # beside the best fleet, whose encoder it was trained on
 
 
-def save_curiosity(extras: Any, folder: str | Path) -> None:
+def save_curiosity(extras: Mapping[str, Extra], folder: str | Path) -> None:
     """Store the models of curiosity beside a fleet; nothing where it learned without them."""
     curiosity = extras.get("curiosity")
     if isinstance(curiosity, Curiosity):
@@ -77,10 +79,10 @@ class ServedCuriosity(nn.Module):
         known = torch.ones_like(following[:, :1])
         return (*self.served.outputs(policy, value), surprise, torch.cat([following, known], dim=-1))
 
-    def _action(self, policy: Any) -> torch.Tensor:
+    def _action(self, policy: Distribution) -> torch.Tensor:
         """(row, action) the decision as the models read it."""
         if not isinstance(policy, MaskedCategorical):
-            mode: torch.Tensor = policy.mode()
+            mode = policy.mode()
             return mode.reshape(len(mode), -1)
         chosen = policy.probabilities.argmax(-1, keepdim=True)
         # A comparison instead of one_hot, which exporters do not all support.

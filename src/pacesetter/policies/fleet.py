@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
 
 __all__ = ["FleetAdvice", "FleetPolicy", "FleetTargets", "fleet_action", "fleet_policy"]
+
+
+class FleetRules(Protocol):
+    """How a fleet trades one account, as the options of its task say."""
+
+    @property
+    def action(self) -> str: ...
+    @property
+    def trades(self) -> str: ...
+    @property
+    def market(self) -> MarketParameters: ...
+    @property
+    def own_account(self) -> bool: ...
 
 
 class FleetAdvice(Protocol):
@@ -43,7 +56,7 @@ def fleet_action(fleet: Fleet) -> str:
     return "continuous" if fleet.actions is None else "discrete"
 
 
-def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = None) -> Policy:
+def fleet_policy(fleet: Fleet, task: FleetRules, fitted_until: pd.Timestamp | None = None) -> Policy:
     """The fleet of a `FleetTrading` task in one account: by target weights, or by the orders of its agents."""
     from pacesetter.policies.advice import Advice
 

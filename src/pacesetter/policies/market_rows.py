@@ -8,7 +8,6 @@ split and order features by the same functions, and give the same numbers bit fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ __all__ = ["LatestRows", "Observe", "market_bank", "table_observer", "with_accou
 Observe = Callable[[Panel], Mapping[str, Array]]  # of the market at the panel's last bar
 
 
-def market_bank(panel: Panel, table: FeatureTable | None = None, supervised: Any = None) -> Bank:
+def market_bank(panel: Panel, table: FeatureTable | None = None, supervised: Array | None = None) -> Bank:
     """The panel as one market with its features, to be shared by many backtests; see `Bank.from_panels`."""
     return Bank.from_panels(panel, table, supervised, is_whole=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -25,9 +25,11 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.arrays import Array
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.policies.spec import PolicySpec
+from pacesetter.policies.spec import PolicySpec, Trades
 
 if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
     from pacesetter.learning.sb3.own import AnyAlgorithm
 
 __all__ = [
@@ -196,16 +198,20 @@ def serve_algorithm(
     lookback agent's entries have no names of their own. A recurrent policy becomes a module of one step, whose memory
     goes in and comes out beside the answer.
     """
-    from pacesetter.learning.sb3.algorithms import ALGORITHMS, EncoderExtractor
+    from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 
-    policy: Any = algorithm.policy
+    from pacesetter.learning.sb3.algorithms import ALGORITHMS, ActorCritic, EncoderExtractor
+
+    policy = algorithm.policy
     # The first is the one that the actor reads.
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
     is_whole = len(extractor.shapes.get("position", ())) > 1
     actor, critic = _heads(policy, _box(algorithm), is_whole)
     inputs = dict(extractor.shapes)
     if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[union-attr]
-        inputs[ACTION_MASK] = (int(policy.action_net.out_features),)
+        assert isinstance(policy, ActorCritic)
+        assert isinstance(policy.action_net, nn.Linear)
+        inputs[ACTION_MASK] = (int(policy.action_net.out_features),)  # it is a number of NumPy
     spec = PolicySpec(
         inputs=inputs,
         names={entry: tuple(names.get(entry, ())) for entry in extractor.shapes},
@@ -214,13 +220,13 @@ def serve_algorithm(
         symbols=symbols if is_whole else (),
         outputs=_outputs(actor, critic),
     )
-    if hasattr(policy, "lstm_actor"):
+    if isinstance(policy, RecurrentActorCriticPolicy):
         return _recurrent(extractor.encoder, policy.lstm_actor, actor, spec)
     return ServedPolicy(extractor.encoder, actor, critic, extractor.passed).eval(), spec
 
 
 def _recurrent(
-    encoder: Encoder, memory: Any, actor: ChoiceHead | BoxHead, spec: PolicySpec
+    encoder: Encoder, memory: nn.LSTM, actor: ChoiceHead | BoxHead, spec: PolicySpec
 ) -> tuple[ServedRecurrent, PolicySpec]:
     """The module with a memory, and the spec with it; its critic has a memory of its own and is left out."""
     shape = (int(memory.num_layers), int(memory.hidden_size))
@@ -256,7 +262,7 @@ def serve_agent(
     agent: SymbolAgent | Fleet,
     names: Mapping[str, Iterable[str]],
     market: MarketParameters | None = None,
-    trades: Literal["orders", "targets"] = "orders",
+    trades: Trades = "orders",
 ) -> tuple[ServedAgent, PolicySpec]:
     """A symbol agent, or a fleet with a row for each of its symbols, as a module with its spec.
 
@@ -311,18 +317,31 @@ def _box(algorithm: AnyAlgorithm) -> spaces.Space[Any]:
     return algorithm.env.box if isinstance(algorithm.env, VectorAdapter) else algorithm.action_space
 
 
-def _heads(policy: Any, space: Any, is_whole: bool) -> tuple[ChoiceHead | BoxHead, nn.Module | None]:
+def _heads(
+    policy: BasePolicy, space: spaces.Space[Any], is_whole: bool
+) -> tuple[ChoiceHead | BoxHead, nn.Module | None]:
     """Actor and critic of an on-policy network; of an off-policy one the actor, whose critics judge pairs."""
-    if hasattr(policy, "actor"):
-        actor = policy.actor
-        if hasattr(actor, "log_std"):
-            mean, deviation = (nn.Sequential(actor.latent_pi, layer) for layer in (actor.mu, actor.log_std))
-            # SB3's SAC clamps log_std to [−20, 2]; a clamp as a module is exported with the graph.
-            return BoxHead(mean, nn.Sequential(deviation, nn.Hardtanh(-20.0, 2.0)), space, True), None
-        return BoxHead(actor.mu[:-1], None, space, True), None  # its last layer is the tanh
+    from stable_baselines3.sac.policies import SACPolicy
+    from stable_baselines3.td3.policies import TD3Policy
+
+    from pacesetter.learning.sb3.algorithms import ActorCritic
+
+    if isinstance(policy, SACPolicy):
+        assert isinstance(space, spaces.Box)
+        actor: Any = policy.actor
+        mean, deviation = (nn.Sequential(actor.latent_pi, layer) for layer in (actor.mu, actor.log_std))
+        # SB3's SAC clamps log_std to [−20, 2]; a clamp as a module is exported with the graph.
+        return BoxHead(mean, nn.Sequential(deviation, nn.Hardtanh(-20.0, 2.0)), space, True), None
+    if isinstance(policy, TD3Policy):
+        assert isinstance(space, spaces.Box)
+        assert isinstance(policy.actor.mu, nn.Sequential)
+        return BoxHead(policy.actor.mu[:-1], None, space, True), None  # its last layer is the tanh
+    assert isinstance(policy, ActorCritic)
     critic = nn.Sequential(policy.mlp_extractor.value_net, policy.value_net)
     layers = nn.Sequential(policy.mlp_extractor.policy_net, policy.action_net)
     if isinstance(space, spaces.Box):
+        assert isinstance(policy.log_std, torch.Tensor)
         return BoxHead(layers, Constant(policy.log_std), space, False), critic
-    choices = int(space.nvec[0]) if is_whole else int(space.n)
+    assert isinstance(space, (spaces.MultiDiscrete, spaces.Discrete))
+    choices = int(space.nvec[0]) if isinstance(space, spaces.MultiDiscrete) else int(space.n)
     return ChoiceHead(layers, choices, is_whole), critic

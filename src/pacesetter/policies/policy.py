@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pacesetter.arrays import Array
 from pacesetter.panel import Panel
@@ -30,6 +30,7 @@ class Snapshot(NamedTuple):
     first: int = 0
 
 
+@runtime_checkable
 class Policy(Protocol):
     """What decides: a baseline, an agent, a fleet, a guarded policy.
 

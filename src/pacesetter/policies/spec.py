@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pacesetter.registry import configure
 
-__all__ = ["AGES", "EXPECTED", "KEPT", "MEMORY", "SURPRISE", "WINDOW", "PolicySpec"]
+__all__ = ["AGES", "EXPECTED", "KEPT", "MEMORY", "SURPRISE", "WINDOW", "PolicySpec", "Trades"]
 
+Trades: TypeAlias = Literal["orders", "targets"]  # how a fleet trades one account
 WINDOW = "window"
 EXPECTED, SURPRISE = "curiosity_expected", "curiosity"  # what curiosity hands from bar to bar, and its output
 MEMORY, AGES, KEPT = "memory", "ages", "kept"  # of a graph that takes one bar at a time; see `stream.encoder.Memory`
@@ -39,7 +40,7 @@ class PolicySpec:
     rows: Literal["symbol", "fleet", "market"] = "symbol"
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
-    trades: Literal["orders", "targets"] = "orders"
+    trades: Trades = "orders"
     memory: tuple[int, ...] = ()
     is_apart: bool = False
     options: tuple[str, ...] = ()

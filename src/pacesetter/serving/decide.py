@@ -15,7 +15,7 @@ from pacesetter.serving.trader.session import PaperConfig, fit_panel, load_histo
 __all__ = ["decide"]
 
 
-def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, Any] | None = None) -> decision.DecisionTable:
+def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, object] | None = None) -> decision.DecisionTable:
     """What a bundle decides for the bar after the last one of `frame`, as `pacesetter decide` does.
 
     bundle    folder or zip of a bundle, or a store of them

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from pacesetter.jobs.launch.workers import Launcher
-from pacesetter.jobs.run.interrupts import on_sigterm, print_when_stopped
+from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.runs import Run
 
 
@@ -37,6 +39,23 @@ def test_another_thread_leaves_the_answer_as_it_is() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGTERM)]
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_that_comes_while_c_calls_back_is_not_lost(number: signal.Signals, ends: type[BaseException]) -> None:
+    call_back = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(number))  # as Numba does while it compiles
+    passed = []
+
+    def work() -> None:
+        call_back()
+        passed.append("ctypes swallowed it")
+        for _ in range(3000):
+            time.sleep(0.01)
+
+    with pytest.raises(ends), on_sigterm(exit_on_sigterm):
+        work()
+    assert passed
 
 
 def test_a_launcher_ends_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,16 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-    from pacesetter.policies.modules import Exported
+    from pacesetter.agents.fleet import Fleet
+    from pacesetter.envs.task_options import TaskOptions
+    from pacesetter.learning.experience.conditioned import SymbolMarket
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.fleet.method import MarketOfSymbols
+    from pacesetter.learning.learner import Learner
+    from pacesetter.market.parameters import MarketParameters
+    from pacesetter.policies.modules import Exported, ServedAgent
     from pacesetter.policies.policy import Policy
+    from pacesetter.policies.spec import PolicySpec, Trades
 
 __all__ = [
     "FleetTask",
@@ -48,7 +57,7 @@ class FleetTask(Task):
     name = "fleet"
     learns = "an agent for each symbol"
     learned_as = "fleet"
-    config: type[Any] = FleetTrading
+    config: type[TaskOptions] = FleetTrading
     observe = "pacesetter.jobs.run.fleet:observe"
     reads_table = True
 
@@ -62,7 +71,7 @@ class FleetTask(Task):
                 if some == bars:
                     raise
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[MarketOfSymbols, object]:
         split, prior = feature_split(config, panel), None
         if has_prior(config):
             prior, ends = fit_prior(config, split)
@@ -77,10 +86,10 @@ class FleetTask(Task):
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         # Before the entries of conditions are added around it: a course steers the market itself.
         _follow(train, config.trading.curriculum)
-        train, validation = self.with_entries(train, validation)
-        return Parts(train, validation, prior)
+        learned_in, validated_in = self.with_entries(train, validation)
+        return Parts(learned_in, validated_in, prior)
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts[MarketOfSymbols, object]:
         """Refuses a fold that has a test between its training bars."""
         refuse_folds(config)
         first, last = int(fold.train[0]), int(fold.train[-1])
@@ -89,14 +98,14 @@ class FleetTask(Task):
         # From bar 0 on: bars before the fold are history for features, and start no episode.
         known = panel.rows(0, last + 1)
         market = build_market(config, known, config.train.envs, first_bar=first, **episode_options(config))
-        (market,) = self.with_entries(market)
-        return Parts(market, market)
+        (shown,) = self.with_entries(market)
+        return Parts(shown, shown)
 
     def copies(self, config: Plan, split: FeatureSplit) -> MarketCopies:
         """Other markets of the same symbols that are learned from beside the training bars; mostly none."""
         return market_copies(config, split)
 
-    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> FleetMarket:
         # Episodes of one length: an evaluation weights them equally.
         bars = config.trading.episode_bars if episode_bars is None else episode_bars
         if bars is None:
@@ -104,9 +113,11 @@ class FleetTask(Task):
         split = feature_split(config, panel)
         return build_market(config, split.learned, envs, **split.features(split.learned), episode_bars=bars)
 
-    def recorded_facts(self, config: Plan, panel: Panel, market: Any) -> dict[str, Any]:
+    def recorded_facts(self, config: Plan, panel: Panel, market: object) -> dict[str, object]:
+        from pacesetter.learning.experience.conditioned import symbol_market
         from pacesetter.methods.offline.manifest import content_hash
 
+        market = symbol_market(market)
         task, batch = config.trading, market.batch
         return {
             # Of the training bars alone: new bars in the test set do not make a dataset stale.
@@ -131,23 +142,28 @@ class FleetTask(Task):
 
             assert isinstance(policy, FleetTargets)  # agents that set targets trade by them
             return replace(policy, advice=PriorAdvice(policy.advice, beside_prior(stored)))
-        return self.asked(policy, stored.config, stored.folder)  # type: ignore[no-any-return]
+        return self.asked(policy, stored.config, stored.folder)
 
-    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> Policy:
-        return self.asked(self._policy(learner.fleet, config, until), config)  # type: ignore[no-any-return]
+    def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy:
+        from pacesetter.learning.fleet.trainer import FleetTrainer
 
-    def _policy(self, fleet: Any, config: Plan, until: pd.Timestamp) -> Policy:
+        assert isinstance(learner, FleetTrainer)
+        return self.asked(self._policy(learner.fleet, config, until), config)
+
+    def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.policies.fleet import fleet_policy
 
         return fleet_policy(fleet, config.task_as(FleetTrading), until)
 
-    def make_served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
+    def make_served(
+        self, fleet: Fleet, names: Mapping[str, Sequence[str]], targets_in: MarketParameters | None, trades: Trades
+    ) -> tuple[ServedAgent, PolicySpec]:
         """The fleet as a module with its spec."""
         from pacesetter.policies.modules import serve_agent
 
         return serve_agent(fleet, names, targets_in, trades)
 
-    def shown_in(self, market: Any, fleet: Any) -> Any:
+    def shown_in(self, market: SymbolMarket, fleet: Fleet) -> SymbolMarket:
         """The market whose observations an exported graph is compared on."""
         return market
 
@@ -211,7 +227,7 @@ def known_table(stored: Stored) -> FeatureTable:
     return build_table(stored.config, stored.panel) if stored.table is None else stored.table
 
 
-def _follow(market: Any, curriculum: str) -> None:
+def _follow(market: FleetMarket, curriculum: str) -> None:
     """Let the market's episodes follow the curriculum."""
     from functools import partial
 

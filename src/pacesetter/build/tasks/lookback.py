@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +24,13 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pacesetter.agents.agent import Observation
+    from pacesetter.arrays import Array
+    from pacesetter.envs.lookback.vector import LookbackVectorEnv
+    from pacesetter.envs.vector import Environments
+    from pacesetter.learning.experience.window_market import WindowMarket
+    from pacesetter.learning.learner import Learner
+    from pacesetter.learning.sb3.algorithms import AlgorithmAgent
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.spec import PolicySpec
 
@@ -50,13 +57,14 @@ class LookbackTask(Task):
         "job": "the pipeline trains traders; task={task} is for `pacesetter train`",
     }
 
-    def environment(self, config: Plan, panel: Any, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: Any) -> LookbackVectorEnv:
         """A vector environment on all of the panel."""
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
+        assert isinstance(panel, Panel)
         return LookbackVectorEnv(panel, envs, config.lookback, **options)
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[Environments, object]:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
         task, split = config.lookback, split_panel(config, learned_universe(config, panel))
@@ -76,14 +84,14 @@ class LookbackTask(Task):
         validation = LookbackVectorEnv(split.known, stretches, replace(task, episodes=steady))
         return Parts(self.environment(config, split.learned, config.train.envs), validation)
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts[LookbackVectorEnv, LookbackVectorEnv]:
         known = learned_universe(config, panel).rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs)
         # The panel begins at bar 0 for the windows' history; episodes stay in the fold's own bars.
         env.batch.dealer.keep_within(fold.train)
         return Parts(env, env)
 
-    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> WindowMarket:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
         from pacesetter.learning.experience.window_market import WindowMarket
 
@@ -94,9 +102,11 @@ class LookbackTask(Task):
         learned = split_panel(config, learned_universe(config, panel)).learned
         return WindowMarket(LookbackVectorEnv(learned, envs, replace(task, episodes=replace(task.episodes, bars=bars))))
 
-    def recorded_facts(self, config: Plan, panel: Panel, market: Any) -> dict[str, Any]:
+    def recorded_facts(self, config: Plan, panel: Panel, market: object) -> dict[str, object]:
+        from pacesetter.learning.experience.window_market import WindowMarket
         from pacesetter.methods.offline.manifest import content_hash
 
+        assert isinstance(market, WindowMarket)
         task: LookbackConfig = config.lookback
         return {
             "data": split_panel(config, learned_universe(config, panel)).learned.fingerprint,
@@ -121,7 +131,10 @@ class LookbackTask(Task):
         agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
         return _as_policy(agent, stored.config, is_stochastic)
 
-    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> LookbackPolicy:
+    def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> LookbackPolicy:
+        from pacesetter.learning.sb3.learner import SB3Learner
+
+        assert isinstance(learner, SB3Learner)
         return _as_policy(learner.agent, config)
 
     def export(self, stored: Stored, count: int) -> Exported:
@@ -146,7 +159,7 @@ def learned_universe(config: Plan, panel: Panel) -> Panel:
     return panel.select(list(symbols)) if symbols else panel
 
 
-def _sample_observations(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Any]]:
+def _sample_observations(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Array]]:
     """What the environment shows at random bars with random windows in force, every action allowed."""
     from pacesetter.policies.windows import allow_all_actions
 
@@ -159,7 +172,7 @@ def _sample_observations(stored: Stored, spec: PolicySpec, wanted: int) -> Itera
         yield allow_all_actions(batch.observe(), spec)
 
 
-def _as_policy(agent: Any, config: Plan, is_stochastic: bool = False) -> LookbackPolicy:
+def _as_policy(agent: AlgorithmAgent, config: Plan, is_stochastic: bool = False) -> LookbackPolicy:
     """An agent that has learned as a policy of a panel."""
     from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
 
@@ -168,13 +181,13 @@ def _as_policy(agent: Any, config: Plan, is_stochastic: bool = False) -> Lookbac
     return AgentLookback(act, config.lookback, block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
 
 
-def _draw_actions(agent: Any, seed: int) -> Any:
+def _draw_actions(agent: AlgorithmAgent, seed: int) -> Callable[[Observation], Array]:
     """The agent's stochastic actions, whose random numbers are its own."""
     from pacesetter.learning.randomness import use_seed
 
     calls = count()
 
-    def act(observation: Any) -> Any:
+    def act(observation: Observation) -> Array:
         # A large prime apart: the draws of two runs with neighbouring seeds do not overlap within a million calls.
         with use_seed(seed * 1_000_003 + next(calls)):
             return agent.act(observation, deterministic=False)

@@ -22,9 +22,17 @@ if TYPE_CHECKING:
     from pacesetter.build.environments import Parts
     from pacesetter.build.plan import Plan
     from pacesetter.data.splits import Fold
+    from pacesetter.envs.task_options import TaskOptions
+    from pacesetter.envs.vector import Environments
     from pacesetter.features import FeatureTable
+    from pacesetter.leadlag.lookback.policy import LookbackPolicy
+    from pacesetter.learning.experience.conditioned import SymbolMarket
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.experience.window_market import WindowMarket
+    from pacesetter.learning.learner import Learner
     from pacesetter.panel import Panel
     from pacesetter.policies.modules import Exported
+    from pacesetter.policies.policy import Policy
     from pacesetter.policies.spec import PolicySpec
 
 __all__ = ["NO_WINDOWS", "TASKS", "Stored", "Task", "best_checkpoint"]
@@ -82,7 +90,7 @@ class Task(ABC):
     """
 
     name: str
-    config: type[Any]
+    config: type[TaskOptions]
     learned_as: str
     learns: str
     observe: str = "pacesetter.jobs.run.callbacks:observe"
@@ -112,11 +120,11 @@ class Task(ABC):
         task.observe, task.page = conditions.observe or self.observe, conditions.page or self.page
         return task
 
-    def with_entries(self, *markets: Any) -> list[Any]:
+    def with_entries(self, *markets: FleetMarket) -> Sequence[SymbolMarket]:
         """Markets of a fleet that also show what is asked for."""
-        return list(markets) if self.conditions is None else self.conditions.markets(markets)
+        return markets if self.conditions is None else self.conditions.markets(markets)
 
-    def asked(self, policy: Any, config: Plan, run: Path | None = None) -> Any:
+    def asked(self, policy: Policy, config: Plan, run: Path | None = None) -> Policy:
         """A policy that is asked for what the agent of the `run` is by default."""
         if self.conditions is None:
             return policy
@@ -145,22 +153,22 @@ class Task(ABC):
         return None
 
     @abstractmethod
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[object, object]:
         """The environments that an agent learns and is validated in; bars of the test set are in neither."""
 
-    def environment(self, config: Plan, panel: Any, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: Any) -> Environments:
         """A vector environment on all of the panel; refused by a task that learns in a market of its own."""
         raise ConfigError(f"task={self.name} has no vector environment; its markets are those of build_parts")
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts[object, object]:
         """The environments to train in on the training bars of a fold alone; `folds` is refused without them."""
         raise NotImplementedError
 
     @abstractmethod
-    def policy(self, stored: Stored) -> Any:
+    def policy(self, stored: Stored) -> Policy | LookbackPolicy:
         """The best policy of a run, which evaluate, explain and inspect ask: a `Policy`, or one of windows."""
 
-    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> Any:
+    def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy | LookbackPolicy:
         """The policy of a learner as it is now, fitted on bars up to `until`; `folds` is refused without it."""
         raise NotImplementedError
 
@@ -168,11 +176,13 @@ class Task(ABC):
     def export(self, stored: Stored, count: int) -> Exported:
         """What a bundle holds of a run, with `count` observations of its own market to compare the graph on."""
 
-    def recording_market(self, config: Plan, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+    def recording_market(
+        self, config: Plan, panel: Panel, envs: int, episode_bars: int | None
+    ) -> FleetMarket | WindowMarket:
         """The training set with random starts, in which episodes of one length are recorded; refused by default."""
         raise self._not_recorded()
 
-    def recorded_facts(self, config: Plan, panel: Panel, market: Any) -> dict[str, Any]:
+    def recorded_facts(self, config: Plan, panel: Panel, market: object) -> dict[str, object]:
         """What a dataset of that market says of it; refused by default."""
         raise self._not_recorded()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pacesetter.agents.agent import Agent
 from pacesetter.arrays import Array
 from pacesetter.build.environments import (
     FeatureSplit,
@@ -25,14 +26,19 @@ from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.trading import Trading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.envs.programme import copies_of
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pacesetter.envs.vector import Environments
+    from pacesetter.learning.learner import Learner
+    from pacesetter.learning.sb3.own import AnyAlgorithm
     from pacesetter.policies.agent import AgentPolicy
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.policy import Policy
@@ -50,7 +56,7 @@ class SingleAgentTask(Task):
     is_whole: ClassVar[bool] = False
     reads_table = True
 
-    def environment(self, config: Plan, panel: Any, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: Any) -> Environments:
         """A vector environment on all of the panel; `options` beside those of the task, e.g. a table that is known."""
         from pacesetter.envs.portfolio import PortfolioVectorEnv
         from pacesetter.envs.residual import ResidualVectorEnv
@@ -58,6 +64,7 @@ class SingleAgentTask(Task):
 
         task, kind = config.trading, PortfolioVectorEnv if self.is_whole else TradingVectorEnv
         if "table" not in options:
+            assert isinstance(panel, Panel)  # copies of a market come with their tables
             options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
         own = {
             "action": task.action,
@@ -72,18 +79,19 @@ class SingleAgentTask(Task):
             env = kind(panel, envs, task.symbols or None, **own | options)
             return env if self.conditions is None else self.conditions.environment(env)
         # Without its ends, as where an agent is only loaded, the prior's place is kept.
+        assert isinstance(panel, Panel)  # a prior knows the bars as they are
         none = np.zeros((len(task.symbols or panel.symbols), len(panel), 2))
         env = kind(panel, envs, task.symbols or None, **own | {"prior": none} | options)
         return ResidualVectorEnv(env, float(config.agent.get("prior_reach", 1.0)))
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[Environments, Environments]:
         split = feature_split(config, panel)
         if not has_prior(config):
             return self._parts(config, split)
         prior, ends = fit_prior(config, split)
         return self._parts(config, replace(split, prior=ends))._replace(prior=prior)
 
-    def _parts(self, config: Plan, split: FeatureSplit) -> Parts:
+    def _parts(self, config: Plan, split: FeatureSplit) -> Parts[Environments, Environments]:
         task, learned, visible = config.trading, split.learned, split.known
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=visible.bars_per_year)}
@@ -104,10 +112,11 @@ class SingleAgentTask(Task):
         blocks = 1 if self.is_whole else len(task.symbols or visible.symbols)
         validation = self.environment(config, seen_too, blocks, **second, starts="fixed", **common)
         window_bars = config.learned_window_bars
-        validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, window_bars, blocks))
+        batch = _batch(validation)
+        batch.use_starts(_starts_from(split.start, batch.bank, window_bars, blocks))
         return Parts(train, validation)
 
-    def _with_curriculum(self, task: Any, env: Any) -> Any:
+    def _with_curriculum(self, task: Trading, env: Environments) -> Environments:
         """The training environment with its curriculum."""
         from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
         from pacesetter.envs.programme import make_course
@@ -116,19 +125,21 @@ class SingleAgentTask(Task):
             return env
         if not copies_of(task.curriculum):
             return CurriculumVectorEnv(env, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
-        blocks = len(env.batch.bank.lasts)
+        batch = _batch(env)
+        blocks = len(batch.bank.lasts)
         # Blocks are the real symbols, then those of each copy in the same order.
         each = blocks // (1 + len(copies_of(task.curriculum)))
         return CurriculumVectorEnv(
-            env, course=make_course(task.curriculum, env.batch, (np.arange(blocks) // each).tolist())
+            env, course=make_course(task.curriculum, batch, (np.arange(blocks) // each).tolist())
         )
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts[Environments, Environments]:
         refuse_folds(config)
         task, known = config.trading, panel.rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs, episode_bars=task.episode_bars, starts=task.starts)
         # Starts alone are not enough: an episode must also end before a gap in the training bars.
-        env.batch.use_starts(starts_within(env.batch.starts, fold.train))
+        batch = _batch(env)
+        batch.use_starts(starts_within(batch.starts, fold.train))
         return Parts(env, env)
 
     def policy(self, stored: Stored) -> Policy:
@@ -142,12 +153,14 @@ class SingleAgentTask(Task):
             from pacesetter.methods.prior.policy import PriorPolicy
 
             return PriorPolicy(policy, beside_prior(stored))
-        return self.asked(policy, config, stored.folder)  # type: ignore[no-any-return]
+        return self.asked(policy, config, stored.folder)
 
-    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> AgentPolicy:
-        return self.asked(self._policy(learner.agent, config, until), config)  # type: ignore[no-any-return]
+    def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy:
+        agent = learner.agent
+        assert isinstance(agent, Agent)
+        return self.asked(self._policy(agent, config, until), config)
 
-    def _policy(self, agent: Any, config: Plan, until: pd.Timestamp) -> AgentPolicy:
+    def _policy(self, agent: Agent, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
         name, task = str(config.agent["algorithm"]), config.trading
@@ -156,15 +169,18 @@ class SingleAgentTask(Task):
     def export(self, stored: Stored, count: int) -> Exported:
         from pacesetter.build.learner import build_learner
         from pacesetter.learning.sb3.algorithms import load_weights
+        from pacesetter.learning.sb3.learner import SB3Learner
         from pacesetter.learning.state import read_state
         from pacesetter.policies.modules import Exported, serve_algorithm
 
         config = stored.config
         parts = self._parts(config, feature_split(config, stored.panel, stored.table))
         # The same modules are built and the weights filled in: nothing is unpickled.
-        algorithm = build_learner(config, parts).agent.algorithm
+        learner = build_learner(config, parts)
+        assert isinstance(learner, SB3Learner)
+        algorithm = learner.algorithm
         load_weights(algorithm, read_state(stored.checkpoint))
-        bank = parts.validation.batch.bank
+        bank = _batch(parts.validation).bank
         names = self.entry_names(bank.names)
         module, spec = serve_algorithm(algorithm, names, config.trading.action, bank.symbols[0])
         if has_prior(config):
@@ -195,9 +211,9 @@ class MarketCopies:
     """Copies of the training bars that a curriculum or a family of tasks plays on, with features; mostly none."""
 
     panels: list[Panel]
-    tables: list[Any]
+    tables: list[FeatureTable]
 
-    def append_copies(self, panel: Panel, features: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def append_copies(self, panel: Panel, features: dict[str, object]) -> tuple[Panel | list[Panel], dict[str, object]]:
         """A panel and its features with the copies behind it."""
         if not self.panels:
             return panel, features
@@ -247,7 +263,16 @@ def starts_within(starts: Starts, train: Array) -> Starts:
     return replace(starts, pool=pool).keep_starts(is_kept)
 
 
-def _sample_observations(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
+def _batch(env: Environments) -> Batch:
+    """The batch of environments that trade."""
+    batch = batch_of(env)
+    assert batch is not None
+    return batch
+
+
+def _sample_observations(
+    algorithm: AnyAlgorithm, env: Environments, spec: PolicySpec, count: int
+) -> Iterator[dict[str, Array]]:
     """What training environments show while random actions are played in them."""
     import torch
 
@@ -264,7 +289,7 @@ def _sample_observations(algorithm: Any, env: Any, spec: PolicySpec, count: int)
         full = compact if extractor.tables is None else extractor.tables(compact)
         batch = {name: entry.numpy() for name, entry in full.items()}
         if ACTION_MASK in spec.inputs:
-            batch[ACTION_MASK] = env.action_masks().astype(np.float32)
+            batch[ACTION_MASK] = _batch(env).action_masks().astype(np.float32)
         for name in spec.remembered:  # units of an LSTM or GRU lie in −1 … 1
             batch[name] = generator.uniform(-1, 1, (env.num_envs, *spec.inputs[name])).astype(np.float32)
         yield batch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
@@ -51,7 +49,7 @@ def _book(run: str) -> None:
 
 def _draw_status(book: Book) -> None:
     """The first line: money, risk state, and how old the data is."""
-    vitals: dict[str, Any] = book.last["vitals"] or {}
+    vitals: dict[str, object] = book.last["vitals"] or {}
     age = age_text(pd.Timedelta(seconds=round(book.age_seconds())))
     shown = {
         "book.equity": f"{book.last['equity']:,.0f}",

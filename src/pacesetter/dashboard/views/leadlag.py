@@ -43,7 +43,7 @@ def show_leadlag() -> None:
     with left:
         run = choose_run(newest_first(runs), "leadlag.run").name
     with right:
-        names = [name for name in ESTIMATORS if not hasattr(ESTIMATORS[name], "is_given")]  # others need a run
+        names = [name for name in ESTIMATORS if not ESTIMATORS[name].is_given]  # others need a run
         method = st.selectbox(say("leadlag.method"), names, names.index(Study.method), key="leadlag.method")
     _windows(run, method)
 

@@ -140,7 +140,7 @@ def _may_hold(statistics: Any, symbols: Sequence[str]) -> bool:
     return any(statistics.min <= symbol <= statistics.max for symbol in symbols)
 
 
-def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:
+def _parquet(path: Path, take: Callable[[Any], object]) -> Any:
     """What `take` takes from the opened file; whatever goes wrong inside the library is a damaged file to us."""
     with open_file(path) as stream:
         try:

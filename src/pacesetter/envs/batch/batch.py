@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 from numba import get_num_threads, typeof
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pacesetter.envs.batch.sizing import BatchSizer
     from pacesetter.market.risk import RiskOptions
 
-__all__ = ["ACTIONS", "Batch", "Step"]
+__all__ = ["ACTIONS", "Batch", "BatchOptions", "Step", "batch_of"]
 
 
 ACTIONS = {
@@ -84,6 +84,21 @@ class Step(NamedTuple):
     components: Array
     ledger: Array
     finals: Array
+
+
+class BatchOptions(TypedDict, total=False):
+    """Those of `Batch` that environments and markets hand on, beside the kind of actions."""
+
+    window_bars: int
+    market: MarketParameters | None
+    reward: RewardConfig | str
+    episode_bars: int | None
+    continued: float
+    repetition_limit: int | None
+    switch: str
+    starts: str
+    has_windows: bool
+    risk: RiskOptions | None
 
 
 class Batch:
@@ -458,7 +473,13 @@ class Batch:
         )
 
 
-def _check_count(**values: Any) -> None:
+def batch_of(environments: object) -> Batch | None:
+    """The batch behind environments that trade, through any wrappers; None where nothing is traded."""
+    batch = getattr(environments, "batch", None)
+    return batch if isinstance(batch, Batch) else None
+
+
+def _check_count(**values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, WHOLE) or value < 1:
             raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from numba import prange
 
-from pacesetter.arrays import Booleans, Floats, Integers, Singles
+from pacesetter.arrays import Array, Booleans, Floats, Integers, Singles
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_account
 from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.rows import (
@@ -75,7 +76,7 @@ def fetch_bar(e: int, bars: Floats, cursor: Integers) -> None:
 
 
 @jitable
-def has_known_widths(arrays: Any) -> bool:
+def has_known_widths(arrays: Sequence[Array]) -> bool:
     """Whether these are the arrays of accounts of one position and actions of one number."""
     inputs, _, bars, parameters, accounts, positions, cursor, ledger, fills, _, vectors = arrays[:11]
     slots, of_bar, of_account, of_position, of_cursor, columns, of_fill, entries = WIDTHS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def stored_reward(reward: Reward | None) -> dict[str, object]:
     return {} if reward is None else {f"{PREFIX}{name}": values for name, values in reward.state_dict().items()}
 
 
-def load_reward(reward: Reward | None, stored: Mapping[str, Any]) -> None:
+def load_reward(reward: Reward | None, stored: Mapping[str, Array]) -> None:
     """Restore a reward from what `stored_reward` returned; refuses what does not fit before it changes anything."""
     if reward is not None:
         own = {name: values for name, values in stored.items() if name.startswith(PREFIX)}

@@ -109,7 +109,7 @@ class BatchSizer:
         size_batch(batch.inputs.copy(), *tables, *state, *rules, self._wanted, self._targets, self.sizes)
         batch.inputs[...] = self._targets
 
-    def forget(self, rows: Any) -> None:
+    def forget(self, rows: Array | list[int]) -> None:
         """Begin the accounts of `rows` without a base."""
         self.base_quantities[rows] = 0.0
         self.sizes[rows] = 0.0
@@ -145,7 +145,7 @@ class BatchSizer:
         """Copies of what changes."""
         return {f"risk.{name}": getattr(self, name).copy() for name in STORED}
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape."""
         given = {name: np.asarray(stored.get(f"risk.{name}")) for name in STORED}
         for name, values in given.items():

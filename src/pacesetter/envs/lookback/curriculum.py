@@ -213,7 +213,7 @@ class EpisodeSampler:
 
     # ---- resuming ---------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """All that decides the next episodes, in plain values: synthetic markets by their seeds."""
         return {
             "dealt": self.dealt,

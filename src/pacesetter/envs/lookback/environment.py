@@ -57,7 +57,9 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
         self.observation_space = observation_space(self.batch)
         self.action_space = action_space(self.batch.config.windows)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Any]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; with a seed, random numbers and curriculum start over. There are no options."""
         check_reset(options)
         super().reset(seed=seed)
@@ -81,11 +83,11 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
     def _observation(self) -> Observation:
         return {name: entry[0] for name, entry in self.batch.observe().items()}
 
-    def _info(self, action: object, step: LookbackStep) -> dict[str, Any]:
+    def _info(self, action: object, step: LookbackStep) -> dict[str, object]:
         batch, bar = self.batch, int(step.bars[0])
         market = batch.decided_in[0]
         names = batch.reward.names
-        info: dict[str, Any] = {
+        info: dict[str, object] = {
             "raw_action": action,
             "asked": int(step.asked[0]),
             "lookback": int(step.lookback[0]),

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig
@@ -134,7 +135,7 @@ class AgentMemory(Protocol):
 
     def remember(self) -> Any: ...
 
-    def recall(self, remembered: object) -> None: ...
+    def recall(self, remembered: Any) -> None: ...
 
 
 class AgentLookback:
@@ -148,7 +149,7 @@ class AgentLookback:
 
     def __init__(
         self,
-        act: Callable[[dict[str, Array]], Any],
+        act: Callable[[dict[str, Array]], ArrayLike],
         config: LookbackConfig,
         block_bars: int = BLOCK_BARS,
         memory: AgentMemory | None = None,

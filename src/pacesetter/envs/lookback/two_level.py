@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,6 +26,9 @@ from pacesetter.features.regime import REGIMES
 from pacesetter.panel import Panel
 from pacesetter.rewards.reward import RewardConfig
 from pacesetter.rewards.schedule import Schedule
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Controller", "LevelSetting", "TwoLevelBatch", "TwoLevelConfig"]
 
@@ -250,6 +253,6 @@ class TwoLevelBatch(LookbackBatch):
         return shown | ({"setting": np.eye(count, dtype=np.float32)[self.setting]} if count > 1 else {})
 
 
-def _bar_at(market: LookbackMarket, moment: Any) -> int:
+def _bar_at(market: LookbackMarket, moment: pd.Timestamp) -> int:
     """The last bar of a market that is known at a moment."""
     return int(market.panel.index.searchsorted(moment, side="right")) - 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backtest",
+    "PlayOptions",
     "PlayedMarket",
     "applied_risk",
     "backtest",
@@ -197,6 +198,15 @@ class Backtest:
         return ledger, fills.assign(**own)
 
 
+class PlayOptions(TypedDict):
+    """Whose account is played: what backtests of one panel share."""
+
+    market: MarketParameters | None
+    bank: Bank | None
+    window_bars: int
+    risk: RiskOptions | None
+
+
 def backtest(
     policy: Policy,
     panel: Panel,
@@ -254,9 +264,18 @@ def backtest_many(
     """
     decide_many = getattr(policy, "decide_many", None)
     if decide_many is None:
-        options: dict[str, Any] = {"first": first, "last": last, "window_bars": window_bars, "is_unseen": is_unseen}
         return [
-            backtest(policy, each.panel, bank=each.bank, market=each.rules, risk=each.risk, **options)
+            backtest(
+                policy,
+                each.panel,
+                first=first,
+                last=last,
+                bank=each.bank,
+                market=each.rules,
+                risk=each.risk,
+                window_bars=window_bars,
+                is_unseen=is_unseen,
+            )
             for each in markets
         ]
     # Markets may be of different lengths: those that are over leave the batch, and the others keep their numbers.
@@ -450,10 +469,10 @@ def fit_views(
             f"there are no bars before bar {until} from which the scale of {policy.name} can be measured; start "
             "later, or give risk.scale"
         )
-    options: dict[str, Any] = {"bank": bank, "window_bars": window_bars, "is_unseen": True, "market": FREE}
     # A small free account holds the views in proportion, whatever their size and sign.
     small = RiskOptions(SMALL_VOLATILITY, half_life_days=risk.half_life_days, scale=1e12)
-    earlier = backtest(policy, panel, first=start, last=until, risk=small, **options)
+    options: PlayOptions = {"market": FREE, "bank": bank, "window_bars": window_bars, "risk": small}
+    earlier = backtest(policy, panel, first=start, last=until, is_unseen=True, **options)
     # What is left as it is stays what it was.
     views = pd.DataFrame(earlier.orders).ffill().to_numpy()
     return fit_scale(views, tables, risk, start)

@@ -19,7 +19,7 @@ from pacesetter.data.splits import Fold, combinatorial_purged
 from pacesetter.data.splits import walk_forward as walk_forward_splits
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import check_range
-from pacesetter.evaluation.backtest.backtest import Backtest, applied_risk, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, applied_risk, backtest
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe, total_return
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
@@ -101,7 +101,7 @@ def walk_forward(
     check_range(1, refit_every=refit_every)
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
-    options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
+    options: PlayOptions = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
     # Folds of one fit go to one process: a policy need not travel between them.
     groups = [folds[first : first + refit_every] for first in range(0, len(folds), refit_every)]
     results: list[FoldResult] = []
@@ -112,12 +112,12 @@ def walk_forward(
     return WalkForward(tuple(results))
 
 
-def _play_group(fit: Fit, panel: Panel, options: dict[str, Any], group: Sequence[Fold]) -> list[Backtest]:
+def _play_group(fit: Fit, panel: Panel, options: PlayOptions, group: Sequence[Fold]) -> list[Backtest]:
     """The tests of folds in a row by the policy of the first."""
     policy = fit(group[0].panels(panel).train, group[0])
     # The first test bar is filled by what was decided at the close before it.
-    options = options | {"risk": applied_risk(policy, options["risk"])}
-    return [backtest(policy, panel, first=int(f.test[0]) - 1, last=int(f.test[-1]), **options) for f in group]
+    sized: PlayOptions = {**options, "risk": applied_risk(policy, options["risk"])}
+    return [backtest(policy, panel, first=int(f.test[0]) - 1, last=int(f.test[-1]), **sized) for f in group]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +162,7 @@ def combinatorial_paths(
     splits = combinatorial_purged(panel, folds, test_folds, purge_bars, embargo_bars)
     bank = market_bank(panel) if bank is None else bank
     # A combinatorial fold trains on bars after its test as well: purging, not time, keeps the test unseen.
-    options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
-    options["is_unseen"] = True
+    options: PlayOptions = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
     tested: dict[int, list[Backtest]] = {}
     play = partial(_play_blocks, fit, panel, options, folds)
     for number, played in enumerate(each(play, splits.folds), start=1):
@@ -177,12 +176,12 @@ def combinatorial_paths(
     return Paths(_join_times([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
 
 
-def _play_blocks(fit: Fit, panel: Panel, options: dict[str, Any], folds: int, fold: Fold) -> dict[int, Backtest]:
+def _play_blocks(fit: Fit, panel: Panel, options: PlayOptions, folds: int, fold: Fold) -> dict[int, Backtest]:
     """The tested blocks of a fold by their first bars."""
     policy, first_bar = fit(fold.panels(panel).train, fold), options["window_bars"] - 1
-    options = options | {"risk": applied_risk(policy, options["risk"])}
+    sized: PlayOptions = {**options, "risk": applied_risk(policy, options["risk"])}
     return {
-        start: backtest(policy, panel, first=max(start - 1, first_bar), last=stop - 1, **options)
+        start: backtest(policy, panel, first=max(start - 1, first_bar), last=stop - 1, is_unseen=True, **sized)
         for start, stop in _blocks(fold, len(panel), folds)
     }
 

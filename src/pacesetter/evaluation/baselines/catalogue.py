@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest, risk_tables
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, backtest, risk_tables
 from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
 from pacesetter.evaluation.baselines import carry as carry  # and so does this,
@@ -84,11 +84,11 @@ def evaluate_baselines(
     """
     bank = market_bank(panel, table) if bank is None else bank
     chosen = [_make_views(name, bank, market, risk) for name in names or possible_baselines(bank)]
-    options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     played = {}
     for baseline in chosen:
         policy, step = _refit_policy(baseline, panel, panel.index[[first]] if refits is None else refits, risk)
-        played[baseline.name] = backtest(policy, panel, risk=step, **options)
+        options: PlayOptions = {"market": market, "bank": bank, "window_bars": window_bars, "risk": step}
+        played[baseline.name] = backtest(policy, panel, first=first, last=last, **options)
     return played
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from pacesetter.agents.agent import Agent, Observation
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.backtest.backtest import PlayOptions, backtest
 from pacesetter.evaluation.explain.attribution import Attributions, integrated_gradients
 from pacesetter.evaluation.explain.behaviour import (
     BehaviourFinding,
@@ -87,7 +87,7 @@ def explain_agent(
 
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)
-    options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
+    options: PlayOptions = {"market": market, "bank": bank, "window_bars": window_bars, "risk": risk}
     played = backtest(watched, panel, first=first, last=last, **options)
     # An account that ended early was not asked again: its last orders are NaN.
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"

@@ -73,7 +73,7 @@ def agents_section(folder: Path) -> Section:
     return Section("Agents", text, figures, header, tuple(_row(row) for _, row in table.iterrows()))
 
 
-def _row(row: pd.Series[Any]) -> tuple[Any, ...]:
+def _row(row: pd.Series[Any]) -> tuple[object, ...]:
     return (
         row["symbol"],
         f"{row['sharpe']:+.2f}",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from rich.table import Table
 
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.gather import INDEX
-from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.extras.auxiliary import NextBar
+from pacesetter.learning.extras.auxiliary import Auxiliary, NextBar
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.panel import Panel
 
 __all__ = ["accuracy_table", "head_accuracies"]
@@ -18,7 +18,7 @@ __all__ = ["accuracy_table", "head_accuracies"]
 
 @torch.no_grad()
 def head_accuracies(
-    trainer: Any, market: FleetMarket, panel: Panel | None = None
+    trainer: FleetTrainer, market: SymbolMarket, panel: Panel | None = None
 ) -> dict[str, dict[str, float | None]]:
     """Head -> `accuracy` on all bars of a market with fixed starts, `majority`, and the `oracle`'s of the direction.
 
@@ -26,6 +26,7 @@ def head_accuracies(
     where the panel's truth is known, and is counted where there is one.
     """
     extra, bank = trainer.extras["auxiliary"], market.batch.bank
+    assert isinstance(extra, Auxiliary)
     # Bars that every symbol has: heads are compared on one grid (symbol, bar).
     first, last = int(market.waiting[:, 1].max()), int(bank.lasts.min())
     bars = torch.arange(first, last, device=market.device)

@@ -21,7 +21,7 @@ from pacesetter.rewards.sharpe import sharpe, sharpe_of_known
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.stored_run import StoredRun
-    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.experience.conditioned import SymbolMarket
     from pacesetter.learning.fleet.validation import FleetPlay
 
 __all__ = ["Ensemble", "evidence", "returns_frame", "unseen_returns"]
@@ -178,7 +178,7 @@ def _evidence_row(returns: Array, bars_per_year: float, draws: int, seed: int) -
 # ---- from a run -----------------------------------------------------------------------------------------------------
 
 
-def returns_frame(played: FleetPlay, market: FleetMarket) -> pd.DataFrame:
+def returns_frame(played: FleetPlay, market: SymbolMarket) -> pd.DataFrame:
     """(time, agent) returns of what was played in a market of one panel."""
     times = pd.DatetimeIndex(market.batch.bank.times[0], tz="UTC", name="time")
     returns = played.align_returns(len(times)).double().numpy()

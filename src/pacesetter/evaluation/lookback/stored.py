@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -176,7 +176,7 @@ class LookbackRun:
 
     def evaluate_scenarios(self, scenarios: Iterable[Scenario], *beside: str) -> pd.DataFrame:
         """The same over given scenarios; a market of other symbols needs a universe mask, task.view.max_assets."""
-        rows: dict[tuple[str, str], Any] = {}
+        rows: dict[tuple[str, str], Mapping[Hashable, float]] = {}
         for scenario in scenarios:
             panel, task = scenario.panel, self._check_scenario(scenario)
             view = task.view
@@ -186,9 +186,9 @@ class LookbackRun:
             policies = {AGENT: self.agent(panel)} | {name: simple[name] for name in names}
             evaluation = evaluate_lookback(policies, panel, task, start=self._start(scenario), stop=scenario.last)
             table = evaluation.table()
-            rows |= {(scenario.label, name): table.loc[name, list(FIGURES)] for name in evaluation.names}
+            rows |= {(scenario.label, name): table.loc[name, list(FIGURES)].to_dict() for name in evaluation.names}
         index = pd.MultiIndex.from_tuples(rows, names=["scenario", "policy"])
-        return pd.DataFrame([row.to_dict() for row in rows.values()], index=index)
+        return pd.DataFrame(list(rows.values()), index=index)
 
     def _start(self, scenario: Scenario) -> int:
         return max(scenario.first, self.task.windows.longest, self.task.windows.seen[-1])
@@ -199,7 +199,7 @@ class LookbackRun:
         return replace(self.task, trouble_limit=len(scenario.panel))  # a stressed market may halt for long
 
 
-def _monte_carlo(run: LookbackRun) -> Any:
+def _monte_carlo(run: LookbackRun) -> Iterator[Scenario]:
     return monte_carlo_scenarios(run.panel, seed=run.config.seed)
 
 
@@ -214,7 +214,7 @@ def _universes(run: LookbackRun) -> list[Scenario]:
     return universe_scenarios(run.panel, run.first)
 
 
-MARKETS: dict[str, Callable[[LookbackRun], Any]] = {
+MARKETS: dict[str, Callable[[LookbackRun], Iterable[Scenario]]] = {
     "montecarlo": _monte_carlo,
     "adversarial": _adversarial,
     "universes": _universes,

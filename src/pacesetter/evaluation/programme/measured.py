@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pacesetter.arrays import Array
 from pacesetter.evaluation.recovery.measures import RANGES, STATES
 from pacesetter.evaluation.statistics.gates import Measured
 from pacesetter.evaluation.statistics.intervals import Statistic, block_length, interval, paired_difference
@@ -108,7 +109,7 @@ class RunRecord:
         known = {name: value for name, value in figures.items() if not math.isnan(value)}
         return max(known, key=lambda name: known[name]) if known else None
 
-    def series(self, name: str | None) -> np.ndarray[Any, Any] | None:
+    def series(self, name: str | None) -> Array | None:
         """Returns of a policy on the test set, where they were kept."""
         has = self.returns is not None and name in self.returns
         return self.returns[name].to_numpy() if has and self.returns is not None else None

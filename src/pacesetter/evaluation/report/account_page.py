@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -201,7 +200,7 @@ def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, objec
     longs = [trade for trade in drawn if trade.quantity > 0]
     shorts = [trade for trade in drawn if trade.quantity <= 0]
     closed = [trade for trade in drawn if trade.exit_bar is not None]
-    kinds: dict[str, tuple[list[tuple[int, float, str]], dict[str, Any]]] = {
+    kinds: dict[str, tuple[list[tuple[int, float, str]], dict[str, object]]] = {
         "long entry": (_entries(longs), {"symbol": "triangle-up", "color": PALETTE[0], "size": 9}),
         "short entry": (_entries(shorts), {"symbol": "triangle-down", "color": PALETTE[3], "size": 9}),
         "exit with a gain": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ def write_pages(
     return [page, write_atomic(path.with_suffix(".md"), f"{head}\n\n{markdown(sections)}")]
 
 
-def _markdown_row(cells: Any) -> str:
+def _markdown_row(cells: Iterable[object]) -> str:
     # A bar would begin another column.
     return "| " + " | ".join(for_markdown(cell).replace("|", "/") for cell in cells) + " |"
 

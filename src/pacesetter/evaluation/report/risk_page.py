@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, backtest
 from pacesetter.evaluation.backtest.cuts import describe_limits
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
@@ -84,16 +83,15 @@ def realised_sentence(own: Backtest) -> str:
 
 def _base_alone(run: StoredRun, risk: RiskOptions) -> Backtest:
     cash = make_baseline(CASH, run.bank(run.panel), run.task.market)
-    return backtest(cash, run.panel, **_options(run, replace(risk, scale=0.0), run.task.market))
+    return backtest(cash, run.panel, first=run.first, **_options(run, replace(risk, scale=0.0), run.task.market))
 
 
 def _play(run: StoredRun, risk: RiskOptions, rules: MarketParameters) -> Backtest:
-    return backtest(run.policy, run.panel, **_options(run, risk, rules))
+    return backtest(run.policy, run.panel, first=run.first, **_options(run, risk, rules))
 
 
-def _options(run: StoredRun, risk: RiskOptions, rules: MarketParameters) -> dict[str, Any]:
-    shown = {"bank": run.bank(run.panel), "window_bars": run.task.window_bars}
-    return {"first": run.first, "market": rules, "risk": risk} | shown
+def _options(run: StoredRun, risk: RiskOptions, rules: MarketParameters) -> PlayOptions:
+    return {"market": rules, "bank": run.bank(run.panel), "window_bars": run.task.window_bars, "risk": risk}
 
 
 def _without_limits(

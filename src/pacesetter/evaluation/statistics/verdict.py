@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -251,7 +251,7 @@ def judge(
         )
     # The judged one is a trial too: it was looked at like all others.
     tried = np.append(np.asarray(other_sharpes, dtype=np.float64), sharpe(added))
-    options: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
+    options: DrawOptions = {"level": level, "draws": draws, "seed": seed}
     account = _by_month(excess, month, year)
     return Verdict(
         name=result.name,
@@ -274,15 +274,21 @@ def judge(
     )
 
 
+class DrawOptions(TypedDict):
+    """How every interval of a verdict is drawn."""
+
+    level: float
+    draws: int
+    seed: int
+
+
 def _by_month(returns: Array, month: int, year: float) -> Statistic:
     """The Sharpe ratio, by sums of a month where those of these returns are clearly more volatile than single bars."""
     stretch = sums_stretch(returns, month)
     return lambda drawn: sharpe(drawn, year) / stretch
 
 
-def _views(
-    without: Backtest | None, added: Array, month: int, year: float, options: Mapping[str, Any]
-) -> dict[str, Any]:
+def _views(without: Backtest | None, added: Array, month: int, year: float, options: DrawOptions) -> dict[str, Any]:
     """What the views add to a base; nothing where there is none."""
     if without is None:
         return {}
@@ -299,7 +305,7 @@ def _market(
     added: Array,
     index: tuple[str, ArrayLike] | None,
     year: float,
-    options: Mapping[str, Any],
+    options: DrawOptions,
 ) -> dict[str, Any]:
     """What is left of the added returns beside the market's: an account that holds the market has found nothing."""
     names = (*([] if index is None else [index[0]]), *MARKETS)
@@ -326,7 +332,7 @@ def _excess(result: Backtest, riskless: Array | None) -> Array:
 
 
 def _compare_with_baselines(
-    others: Mapping[str, Array], excess: Array, month: int, year: float, options: Mapping[str, Any]
+    others: Mapping[str, Array], excess: Array, month: int, year: float, options: DrawOptions
 ) -> dict[str, Any]:
     """The difference to the best baseline, with the p-value of being above them all."""
     if not others:

@@ -217,7 +217,7 @@ def agent_defaults(name: str, task: str) -> Tree:
         return {"algorithm": name}
 
 
-def flatten_keys(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_keys(tree: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every key by its whole name with its value."""
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -226,7 +226,7 @@ def flatten_keys(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{key}", value
 
 
-def _merge(tree: Tree, values: Mapping[str, Any]) -> None:
+def _merge(tree: Tree, values: Mapping[str, object]) -> None:
     """Write values into a tree: mappings key by key, everything else as a whole."""
     for key, value in values.items():
         if isinstance(value, Mapping) and isinstance(tree.get(key), dict):

@@ -65,7 +65,9 @@ def data_defaults(source: str) -> dict[str, Any]:
     return defaults
 
 
-def _changed_keys(given: Mapping[str, Any], usual: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Iterator[str]:
+def _changed_keys(
+    given: Mapping[str, object], usual: Mapping[str, object], skip: tuple[str, ...] = ()
+) -> Iterator[str]:
     for key, value in given.items():
         if key in skip:
             continue

@@ -110,7 +110,7 @@ def _is_file_of_bars(text: str) -> bool:
     return "=" not in text and Path(text).suffix.lower() in BAR_FILES
 
 
-def write_overrides(settings: Mapping[str, Any]) -> list[str]:
+def write_overrides(settings: Mapping[str, object]) -> list[str]:
     """Settings of Python as overrides: a mapping sets its keys one by one; refuses what no override can say."""
     texts: list[str] = []
     for key, value in settings.items():

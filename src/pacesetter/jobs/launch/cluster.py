@@ -151,7 +151,7 @@ def _launcher(launcher: Launcher, config: Plan) -> Launcher:
     return replace(launcher, workers=os.cpu_count() or 1) if is_here else launcher
 
 
-def _folder(config: Plan, asked: dict[str, Any]) -> Run:
+def _folder(config: Plan, asked: dict[str, object]) -> Run:
     """The folder of an earlier call that asked for the same, or a new one."""
     # Named by the hash of what was asked for: the same command finds its own folder and resumes there.
     earlier = sorted(Path(config.runs).glob(f"*-cluster-{config_hash(asked)[:8]}"))

@@ -113,7 +113,7 @@ class Progress:
         progress = {"step": step, "score": score, "steps_per_second": follower.steps_per_second}
         return {"state": job.state, "worker": job.worker, "tries": job.tries, **progress}
 
-    def _keep(self, name: str, row: dict[str, Any]) -> None:
+    def _keep(self, name: str, row: dict[str, object]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"time": now, "run": name} | row) + "\n")

@@ -31,6 +31,7 @@ from pacesetter.evaluation.backtest.walk_forward import (
 )
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
+from pacesetter.learning.learner import StepRecord
 from pacesetter.panel import Panel
 from pacesetter.policies.ensemble import average_policies
 from pacesetter.policies.market_rows import market_bank
@@ -216,17 +217,18 @@ class Refit:
 
     def _fit_one(self, config: Plan, fold: Fold) -> Policy:
         task = config.problem
-        learner: Any = build_learner(config, task.fold_parts(config, self.panel, fold))
+        learner = build_learner(config, task.fold_parts(config, self.panel, fold))
         # To the last step, without validation: choosing the best step on test bars would be in-sample.
         learner.learn(config.train.steps, _Silent())
-        policy: Policy = task.learned_policy(learner, config, self.panel.index[fold.train[-1]])
+        policy = task.learned_policy(learner, config, self.panel.index[fold.train[-1]])
+        assert isinstance(policy, Policy)
         return policy
 
 
 class _Silent:
     """A watcher that lets an agent learn to the end."""
 
-    def step(self, step: Any) -> None:
+    def step(self, record: StepRecord) -> None:
         pass
 
     def between_rounds(self) -> None:

@@ -82,9 +82,10 @@ def _purge(config: Plan) -> int:
 def _fit_agent(config: Plan, panel: Panel, fold: Fold) -> LookbackPolicy:
     """An agent with fresh weights, trained on the fold's training bars and taken as it is at the end."""
     task = config.problem
-    learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
+    learner = build_learner(config, task.fold_parts(config, panel, fold))
     learner.learn(config.train.steps, Between())
-    policy: LookbackPolicy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
+    policy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
+    assert isinstance(policy, LookbackPolicy)
     return policy
 
 
@@ -106,7 +107,7 @@ def _play_block(
     return evaluate_lookback(policies, panel, task, start=start, stop=last, block_bars=50)
 
 
-def _figures(evaluation: LookbackEvaluation) -> dict[str, Any]:
+def _figures(evaluation: LookbackEvaluation) -> dict[str, object]:
     means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0).tolist(), strict=True))
     best = max(value for name, value in means.items() if name.startswith("constant "))
     chosen = {name: means[name] for name in (AGENT, LEARNED, VALIDATED)}
@@ -114,7 +115,7 @@ def _figures(evaluation: LookbackEvaluation) -> dict[str, Any]:
     return chosen | {BEST: best, "switches": switches}
 
 
-def _tell_fold(tell: Tell | None, number: int, folds: int, row: dict[str, Any]) -> None:
+def _tell_fold(tell: Tell | None, number: int, folds: int, row: dict[str, object]) -> None:
     if tell is not None:
         tell(f"fold {number} of {folds}: reward {row[AGENT]:+.4f}, {LEARNED} {row[LEARNED]:+.4f}")
 

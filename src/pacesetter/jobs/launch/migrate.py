@@ -11,17 +11,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
 from rich.console import Console
 
 from pacesetter.build import Plan, build_learner, build_panel, build_parts, stored_plan
+from pacesetter.build.sections import Train
 from pacesetter.build.trading import Trading
+from pacesetter.envs.batch.batch import Batch, batch_of
+from pacesetter.envs.vector import Environments
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.collapse import gate_table
 from pacesetter.jobs.run.train import train
+from pacesetter.learning.experience.conditioned import symbol_market
+from pacesetter.learning.learner import Learner
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent
 from pacesetter.learning.state import tensors_hash
 from pacesetter.registry import configure
 from pacesetter.runs import Run
@@ -97,7 +104,7 @@ def continuous_config(config: Plan, folder: Path, overrides: Sequence[str] = ())
     )
 
 
-def _with_overrides(train_options: Any, overrides: Sequence[str]) -> Any:
+def _with_overrides(train_options: Train, overrides: Sequence[str]) -> Train:
     """The training options with overrides such as train.steps=1000."""
     changed = asdict(train_options)
     for text in overrides:
@@ -127,12 +134,15 @@ def _taken_share(config: Plan) -> float:
     return float(np.mean(same))
 
 
-def _encoder(learner: Any) -> dict[str, Any]:
+def _encoder(learner: Learner) -> dict[str, torch.Tensor]:
     """The tensors of a learner's encoder."""
-    if hasattr(learner, "fleet"):
-        return dict(learner.fleet.encoder.state_dict())
+    from pacesetter.learning.fleet.trainer import FleetTrainer
     from pacesetter.learning.sb3.algorithms import first_extractor
+    from pacesetter.learning.sb3.learner import SB3Learner
 
+    if isinstance(learner, FleetTrainer):
+        return dict(learner.fleet.encoder.state_dict())
+    assert isinstance(learner, SB3Learner)
     return dict(first_extractor(learner.algorithm).encoder.state_dict())
 
 
@@ -143,19 +153,22 @@ def _largest_order(config: Plan, folder: Path) -> float:
     from pacesetter.jobs.run.recovery import agent_act, fleet_act
 
     validation = build_parts(config, build_panel(config)).validation
-    if config.task.problem == "fleet":
-        trace = play_trace(validation.batch, fleet_act(best_fleet(folder), validation))
+    batch = batch_of(validation)
+    assert batch is not None
+    if isinstance(validation, VectorEnv):
+        act = agent_act(_load_best_agent(folder, validation, batch), is_deterministic=True)
     else:
-        trace = play_trace(validation.batch, agent_act(_load_best_agent(folder, validation), is_deterministic=True))
+        act = fleet_act(best_fleet(folder), symbol_market(validation))
+    trace = play_trace(batch, act)
     return float(np.abs(trace.actions[trace.is_played]).max())
 
 
-def _load_best_agent(folder: Path, validation: Any) -> Any:
+def _load_best_agent(folder: Path, validation: Environments, batch: Batch) -> AlgorithmAgent:
     """The best agent of a run, for compact observations."""
     from pacesetter.learning.experience.gather import Tables
     from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_algorithm
 
-    bank, batch = validation.batch.bank, validation.batch
+    bank = batch.bank
     tables = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
     return AlgorithmAgent(load_algorithm(folder / "checkpoints" / "best", validation, tables=tables))
 

@@ -71,7 +71,7 @@ def cross_entropy_sampler(method: CrossEntropy, space: Mapping[str, BaseDistribu
 
         def sample_relative(
             self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-        ) -> dict[str, Any]:
+        ) -> dict[str, object]:
             before = study.get_trials(deepcopy=False)
             proposal = generations_of(method, space, before, trial.number // method.population)[-1]
             # The first trial is what the search starts from, so that every other one has it to be compared with.
@@ -213,7 +213,7 @@ def _scores_picture(scores: Sequence[Sequence[float]]) -> Any:
     return style_figure(figure, "Validation score by generation")
 
 
-def _values_picture(space: Mapping[str, Any], proposals: Sequence[Proposal]) -> Any:
+def _values_picture(space: Mapping[str, object], proposals: Sequence[Proposal]) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure()

@@ -334,7 +334,7 @@ def _sections(study: Study, scores: Sequence[float | None]) -> list[Section]:
     from optuna.visualization import plot_optimization_history, plot_param_importances
 
     history = style_figure(plot_optimization_history(study), "Score by trial")
-    importance: tuple[Any, ...] = ()
+    importance: tuple[object, ...] = ()
     # fANOVA divides by the variance of the scores.
     if len(set(scores)) > 1:
         figure = plot_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))

@@ -105,7 +105,7 @@ class WorkerPool:
             post = Post(self.hire())
             self.busy[post.worker.submit(attempt, _begin, os.getcwd())] = post
 
-    def _give(self, post: Post, job: TrackedTask[Any, Any], function: Callable[[Any], Any]) -> None:
+    def _give(self, post: Post, job: TrackedTask[Any, Any], function: Callable[[Any], object]) -> None:
         post.job, job.state, job.worker = job, "running", post.name
         job.tries += 1
         self.busy[post.worker.submit(attempt, function, job.task)] = post

@@ -18,7 +18,7 @@ class DriftMonitor:
     """One ADWIN for each watched series; `confidence` is its δ, the probability of a false alarm at a check."""
 
     confidence: float = 0.002
-    detectors: dict[str, Any] = field(default_factory=dict, init=False)
+    detectors: dict[str, object] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         check_range(1e-9, 1, owner="online", confidence=self.confidence)

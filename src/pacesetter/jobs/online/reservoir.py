@@ -38,7 +38,7 @@ class Reservoir:
             if place < self.capacity:
                 self.kept[place] = int(value)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All that a restart needs."""
         return {"capacity": self.capacity, "seed": self.seed, "kept": list(self.kept), "seen": self.count}
 

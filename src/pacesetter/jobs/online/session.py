@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -31,7 +30,7 @@ LEGEND = (
 
 def update_online(
     folder: str | Path,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     *,
     first: int | None = None,
     watch_seconds: float | None = None,

@@ -30,6 +30,7 @@ from pacesetter.jobs.online.starts import use_starts
 from pacesetter.jobs.online.swaps import Swaps
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.state import tensors_hash
 from pacesetter.panel import Panel
@@ -258,12 +259,12 @@ class OnlineUpdater:
         use_starts(market, range(stop - recent, stop), self.reservoir.kept, share, self.config.seed + self.updates)
         # Another seed for each update: the same draws on nearly the same bars would learn little new.
         own = replace(self.run_config, seed=self.config.seed + self.updates)
-        learner: Any = build_learner(own, Parts(market, None))
+        learner = build_learner(own, Parts(market, None))
+        assert isinstance(learner, FleetTrainer)
         learner.fleet.load_state_dict(self.fleet.state_dict())
         learner.learn(self.config.steps)
         # A copy, so that the learner with its optimisers can be freed.
-        shadow: Fleet = copy.deepcopy(learner.fleet)
-        return shadow
+        return copy.deepcopy(learner.fleet)
 
     def _gain(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
         first = len(panel) - self.config.judged_bars - 1
@@ -308,13 +309,13 @@ class OnlineUpdater:
 
     # ---- on disk --------------------------------------------------------------------------------------------------
 
-    def _shadow_config(self) -> dict[str, Any]:
+    def _shadow_config(self) -> dict[str, object]:
         return replace(self.run_config, name=f"{self.run_config.name}-online").to_dict()
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, object]:
         return {"number": 0, "bar": self.bars - 1, "kind": "begin", "origin": self.origin.resolve().name}
 
-    def _store(self, event: Mapping[str, Any], name: str | None = None) -> None:
+    def _store(self, event: Mapping[str, object], name: str | None = None) -> None:
         """Weights first, then the state that names them: a kill leaves the update before, or this one.
 
         `name` is that of a stored fleet to return to, which is not written again.
@@ -350,7 +351,7 @@ class OnlineUpdater:
         facts["update"] = {name: changes[-1][name] for name in TOLD if name in changes[-1]} if changes else {}
         self.run.finish(weights_hash=tensors_hash(self.fleet.state_dict()), seed=self.config.seed, **facts)
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[dict[str, object]]:
         """Everything that happened, oldest first."""
         assert self.run is not None
         path = self.run.folder / STATE
@@ -390,7 +391,7 @@ class OnlineUpdater:
         except LookupError as problem:
             raise RunError(f"the events of {self.origin / STATE} are damaged; use a copy of the run") from problem
 
-    def roll_back(self) -> dict[str, Any]:
+    def roll_back(self) -> dict[str, object]:
         """Undo the latest swap that is still in force; the event says so. Refuses where there is none."""
         swaps = self.swaps()
         if not swaps.in_force:

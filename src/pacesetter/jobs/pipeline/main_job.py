@@ -227,13 +227,13 @@ def _show(job: Job) -> None:
         job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
 
 
-def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
     """One row a symbol: life, annual return and volatility of its closes, deepest drawdown, regime now."""
     header = ("symbol", "first", "last", "bars", "annual return", "volatility", "drawdown", "regime now")
     return header, tuple(_symbol_row(panel, labels, column) for column in range(len(panel.symbols)))
 
 
-def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[Any, ...]:
+def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[object, ...]:
     observed = np.flatnonzero(panel.mask[:, column])
     closes = panel.close[observed, column]
     if len(closes) < 2:

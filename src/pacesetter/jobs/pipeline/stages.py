@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -235,7 +234,7 @@ def _read(kept: Path) -> StageResult | None:
     return StageResult(stored["line"], sections, {name: tuple(hidden) for name, hidden in stored["shown"].items()})
 
 
-def _to_plain(finding: StageResult) -> dict[str, Any]:
+def _to_plain(finding: StageResult) -> dict[str, object]:
     return asdict(StageResult(finding.line, (), finding.shown)) | {
         "sections": [each.to_json() for each in finding.sections]
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,12 +18,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from rich.console import Console
 
 from pacesetter.arrays import Array
 from pacesetter.build import Parts, Plan
 from pacesetter.build.actions import action_names
 from pacesetter.build.plan import plain_task
+from pacesetter.envs.batch.batch import batch_of
+from pacesetter.envs.curriculum import course_of
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.gates import Gate
@@ -50,6 +53,7 @@ __all__ = [
     "Callback",
     "Checkpoints",
     "FailSafeGuard",
+    "LiveFigures",
     "Meter",
     "Schedules",
     "Session",
@@ -61,7 +65,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 ROLLING = 250  # steps of the live Sharpe ratio
 Report = Callable[[int, float], bool]
-LearnerT = TypeVar("LearnerT", bound=Learner)
+LearnerT = TypeVar("LearnerT", bound=Learner, covariant=True)  # a session keeps its learner
 
 
 @dataclass
@@ -70,10 +74,10 @@ class Session(Generic[LearnerT]):
 
     config: Plan
     run: Run
-    parts: Parts
+    parts: Parts[object, object]
     learner: LearnerT
     console: Console
-    header: dict[str, Any]
+    header: dict[str, object]
     trackers: list[Tracker] = field(default_factory=list)
     report: Report | None = None
     bars_per_year: float = 252.0
@@ -85,7 +89,7 @@ class Session(Generic[LearnerT]):
         if self.stop == "signal":
             raise Stop
 
-    def log(self, **metrics: Any) -> None:
+    def log(self, **metrics: object) -> None:
         """Metrics of this step to every tracker."""
         for tracker in self.trackers:
             tracker.log(self.learner.step, metrics)
@@ -117,7 +121,15 @@ class Callback(Generic[LearnerT]):
         return True
 
 
-class Schedules(Callback[Any]):
+class LiveFigures(Callback[LearnerT]):
+    """Meters the training environments."""
+
+    def figures(self) -> list[str]:
+        """What the progress line says; nothing before the first figures."""
+        return []
+
+
+class Schedules(Callback[Learner]):
     """Sets scheduled hyperparameters, which follow from the step alone; reward weights and curricula have their own."""
 
     def between_rounds(self) -> None:
@@ -126,7 +138,7 @@ class Schedules(Callback[Any]):
             learner.set(name, schedule.at(learner.step))
 
 
-class FailSafeGuard(Callback[Any]):
+class FailSafeGuard(Callback[Learner]):
     """The fail-safe: NaN and divergence stop the run with a dump of diagnostics; the last good checkpoint stays."""
 
     def step(self, record: StepRecord) -> None:
@@ -164,7 +176,7 @@ class FailSafeGuard(Callback[Any]):
         parameters = self.session.learner.parameters()
         return [(name, float(tensor.detach().abs().max())) for name, tensor in parameters if tensor.numel()]
 
-    def fail(self, why: str, more: dict[str, Any] | None = None) -> None:
+    def fail(self, why: str, more: Mapping[str, object] | None = None) -> None:
         """Write diagnostics and raise `RunError`."""
         session, learner = self.session, self.session.learner
         folder = session.run.folder / "diagnostics"
@@ -184,20 +196,22 @@ class FailSafeGuard(Callback[Any]):
         )
 
 
-class Meter(Callback[Any]):
+class Meter(LiveFigures[Learner]):
     """Live metrics of the training environments: reward, entropy, action mix, trade rate, rolling Sharpe ratio."""
 
-    def __init__(self, session: Session[Any]) -> None:
+    def __init__(self, session: Session[Learner]) -> None:
         super().__init__(session)
-        self.space = session.parts.train.single_action_space
+        train = session.parts.train
+        assert isinstance(train, VectorEnv)
+        self.space = train.single_action_space
         self.started, self.first = time.perf_counter(), session.learner.step
         self.shown: dict[str, Any] = {}
         self.state = {"recent": [], **self._nothing()}
-        is_box = isinstance(self.space, spaces.Box)
-        bounds = (float(self.space.low.min()), float(self.space.high.max())) if is_box else None
+        space = self.space
+        bounds = (float(space.low.min()), float(space.high.max())) if isinstance(space, spaces.Box) else None
         self.action_names = action_names(plain_task(session.config.task), len(self.state["mix"]), bounds)
 
-    def _nothing(self) -> dict[str, Any]:
+    def _nothing(self) -> dict[str, object]:
         size = BINS if isinstance(self.space, spaces.Box) else int(action_sizes(self.space).max())
         return {"mix": np.zeros(size), "steps": 0, "trades": 0, "voluntary": 0}
 
@@ -205,7 +219,7 @@ class Meter(Callback[Any]):
         state, activity = self.state, Activity.of(record.infos)
         growth = record.rewards if activity.growth is None else activity.growth
         state["recent"] = [*state["recent"][1 - ROLLING :], float(np.mean(growth))]
-        state["mix"] = state["mix"] + self._mix(record.actions)
+        state["mix"] = state["mix"] + self._mix(np.asarray(record.actions))
         state["steps"] += len(record.rewards)
         if activity.trades is not None and activity.voluntary is not None:
             state["trades"] += int(activity.trades.sum())
@@ -223,7 +237,7 @@ class Meter(Callback[Any]):
             # After logging: every line is of the steps since the last.
             self.state |= self._nothing()
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, object]:
         """What happened since the last line; equal in every repeat of the run."""
         state, learner = self.state, self.session.learner
         ratio = float(sharpe(np.array(state["recent"]), self.session.bars_per_year))
@@ -251,7 +265,7 @@ class Meter(Callback[Any]):
             f"sharpe {shown['sharpe']:+.2f}",
         ]
 
-    def costs(self) -> dict[str, Any]:
+    def costs(self) -> dict[str, object]:
         """What it took: steps per second, seconds per component, memory."""
         learner = self.session.learner
         passed = time.perf_counter() - self.started
@@ -259,10 +273,10 @@ class Meter(Callback[Any]):
         return {"steps_per_second": rate, "seconds": dict(learner.seconds), "resources": resources()}
 
 
-def curriculum_figures(environments: Any) -> dict[str, Any]:
+def curriculum_figures(environments: object) -> dict[str, object]:
     """Level, stage and episodes so far of a curriculum, where the training environments follow one."""
-    course = getattr(environments, "course", None)
-    if course is None or not hasattr(course, "stage"):
+    course = course_of(environments)
+    if course is None:
         return {}
     return {"curriculum": {"level": course.level, "stage": course.stage.name, "episodes": course.episodes}}
 
@@ -274,10 +288,9 @@ class Validator(Callback[LearnerT]):
         super().__init__(session)
         self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
-        batch: Any = getattr(session.parts.validation, "batch", None)
-        trades = hasattr(batch, "bank")
-        self.journal = EpisodeJournal(batch.bank, batch.components) if trades else None
-        self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
+        batch = batch_of(session.parts.validation)
+        self.journal = None if batch is None else EpisodeJournal(batch.bank, batch.components)
+        self.hold_zone = (MarketParameters() if batch is None else batch.market).orders.hold_zone
         # None for most runs: tracing plays the validation set once more for each way of acting.
         self.recovery = Recovery.from_config(session.config, session.parts.validation, session.panel)
 
@@ -320,13 +333,13 @@ class Validator(Callback[LearnerT]):
             session.stop = "report"
         self._watch_collapse()
 
-    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, facts: Mapping[str, object]) -> None:
         """Store the agent as the best so far."""
-        self.session.learner.save(folder, self.session.header | {"schema": SCHEMA} | facts)
+        self.session.learner.save(folder, self.session.header | {"schema": SCHEMA, **facts})
         if self.journal is not None:
             self.journal.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
-    def _describe_gates(self, way: str) -> dict[str, Any]:
+    def _describe_gates(self, way: str) -> dict[str, object]:
         """The gates of one way of acting: value, sense and limit of each."""
         return {"gates": {gate.name: _plain_gate(gate) for gate in self.gates[way]}}
 
@@ -336,12 +349,15 @@ class Validator(Callback[LearnerT]):
     def _play(self) -> dict[str, Any]:
         """Both ways of acting, without touching any generator that training draws from."""
         session, metrics = self.session, {}
-        space = session.parts.train.single_action_space
+        train, validation = session.parts.train, session.parts.validation
+        assert isinstance(train, VectorEnv)
+        assert isinstance(validation, VectorEnv)
+        space = train.single_action_space
         for name, deterministic in (("deterministic", True), ("stochastic", False)):
             # Validation draws actions too; a run with other `validate_every` must train the same weights.
             with keep_randomness():
                 journal = self.journal if deterministic else None
-                played = play_episodes(session.learner.agent, session.parts.validation, deterministic, journal=journal)
+                played = play_episodes(session.learner.agent, validation, deterministic, journal=journal)
                 entropy = None if deterministic else float(session.learner.statistics()["entropy"])
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
             metrics[name] = {
@@ -369,15 +385,15 @@ class Validator(Callback[LearnerT]):
             FailSafeGuard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
 
 
-def _plain_gate(gate: Gate) -> dict[str, Any]:
+def _plain_gate(gate: Gate) -> dict[str, object]:
     """A gate as it is logged; the oracle's value only where it was measured."""
     return {name: value for name, value in asdict(gate).items() if name != "oracle" or value is not None}
 
 
-class Checkpoints(Callback[Any]):
+class Checkpoints(Callback[Learner]):
     """Stores the run as `last` when due or when it is to stop, and then stops it."""
 
-    def __init__(self, session: Session[Any], others: list[Callback[Any]]) -> None:
+    def __init__(self, session: Session[Learner], others: list[Callback[Learner]]) -> None:
         super().__init__(session)
         self.others = others
 
@@ -404,6 +420,6 @@ class Checkpoints(Callback[Any]):
             part.state = stored[type(part).__name__]
 
 
-def observe(session: Session[Any]) -> tuple[Meter, Validator[Any]]:
+def observe(session: Session[Learner]) -> tuple[Meter, Validator[Learner]]:
     """What meters and validates one agent in vector environments."""
     return Meter(session), Validator(session)

@@ -6,10 +6,12 @@ Of an interrupted second try nothing is kept: it starts again, and ends as it wo
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from pacesetter.agents.cross import CrossEncoder
 from pacesetter.build.trading import FleetTrading
@@ -17,13 +19,14 @@ from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sente
 from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.jobs.run.callbacks import Callback, Session, Validator, curriculum_figures
+from pacesetter.jobs.run.callbacks import LiveFigures, Session, Validator, curriculum_figures
 from pacesetter.jobs.run.fleet_agents import agent_table, retrain, struggling_symbols
 from pacesetter.jobs.run.tracking import resources
 from pacesetter.leadlag.estimators.relations import RELATIONS
-from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.conditioned import SymbolMarket, symbol_market
+from pacesetter.learning.fleet.method import Agents, Market
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
-from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.fleet.trainer import FleetTrainer, Trainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Stop
 from pacesetter.learning.relations import attention_relations
@@ -36,10 +39,10 @@ LEAST_AT_WORK = 0.5  # share of the agents; with fewer the fleet as a whole has 
 DIGITS = 6  # of the statistics of each agent
 
 
-class FleetMeter(Callback[FleetTrainer]):
+class FleetMeter(LiveFigures[Trainer[Agents, Market]]):
     """Statistics of the latest round: means over the agents to every tracker, those of each agent to metrics.jsonl."""
 
-    def __init__(self, session: Session[FleetTrainer]) -> None:
+    def __init__(self, session: Session[Trainer[Agents, Market]]) -> None:
         super().__init__(session)
         self.learner = session.learner
         self.started, self.first = time.perf_counter(), self.learner.step
@@ -60,18 +63,18 @@ class FleetMeter(Callback[FleetTrainer]):
         """The last round has no other behind it at whose start it would be logged."""
         self.between_rounds()
 
-    def _describe_mix(self, shares: list[float]) -> dict[str, Any]:
+    def _describe_mix(self, shares: list[float]) -> dict[str, object]:
         """The mean action mix as it is logged."""
         return {"action_mix": shares}
 
-    def _by_agent(self, logged: dict[str, Any]) -> dict[str, dict[str, float]]:
+    def _by_agent(self, logged: Mapping[str, torch.Tensor]) -> dict[str, dict[str, float]]:
         rows = zip(*(values.tolist() for values in logged.values()), strict=True)
         return {
             symbol: {name: round(value, DIGITS) for name, value in zip(logged, row, strict=True)}
             for symbol, row in zip(self.learner.market.symbols, rows, strict=True)
         }
 
-    def costs(self) -> dict[str, Any]:
+    def costs(self) -> dict[str, object]:
         """What it took: steps of all agents per second, seconds per section, memory."""
         made = (self.learner.step - self.first) * self.learner.symbols
         rate = made / (time.perf_counter() - self.started)
@@ -96,7 +99,7 @@ class FleetValidator(Validator[FleetTrainer]):
     def task(self) -> FleetTrading:
         return self.session.config.task_as(FleetTrading)
 
-    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, facts: Mapping[str, object]) -> None:
         save_fleet(self.learner.fleet, folder)
         save_curiosity(self.learner.extras, folder)  # of this moment: its models read this fleet's encoder
 
@@ -111,10 +114,9 @@ class FleetValidator(Validator[FleetTrainer]):
         return {"score": float(played.sharpe.mean()), "deterministic": {"sharpe": played.sharpe_together}}
 
     @property
-    def market(self) -> FleetMarket:
+    def market(self) -> SymbolMarket:
         """That of the validation set."""
-        market: FleetMarket = self.session.parts.validation
-        return market
+        return symbol_market(self.session.parts.validation)
 
     def _gates(self) -> list[Gate]:
         """Whether enough agents vary their orders; nothing before the first update."""
@@ -188,6 +190,6 @@ class FleetValidator(Validator[FleetTrainer]):
         self.session.console.print(f"{fleet_sentence(table)} → {run.folder / AGENTS}", soft_wrap=True, highlight=False)
 
 
-def observe(session: Session[Any]) -> tuple[FleetMeter, FleetValidator]:
+def observe(session: Session[FleetTrainer]) -> tuple[FleetMeter, FleetValidator]:
     """What meters and validates agents of many symbols."""
     return FleetMeter(session), FleetValidator(session)

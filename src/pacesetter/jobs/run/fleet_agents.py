@@ -9,7 +9,7 @@ import torch
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
-from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Watcher
@@ -66,7 +66,7 @@ def struggling_symbols(table: pd.DataFrame) -> list[str]:
 
 def retrain(
     learner: FleetTrainer,
-    validation: FleetMarket,
+    validation: SymbolMarket,
     weak: Sequence[str],
     steps: int,
     watcher: Watcher,
@@ -111,6 +111,6 @@ def _learn_again(trainer: FleetTrainer, steps: int, watcher: Watcher, first_step
         log.flush(first_step + trainer.step, is_last=True, policy=trainer.weights_hash())
 
 
-def _sharpe_by_symbol(fleet: Fleet, validation: FleetMarket) -> dict[str, float]:
+def _sharpe_by_symbol(fleet: Fleet, validation: SymbolMarket) -> dict[str, float]:
     played = play(fleet, validation)
     return dict(zip(played.symbols, played.sharpe.tolist(), strict=True))

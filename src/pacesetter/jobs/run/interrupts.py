@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from pacesetter.runs import Run
 
 __all__ = ["exit_on_sigterm", "on_sigterm", "print_when_stopped"]
 
+AGAIN_SECONDS = 0.1  # until a signal comes again that C has swallowed
 ENDS = ("stopped", "failed")  # how a run ended that may be taken up again
 
 
@@ -34,11 +36,23 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
     def hear(number: int, frame: Any) -> None:
         act()
 
+    def send_again(lost: Any) -> None:
+        # What C calls back cannot end the process, e.g. while Numba compiles: Python only reports its exceptions.
+        if isinstance(lost.exc_value, (SystemExit, KeyboardInterrupt)):
+            number = signal.SIGTERM if isinstance(lost.exc_value, SystemExit) else signal.SIGINT
+            again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+        else:
+            report(lost)
+
+    report, sys.unraisablehook = sys.unraisablehook, send_again
     before = signal.signal(signal.SIGTERM, hear)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None was set by a library, not by Python
+        sys.unraisablehook = report
 
 
 @contextmanager

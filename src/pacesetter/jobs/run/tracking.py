@@ -266,7 +266,7 @@ def log_evaluation(config: Plan, folder: Path, result: Mapping[str, Any]) -> boo
     return True
 
 
-def _hardware(run: Run) -> dict[str, Any]:
+def _hardware(run: Run) -> dict[str, object]:
     """What the run was made with, and the GPU where there is one."""
     manifest = run.manifest
     hardware = {name: manifest.get(name) for name in HARDWARE}
@@ -276,7 +276,7 @@ def _hardware(run: Run) -> dict[str, Any]:
     return hardware | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from pacesetter.build import (
+    Parts,
     Plan,
     build_learner,
     build_panel,
@@ -40,7 +41,7 @@ from pacesetter.runs import Run, write_atomic
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pacesetter.jobs.run.callbacks import Session, Validator
+    from pacesetter.jobs.run.callbacks import Callback, Checkpoints, LiveFigures, Session, Validator
     from pacesetter.learning.learner import Learner, StepRecord
 
 __all__ = ["Report", "TrainingResult", "train"]
@@ -154,7 +155,7 @@ def _train_in_folder(
     console: Console,
     report: Report | None,
     panel: Panel,
-    parts: Any,
+    parts: Parts[object, object],
     learner: Learner,
     until: pd.Timestamp,
 ) -> TrainingResult:
@@ -180,7 +181,7 @@ def _train_in_folder(
             _close_trackers(session, is_done=False)
 
 
-def _close_trackers(session: Session[Any], is_done: bool) -> None:
+def _close_trackers(session: Session[Learner], is_done: bool) -> None:
     """Close those that are not closed yet."""
     while session.trackers:
         session.trackers.pop(0).close(is_done)
@@ -206,19 +207,19 @@ def _weights(teacher: Path) -> Path:
     return best if best.is_dir() else best.with_name("last")
 
 
-def _count(session: Session[Any], sharpe: float | None = None) -> None:
+def _count(session: Session[Learner], sharpe: float | None = None) -> None:
     """Record the run as a trial on its data, whatever its outcome; `sharpe` is annualised."""
     config, folder = session.config, session.run.folder
     # Trials are deflated per bar, whatever their bars are.
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
-    trial = Trial(session.header["data"], str(config.task.problem), folder.name, config.seed, per_bar)
+    trial = Trial(str(session.header["data"]), str(config.task.problem), folder.name, config.seed, per_bar)
     Trials.for_runs(folder.parent).add(trial)
 
 
 class _Watcher:
     """All callbacks and the progress line as one watcher."""
 
-    def __init__(self, callbacks: list[Any], show: Callable[[], None]) -> None:
+    def __init__(self, callbacks: list[Callback[Learner]], show: Callable[[], None]) -> None:
         self.callbacks, self.show = callbacks, show
 
     def step(self, record: StepRecord) -> None:
@@ -231,14 +232,16 @@ class _Watcher:
             callback.between_rounds()
 
 
-def _learn(session: Session[Any]) -> TrainingResult:
+def _learn(session: Session[Learner]) -> TrainingResult:
     from pacesetter.jobs.run.callbacks import Checkpoints, FailSafeGuard, Schedules
     from pacesetter.jobs.run.progress import progress
     from pacesetter.learning.learner import Stop
     from pacesetter.learning.methods import load
 
     guard = FailSafeGuard(session)
-    meter, validator = load(session.config.problem.observe)(session)
+    observe: Callable[[Session[Learner]], tuple[LiveFigures[Learner], Validator[Learner]]]
+    observe = load(session.config.problem.observe)
+    meter, validator = observe(session)
     others = [Schedules(session), guard, meter, validator]
     if session.config.train.log_episodes:
         from pacesetter.methods.offline.episode_log import EpisodeLog
@@ -284,7 +287,7 @@ def _store_scale(folder: Path, config: Plan) -> None:
         write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 
 
-def _tell_steps(session: Session[Any]) -> None:
+def _tell_steps(session: Session[Learner]) -> None:
     """Say so where learning will end behind `train.steps`, with its last round."""
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
@@ -293,7 +296,7 @@ def _tell_steps(session: Session[Any]) -> None:
         session.console.print(sentence, soft_wrap=True, highlight=False)
 
 
-def _resume_checkpoint(session: Session[Any], checkpoints: Any) -> None:
+def _resume_checkpoint(session: Session[Learner], checkpoints: Checkpoints) -> None:
     """Load the last checkpoint where there is one, if it is of this config, data and machine."""
     from pacesetter.jobs.run.checkpoint import check_same, cut_metrics, last_checkpoint
     from pacesetter.learning.state import read_header
@@ -310,7 +313,7 @@ def _resume_checkpoint(session: Session[Any], checkpoints: Any) -> None:
     session.console.print(f"resuming from step {stored['step']:,}")
 
 
-def _finish_validation(session: Session[Any], validator: Validator[Any]) -> None:
+def _finish_validation(session: Session[Learner], validator: Validator[Learner]) -> None:
     """The agent at the end is validated too, unless it was before a stop in what follows learning."""
     scores = validator.state["scores"]
     if session.config.train.validate_every and (not scores or scores[-1][0] != session.learner.step):
@@ -319,7 +322,7 @@ def _finish_validation(session: Session[Any], validator: Validator[Any]) -> None
         validator.check_early_stop()  # as that validation was, so that a resumed run ends for the same reason
 
 
-def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> TrainingResult:
+def _store(session: Session[Learner], validator: Validator[Learner], stopped: str) -> TrainingResult:
     """Complete the manifest; a run stopped by a signal stays open for a resume."""
     from pacesetter.jobs.run.collapse import gate_table
 
@@ -353,7 +356,7 @@ def _verdict(result: TrainingResult) -> str:
 
 
 @contextmanager
-def _record_failure(session: Session[Any]) -> Iterator[None]:
+def _record_failure(session: Session[Learner]) -> Iterator[None]:
     """What stops a run is written into its manifest before it is raised."""
     try:
         yield
@@ -383,7 +386,7 @@ def _log_to_file(run: Run) -> Iterator[None]:
         handler.close()
 
 
-def _print_resume_hint(session: Session[Any]) -> AbstractContextManager[None]:
+def _print_resume_hint(session: Session[Learner]) -> AbstractContextManager[None]:
     """Ctrl-C ends the run at once; what came after its last checkpoint is made again."""
     folder = session.run.folder
 
@@ -394,7 +397,7 @@ def _print_resume_hint(session: Session[Any]) -> AbstractContextManager[None]:
     return print_when_stopped(session.run, session.console, tell)
 
 
-def _stop_on_sigterm(session: Session[Any]) -> AbstractContextManager[None]:
+def _stop_on_sigterm(session: Session[Learner]) -> AbstractContextManager[None]:
     """SIGTERM stores the run between rollouts and ends it there."""
 
     def stop() -> None:

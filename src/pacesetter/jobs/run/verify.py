@@ -59,7 +59,7 @@ def _difference(first: float, second: float) -> float:
     return 0.0 if first == second else abs(second - first) / max(abs(first), 1e-12)
 
 
-def _metrics(run: Run) -> list[dict[str, Any]]:
+def _metrics(run: Run) -> list[dict[str, object]]:
     """Every line of metrics.jsonl without what was measured by a clock."""
     lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [{key: value for key, value in json.loads(line).items() if key not in MEASURED} for line in lines]

@@ -15,7 +15,7 @@ from rich.console import Console
 from pacesetter.build import Plan, build_table
 from pacesetter.build.stored import SCALE
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, possible_baselines
 from pacesetter.evaluation.report.judgement_page import results_section
 from pacesetter.evaluation.report.page import Section, write_report
@@ -190,12 +190,12 @@ class Demo:
         """The picture, as a file and in the report."""
         market = self.market
         leadership = leadership_of(market.whole, market.whole.symbols.index(self.leader))
-        after, options = market.after, {"market": run.task.market, "bank": run.bank(market.after)}
+        after, rules, bank = market.after, run.task.market, run.bank(market.after)
         first = int(after.index.searchsorted(market.choose_until))
-        sized: dict[str, Any] = {"risk": run.sizing, "window_bars": run.task.window_bars}
-        own = backtest(run.policy, after, first=first, **sized, **options)
-        hold = evaluate_baselines(after, first, (HOLD,), **options)[HOLD]
-        equities = own, hold, self.scaled_hold(run, after, first, own, options["bank"])
+        sized: PlayOptions = {"market": rules, "bank": bank, "window_bars": run.task.window_bars, "risk": run.sizing}
+        own = backtest(run.policy, after, first=first, **sized)
+        hold = evaluate_baselines(after, first, (HOLD,), market=rules, bank=bank)[HOLD]
+        equities = own, hold, self.scaled_hold(run, after, first, own, bank)
         title = f"{self.leader} led the others, an agent learned it, and then it was gone"
         picture = DemoPicture(market, self.leader, leadership, equities, title)
         picture.to_png(self.run.path("demo.png"))
@@ -323,7 +323,7 @@ def _invested_share(result: Backtest) -> float:
     return float(result.ledger[:, Column.EXPOSURE].mean())
 
 
-def _facts(verdict: Verdict, gap: Difference) -> dict[str, Any]:
+def _facts(verdict: Verdict, gap: Difference) -> dict[str, object]:
     """What a machine reads of a verdict."""
     plain = {name: value for name, value in asdict(verdict).items() if name != "costs"}
     stored: dict[str, Any] = json.loads(json.dumps(plain))

@@ -88,7 +88,7 @@ class AblationPreset:
     about: str
     base: tuple[str, ...]
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    sweeps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    sweeps: dict[str, tuple[object, ...]] = field(default_factory=dict)
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     markets: tuple[str, ...] = ("planted 0.4",)
     judged: Literal["account", "windows"] = "account"

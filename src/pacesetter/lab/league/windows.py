@@ -103,7 +103,8 @@ def _play_cell(cell: WindowCell, panel: Panel, first: int) -> tuple[float, float
 def _train_cell(cell: WindowCell, panel: Panel) -> LookbackPolicy:
     config = replace(cell.config, runs=str(Path(cell.folder) / "runs"))
     run = train(config, console=Console(quiet=True)).run.folder
-    policy: LookbackPolicy = config.problem.policy(Stored(run, config, panel))
+    policy = config.problem.policy(Stored(run, config, panel))
+    assert isinstance(policy, LookbackPolicy)
     return policy
 
 

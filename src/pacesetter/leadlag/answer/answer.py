@@ -36,8 +36,10 @@ from pacesetter.leadlag.estimators.correlation import (
     CcfAuc,
     CcfLag1,
     CcfPeak,
+    ConditionalWindows,
+    ScorerByLag,
 )
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 from pacesetter.registry import configure
@@ -75,12 +77,12 @@ class StrengthMeasure:
         self.estimator = configure(ESTIMATORS[method], own, "lag")
         # Only a scorer knows its recipe, so one of a dummy window is asked what the method can do.
         scorer = self._scorer(np.zeros((1, 3, 2)))
-        self.recipe = getattr(scorer, "recipe", None)
-        self.has_lags = self.recipe is not None and hasattr(scorer, "correlations")
-        self.max_lag = self.recipe.max_lag if self.recipe is not None and self.has_lags else 0
-        inner = getattr(self.estimator, "inner", "pearson")
+        self.recipe = scorer.recipe if isinstance(scorer, ScorerByLag) else None
+        self.has_lags = self.recipe is not None
+        self.max_lag = 0 if self.recipe is None else self.recipe.max_lag
+        inner = self.estimator.inner
         self.is_linear = isinstance(self.estimator, (CcfLag1, CcfAuc, CcfPeak)) and inner == "pearson"
-        self.is_conditional = hasattr(scorer, "statistics")
+        self.is_conditional = isinstance(scorer, ConditionalWindows)
         self.is_signed = self.has_lags and method not in UNSIGNED and inner in SIGNED_INNERS
 
     @property
@@ -113,11 +115,14 @@ class StrengthMeasure:
             return lagged_correlations(np.nan_to_num(windows), self.max_lag)
         # Laid end to end after one first bar, window k ends at bar k·bars.
         scorer, bars = self._scorer(windows), windows.shape[1]
+        assert isinstance(scorer, ScorerByLag)
         return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
 
     def conditional_statistics(self, window: Array) -> Array:
         """(delay, i, j) t-statistic of x_i(t − delay) for x_j(t) given all other symbols; of conditional methods."""
-        return np.asarray(self._scorer(window[None]).statistics(len(window), len(window)))
+        scorer = self._scorer(window[None])
+        assert isinstance(scorer, ConditionalWindows)
+        return scorer.statistics(len(window), len(window))
 
     def scores(self, windows: Array) -> Array:
         """(window, i, j) the estimator's own antisymmetric score."""
@@ -150,7 +155,7 @@ class StrengthMeasure:
         zero = np.where(enough & varies, 0.0, np.nan)
         return np.asarray(zero[:, :, None] + zero[:, None, :])
 
-    def _scorer(self, windows: Array) -> Any:
+    def _scorer(self, windows: Array) -> Scorer:
         return self.estimator.scorer(end_to_end(windows, self.minimum), self._resources)
 
 

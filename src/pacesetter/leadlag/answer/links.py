@@ -124,7 +124,7 @@ def find_links(
     p_values, leader_p = np.full((symbols, symbols), np.nan), np.full(symbols, np.nan)
     if scored.sum() < 2:
         return Links(p_values, leader_p, orders)
-    if getattr(gauge.estimator, "is_given", False):
+    if gauge.estimator.is_given:
         return _used_links(answer, orders)
     inner = np.ix_(scored, scored)
     # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.

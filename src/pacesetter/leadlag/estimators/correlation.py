@@ -7,6 +7,7 @@ other. A lag whose overlap is shorter than two increments counts as zero.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from numba import njit, prange
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.dependence import DEPENDENCES, Dependence, Inner
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.information import lagged_information, lagged_transfer
 from pacesetter.leadlag.estimators.products import KEPT_EVERY, lagged_products
 from pacesetter.leadlag.series import CONSTANT, Series, inverse_deviations
@@ -67,10 +68,9 @@ class ScoreRecipe:
 
 @ESTIMATORS.register("ccf_lag1")
 @dataclass(frozen=True)
-class CcfLag1:
+class CcfLag1(Estimator):
     """corr(x_i(t−1), x_j(t)) − corr(x_j(t−1), x_i(t))."""
 
-    spans_gaps: ClassVar[bool] = False
     inner: Inner = "pearson"
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
@@ -80,13 +80,12 @@ class CcfLag1:
 
 @ESTIMATORS.register("ccf_auc")
 @dataclass(frozen=True)
-class CcfAuc:
+class CcfAuc(Estimator):
     """I_ij = Σ_l |corr_l|; sign(I_ij − I_ji)·max(I_ij, I_ji)/(I_ij + I_ji), or (I_ij − I_ji)/(I_ij + I_ji).
 
     The first, `published`, has sizes in [0.5, 1] (0 at a tie); the second, `difference`, can be near 0.
     """
 
-    spans_gaps: ClassVar[bool] = False
     max_lag: int = 5
     variant: Literal["published", "difference"] = "published"
     inner: Inner = "pearson"
@@ -99,10 +98,9 @@ class CcfAuc:
 
 @ESTIMATORS.register("ccf_peak")
 @dataclass(frozen=True)
-class CcfPeak:
+class CcfPeak(Estimator):
     """max_l |corr_l| forward − max_l |corr_l| backward; `lags` gives the lag of the larger peak."""
 
-    spans_gaps: ClassVar[bool] = False
     max_lag: int = 5
     inner: Inner = "pearson"
 
@@ -115,10 +113,9 @@ class CcfPeak:
 
 @ESTIMATORS.register("mutual_information")
 @dataclass(frozen=True)
-class MutualInformation:
+class MutualInformation(Estimator):
     """Σ_l I(x_i(t−l); x_j(t)) − I(x_j(t−l); x_i(t)) in nats, each asset in `bins` quantile bins of the window."""
 
-    spans_gaps: ClassVar[bool] = False
     max_lag: int = 1
     bins: int = 4
 
@@ -161,7 +158,17 @@ def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: Score
     return TorchCorrelation(series, recipe, inner == "squared", resources)
 
 
-class LaggedWindows(WindowScorer):
+class ScorerByLag(WindowScorer):
+    """One whose scores come from a dependence at each of some lags, as its recipe says."""
+
+    recipe: ScoreRecipe
+
+    @abstractmethod
+    def correlations(self, end: int, lookback: int) -> Array:
+        """(lag, symbol, symbol) dependence of x_j(t) on x_i(t−lag), lags from 1."""
+
+
+class LaggedWindows(ScorerByLag):
     """Scores of one window at a time from any dependence."""
 
     def __init__(self, series: Series, dependence: Dependence, recipe: ScoreRecipe) -> None:
@@ -191,6 +198,14 @@ class LaggedWindows(WindowScorer):
         weights = self.series.weights(end, lookback)
         # 0·weight spreads the NaN of assets that cannot be scored.
         return signed + 0.0 * np.add.outer(weights, weights)
+
+
+class ConditionalWindows(LaggedWindows):
+    """Those whose coefficients are given all other symbols."""
+
+    @abstractmethod
+    def statistics(self, end: int, lookback: int) -> Array:
+        """(lag, i, j) statistic of x_i(t − lag) for x_j(t) given all others; 0 where it was not chosen."""
 
 
 class CorrelationTable(LaggedWindows):

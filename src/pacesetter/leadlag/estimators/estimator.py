@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar, Literal, Protocol
@@ -77,11 +78,23 @@ class WindowScorer(ABC):
             self.score(end, lookback, out[row])
 
 
-class Estimator(Protocol):
-    """A method with its options. `spans_gaps`: increments run from the last observed bar instead of the last bar."""
+class Estimator(ABC):
+    """A method with its options; what one does not say is as here.
 
-    spans_gaps: ClassVar[bool]
+    spans_gaps   increments run from the last observed bar instead of the last bar
+    is_given     its links are those that it uses, e.g. of a trained policy, and are not tested
+    inner        dependence of two series that it measures, by its name in `dependence.DEPENDENCES`
+    """
 
+    spans_gaps: ClassVar[bool] = False
+    is_given: ClassVar[bool] = False
+    inner: str = "pearson"
+
+    def check_symbols(self, symbols: Sequence[str]) -> None:
+        """Refuse other symbols than its own; most measure any."""
+        return None
+
+    @abstractmethod
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """The estimator's scorer for `series`, with its tables built."""
 

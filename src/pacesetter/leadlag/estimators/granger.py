@@ -9,15 +9,15 @@ and their heteroskedasticity-robust t-statistics. Increments have unit variance,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
+from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, ConditionalWindows, ScoreRecipe
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["Granger", "GrangerWindows", "sparse_autoregression"]
@@ -28,14 +28,13 @@ REFITS = 2  # penalty loadings are measured again on the residuals
 
 @ESTIMATORS.register("granger")
 @dataclass(frozen=True)
-class Granger:
+class Granger(Estimator):
     """Σ_l |β_l[i, j]| − Σ_l |β_l[j, i]| of a vector autoregression by lasso, refitted by least squares.
 
     max_lag  longest delay
     chance   probability that a window of pure noise has any link; it sets the penalty
     """
 
-    spans_gaps: ClassVar[bool] = False
     max_lag: int = 5
     chance: float = 0.05
 
@@ -46,7 +45,7 @@ class Granger:
         return GrangerWindows(series, ScoreRecipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE), self.chance)
 
 
-class GrangerWindows(LaggedWindows):
+class GrangerWindows(ConditionalWindows):
     """Sparse autoregressions of one window at a time."""
 
     def __init__(self, series: Series, recipe: ScoreRecipe, chance: float) -> None:

@@ -18,15 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 from numba import njit, prange
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, LaggedWindows, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
+from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, ConditionalWindows, ScoreRecipe
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
 from pacesetter.leadlag.memory import check_memory
 from pacesetter.leadlag.series import Series
 
@@ -43,14 +42,13 @@ LEAST_BARS = 40  # of a window that is cut into folds
 
 @ESTIMATORS.register("learned")
 @dataclass(frozen=True)
-class LearnedAttention:
+class LearnedAttention(Estimator):
     """max_l |w_l[i, j]| − max_l |w_l[j, i]| of the attention weights w = g·(a⁺ − a⁻).
 
     max_lag  longest delay
     steps    of gradient descent, at most
     """
 
-    spans_gaps: ClassVar[bool] = False
     max_lag: int = 5
     steps: int = STEPS
 
@@ -67,7 +65,7 @@ class LearnedAttention:
         return AttentionWindows(series, ScoreRecipe(self.max_lag, PEAK, DIFFERENCE), self.steps)
 
 
-class AttentionWindows(LaggedWindows):
+class AttentionWindows(ConditionalWindows):
     """Attention trained in one window at a time."""
 
     def __init__(self, series: Series, recipe: ScoreRecipe, steps: int) -> None:

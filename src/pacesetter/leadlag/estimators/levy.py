@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, prange
 
 from pacesetter.arrays import Array
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series, inverse_deviations
 
 __all__ = ["AreaGemm", "AreaTable", "LevyPath", "LevyReturns"]
@@ -21,10 +21,8 @@ __all__ = ["AreaGemm", "AreaTable", "LevyPath", "LevyReturns"]
 
 @ESTIMATORS.register("levy_path")
 @dataclass(frozen=True)
-class LevyPath:
+class LevyPath(Estimator):
     """Area of the cumulated paths, each over the deviation of its increments: the sum over all lags."""
-
-    spans_gaps: ClassVar[bool] = False
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of the area from bar end−lookback to bar end."""
@@ -33,10 +31,8 @@ class LevyPath:
 
 @ESTIMATORS.register("levy_returns")
 @dataclass(frozen=True)
-class LevyReturns:
+class LevyReturns(Estimator):
     """Area of the standardised returns taken as a path: lag-1 antisymmetric covariance less a boundary term."""
-
-    spans_gaps: ClassVar[bool] = False
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of the area from the first increment of the window to its last; an area needs no mean removed."""

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
 from pacesetter.leadlag.series import Series
 from pacesetter.panel import Panel
 from pacesetter.stamps import moment_of
@@ -32,14 +32,13 @@ LEARNERS = "agent=direct, or of task=fleet with agent.network=cross"
 
 @ESTIMATORS.register("policy")
 @dataclass(frozen=True)
-class PolicyRelations:
+class PolicyRelations(Estimator):
     """Σ_l |w_l[i, j]| − Σ_l |w_l[j, i]| of a policy's weights or attention, the same in every window.
 
     run   folder of a finished run of agent=direct, or of a fleet with agent.network=cross, on the same symbols
     """
 
-    spans_gaps: ClassVar[bool] = False
-    is_given: ClassVar[bool] = True  # its links are those it uses, chosen by its own cross-validation
+    is_given = True  # its links are those it uses, chosen by its own cross-validation
     run: str = ""
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import factorial
-from typing import ClassVar
 
 import numpy as np
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["Signature", "SignatureWindows", "log_words", "words"]
@@ -49,13 +48,12 @@ def log_words(path: Array, depth: int) -> Array:
 
 @ESTIMATORS.register("signature")
 @dataclass(frozen=True)
-class Signature:
+class Signature(Estimator):
     """½ Σ_k S(iᵏ⁻¹j) − S(jᵏ⁻¹i), k = 2 … depth, of paths over deviation × √lookback; with `log`, of log-signatures.
 
     At depth 2 both are the area `levy_path` over the lookback.
     """
 
-    spans_gaps: ClassVar[bool] = False
     depth: int = 3
     log: bool = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, check_range
-from pacesetter.leadlag.estimators.correlation import RELATIVE, SQUARED_SUM, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.correlation import RELATIVE, SQUARED_SUM, ScorerByLag, ScoreRecipe
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["HayashiYoshida", "TickLeadLag", "TickWindows", "hayashi_yoshida", "tick_lead_lag"]
@@ -89,10 +89,10 @@ def _check_ticks(name: str, times: ArrayLike, values: ArrayLike) -> tuple[Array,
 
 @ESTIMATORS.register("hayashi_yoshida")
 @dataclass(frozen=True)
-class HayashiYoshida:
+class HayashiYoshida(Estimator):
     """Hayashi–Yoshida on bars: an asset's ticks are its observed bars, so gaps are spanned and nothing is filled."""
 
-    spans_gaps: ClassVar[bool] = True
+    spans_gaps = True
     max_lag: int = 5
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
@@ -102,7 +102,7 @@ class HayashiYoshida:
         return TickWindows(series, self.max_lag)
 
 
-class TickWindows(WindowScorer):
+class TickWindows(ScorerByLag):
     """Hayashi–Yoshida scores of one window of bars at a time."""
 
     def __init__(self, series: Series, max_lag: int) -> None:

@@ -8,14 +8,13 @@ positive where j's bars are paired with earlier ones of i, so that i leads. The 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numba import njit, prange
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["DynamicTimeWarping", "WarpedWindows"]
@@ -25,10 +24,9 @@ AHEAD, BOTH, BEHIND = 1, 0, -1  # the step by which the path came: in j alone, i
 
 @ESTIMATORS.register("dtw")
 @dataclass(frozen=True)
-class DynamicTimeWarping:
+class DynamicTimeWarping(Estimator):
     """Mean offset of the warping path, over max_lag: (1/|path|) Σ (place in j − place in i) / max_lag."""
 
-    spans_gaps: ClassVar[bool] = False
     max_lag: int = 5
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:

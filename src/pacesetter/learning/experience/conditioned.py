@@ -1,19 +1,25 @@
 """A market whose observations also say what the policy is asked for: a goal, or weights of its objectives.
 
-It stands in place of the `FleetMarket` that it is made of: what it does not know itself, that market answers.
+It stands in place of the `FleetMarket` that it is made of, and answers by that what it does not change.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
+from pacesetter.market.orders import Around
 
-__all__ = ["ConditionedMarket"]
+if TYPE_CHECKING:
+    from pacesetter.envs.curriculum import Course
+
+__all__ = ["ConditionedMarket", "SymbolMarket", "symbol_market"]
 
 
 class ConditionedMarket(ABC):
@@ -23,11 +29,6 @@ class ConditionedMarket(ABC):
 
     def __init__(self, market: FleetMarket) -> None:
         self.market = market
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "market":  # not made yet, e.g. while it is copied
-            raise AttributeError(name)
-        return getattr(self.market, name)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -78,9 +79,73 @@ class ConditionedMarket(ABC):
         """The same with some of its symbols alone."""
         return self.again(self.market.select(symbols))
 
+    def counterfactual(self) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+        """As the market's; a child whose entries an order changes says how."""
+        return self.market.counterfactual()
+
+    def figures_to_log(self) -> dict[str, torch.Tensor]:
+        """(symbol,) figures for those of each round; none of most."""
+        return {}
+
+    # ---- as the market has it -------------------------------------------------------------------------------------
+
+    @property
+    def batch(self) -> Batch:
+        return self.market.batch
+
+    @property
+    def course(self) -> Course | None:
+        return self.market.course
+
+    @property
+    def device(self) -> torch.device:
+        return self.market.device
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return self.market.symbols
+
+    @property
+    def actions(self) -> int | None:
+        return self.market.actions
+
+    @property
+    def envs_each(self) -> int:
+        return self.market.envs_each
+
+    @property
+    def env_count(self) -> int:
+        return self.market.env_count
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.market.is_fixed
+
+    @property
+    def tables(self) -> Tables:
+        return self.market.tables
+
+    @property
+    def pool(self) -> torch.Tensor:
+        return self.market.pool
+
+    @property
+    def waiting(self) -> torch.Tensor:
+        return self.market.waiting
+
+    @property
+    def around(self) -> Around | None:
+        return self.market.around
+
+    def targets(self, actions: torch.Tensor) -> torch.Tensor:
+        return self.market.targets(actions)
+
+    def blocks_of(self, symbols: Collection[str]) -> list[int]:
+        return self.market.blocks_of(symbols)
+
     # ---- storing --------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """All that changes but the random numbers, which are torch's."""
         return {"market": self.market.state_dict()} | {name: getattr(self, name).clone() for name in self.remembered}
 
@@ -89,3 +154,12 @@ class ConditionedMarket(ABC):
         self.market.load_state_dict(stored["market"])
         for name in self.remembered:
             getattr(self, name).copy_(stored[name])
+
+
+SymbolMarket: TypeAlias = FleetMarket | ConditionedMarket  # as many environments of each symbol, to be stepped
+
+
+def symbol_market(environments: object) -> SymbolMarket:
+    """The environments as a market of symbols, which those of a fleet's task are."""
+    assert isinstance(environments, SymbolMarket), f"{type(environments).__name__} is not a market of symbols"
+    return environments

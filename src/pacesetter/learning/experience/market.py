@@ -29,6 +29,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 
 if TYPE_CHECKING:
+    from pacesetter.envs.batch.cuda import DeviceBatch
     from pacesetter.envs.curriculum import Course  # it knows Gymnasium, which a bare machine lacks
 
 __all__ = ["FleetMarket", "FleetStep"]
@@ -113,7 +114,7 @@ class FleetMarket:
             self.closes = torch.as_tensor(bank.bars[:, :, 0, Bar.CLOSE].copy(), device=self.device)
         self.tables = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, False).to(self.device)
 
-    def _engine(self) -> tuple[Any, Any]:
+    def _engine(self) -> tuple[Batch | DeviceBatch, Array | torch.Tensor]:
         """The batch or its twin on the GPU, and the memory of the starts that it reads."""
         if self.device.type != "cuda":
             return self.batch, self.batch.starts.pool
@@ -125,7 +126,7 @@ class FleetMarket:
             self.device = torch.device("cpu")
         return engine, engine.pool
 
-    def _pool(self, bank: Bank, first_bar: int) -> list[Any]:
+    def _pool(self, bank: Bank, first_bar: int) -> list[Array]:
         """The starts (start, 3) of each symbol; refuses a symbol that has none."""
         usable = bank.usable(self.batch.window_bars, self.batch.episode_bars or 1)
         # E.g. the training bars of a validation market, which are there only as history.
@@ -228,7 +229,8 @@ class FleetMarket:
         if self.batch.action == "target":
             actions = self.targets(actions)
         # On a GPU the check of actions would wait for all work that is queued; the policy's own output is in its box.
-        step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
+        engine = self.engine
+        step = engine.step(actions) if isinstance(engine, Batch) else engine.step(actions, check=False)
         # The ledger is float64: ratios are taken there and rounded to float32 once.
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
         if self.course is not None:
@@ -286,7 +288,7 @@ class FleetMarket:
         places = self.offsets + (shares * self.counts).long()
         self.waiting.copy_(self.pool[places.flatten()])
 
-    def _to_tensors(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _to_tensors(self, observation: Mapping[str, object]) -> dict[str, torch.Tensor]:
         tensors = self._tensors(observation)
         return tensors if self.actions is None else tensors | {ACTION_MASK: torch.as_tensor(self.engine.action_masks())}
 
@@ -297,7 +299,11 @@ class FleetMarket:
 
     # ---- storing --------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def figures_to_log(self) -> dict[str, torch.Tensor]:
+        """(symbol,) figures for those of each round: none."""
+        return {}
+
+    def state_dict(self) -> dict[str, object]:
         """All that changes but the random numbers, which are torch's."""
         course = {} if self.course is None else {COURSE: self.course.state_dict()}
         return dict(self.engine.state_dict()) | course

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -11,12 +11,21 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.heads import Distribution
 from pacesetter.learning.experience.rollout import Rollout, by_symbol, select
 
+if TYPE_CHECKING:
+    from pacesetter.learning.fleet.method import Agents, Featuring, Stepping
+
 __all__ = ["play_rollout", "values_at_ends"]
+
+ActingT = TypeVar("ActingT", bound="Stepping")
 
 
 @torch.no_grad()
 def play_rollout(
-    fleet: Any, rows: torch.Tensor | None, acting: Any, steps: int, consider: Callable[[Distribution, Any], None]
+    fleet: Agents,
+    rows: torch.Tensor | None,
+    acting: ActingT,
+    steps: int,
+    consider: Callable[[Distribution, ActingT], None],
 ) -> Rollout:
     """So many steps of all environments; `consider` is called before each with the policy that has just chosen."""
     played = []
@@ -39,7 +48,9 @@ def play_rollout(
 
 
 @torch.no_grad()
-def values_at_ends(rollout: Rollout, fleet: Any, rows: torch.Tensor | None, acting: Any, symbols: int) -> torch.Tensor:
+def values_at_ends(
+    rollout: Rollout, fleet: Agents, rows: torch.Tensor | None, acting: Featuring, symbols: int
+) -> torch.Tensor:
     """(step, env) values of the observations at which time was up; 0 elsewhere.
 
     Symbols have different numbers of them: those that were up come first, as many at a time as environments.

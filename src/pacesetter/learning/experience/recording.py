@@ -7,23 +7,26 @@ probability above 0, as off-policy evaluation asks. The three regimes differ in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes
-from pacesetter.learning.experience.market import FleetMarket, FleetStep
+from pacesetter.learning.experience.market import FleetStep
+from pacesetter.learning.experience.window_market import WindowMarket
 
 __all__ = [
     "REGIMES",
+    "Deciding",
     "Mixture",
+    "RecordedMarket",
     "RecordedStep",
     "Teach",
     "cut_off",
@@ -35,6 +38,7 @@ __all__ = [
     "whole_episodes",
 ]
 
+RecordedMarket: TypeAlias = SymbolMarket | WindowMarket
 Rows = dict[str, torch.Tensor]
 Teach = Callable[[Rows], Distribution]  # compact observations (env, …) of a market -> the teacher's distribution
 REGIMES = {"random": 1.0, "medium": 0.5, "expert": 0.05}  # regime -> share of random orders
@@ -98,7 +102,16 @@ class Mixture:
         return torch.logaddexp(self.policy.log_prob(action) + math.log1p(-self.share), of_other)
 
 
-def fleet_teacher(fleet: Fleet, market: FleetMarket) -> Teach:
+class Deciding(Protocol):
+    """Agents of symbols that decide by full observations: a fleet, or a policy in its place."""
+
+    def places(self, symbols: Iterable[str]) -> list[int]: ...
+    def evaluate(
+        self, observation: Mapping[str, torch.Tensor], rows: torch.Tensor | None = None
+    ) -> tuple[Distribution, torch.Tensor]: ...
+
+
+def fleet_teacher(fleet: Deciding, market: RecordedMarket) -> Teach:
     """The policies of a fleet in a market of its symbols, or of some of them."""
     rows = torch.tensor(fleet.places(market.symbols))
 
@@ -144,7 +157,7 @@ class RecordedStep(NamedTuple):
 
 
 @torch.no_grad()
-def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int, seed: int) -> list[RecordedStep]:
+def record(market: RecordedMarket, teach: Teach | None, share: float, episodes: int, seed: int) -> list[RecordedStep]:
     """Steps of all environments until each has played its part of `episodes`; `share` of the orders are random.
 
     Every environment plays as many episodes as any other: to stop with the first that end would keep the short ones.
@@ -180,7 +193,7 @@ def cut_off(step: RecordedStep) -> RecordedStep:
 
 
 def whole_episodes(
-    steps: list[RecordedStep], market: FleetMarket, regime: int, most: int | None = None, begins: Array | None = None
+    steps: list[RecordedStep], market: RecordedMarket, regime: int, most: int | None = None, begins: Array | None = None
 ) -> tuple[StoredEpisodes | None, Array]:
     """The episodes that ended within the steps, at most `most` of each environment; None where none did.
 
@@ -242,6 +255,6 @@ def _compact(entry: Array) -> Array:
     return entry.astype(np.int32) if entry.dtype == np.int64 else entry
 
 
-def market_tables(market: FleetMarket) -> DatasetTables:
+def market_tables(market: RecordedMarket) -> DatasetTables:
     """The tables of a market, to be stored beside its episodes."""
     return DatasetTables(market.tables.windows.cpu().numpy(), market.tables.context.cpu().numpy())

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from pacesetter.arrays import Array
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes
 from pacesetter.learning.experience.gather import INDEX
-from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.recording import RecordedStep, cut_off, market_tables, whole_episodes
 
 __all__ = ["ReplayLog"]
@@ -37,10 +37,10 @@ class ReplayLog:
     def __init__(
         self,
         folder: str | Path,
-        manifest: Mapping[str, Any],
-        market: FleetMarket,
+        manifest: Mapping[str, object],
+        market: SymbolMarket,
         is_inside: bool = False,
-        stored: FleetMarket | None = None,
+        stored: SymbolMarket | None = None,
     ) -> None:
         self.folder, self.manifest, self.market = Path(folder), dict(manifest), market
         self.stored = market if stored is None else stored
@@ -49,7 +49,7 @@ class ReplayLog:
         self.inside = np.full(market.env_count, is_inside)
         self.cut, self.left_out = 0, 0
 
-    def of(self, market: FleetMarket) -> ReplayLog:
+    def of(self, market: SymbolMarket) -> ReplayLog:
         """A log of a market with some of the symbols, whose files stand beside the others and are like them."""
         return ReplayLog(self.folder, self.manifest, market, stored=self.stored)
 
@@ -72,7 +72,7 @@ class ReplayLog:
             self.begins[self.inside] = len(self.steps)
             self.inside &= ~done
 
-    def flush(self, step: int, *, is_last: bool = False, **facts: Any) -> Path | None:
+    def flush(self, step: int, *, is_last: bool = False, **facts: object) -> Path | None:
         """Write the episodes that ended, as those up to `step`; gives the file, or None where none ended.
 
         is_last   nothing follows: the episodes that go on are cut off, and written too
@@ -100,7 +100,7 @@ class ReplayLog:
         symbols = np.array([self.stored.symbols.index(symbol) for symbol in self.market.symbols], np.int32)
         blocks = np.array(self.stored.blocks_of(self.market.symbols), np.int32)
 
-        def moved(entries: dict[str, Any]) -> dict[str, Any]:
+        def moved(entries: dict[str, Array]) -> dict[str, Array]:
             index = entries[INDEX].copy()
             index[:, 0] = blocks[index[:, 0]]
             return entries | {INDEX: index}

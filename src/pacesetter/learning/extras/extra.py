@@ -90,6 +90,10 @@ class Extra:
         """As `reward`, for rows that a replay has just given."""
         return self.reward(batch, features, following, steps)
 
+    def shape_rewards(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        """(row,) what one that belongs to the collection adds to rewards: a replay stores it with the row."""
+        return torch.zeros(len(batch), device=features.device)
+
     def learns_from_draw(self) -> bool:
         """Whether it learns from the rows that a replay has just given."""
         return True

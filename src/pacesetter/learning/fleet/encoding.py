@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import torch
 
+from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.layout import Tensors
 from pacesetter.agents.stream.encoder import STREAM, StreamEncoder
 from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.gather import INDEX, Tables
+from pacesetter.learning.fleet.method import Agents, Market
 from pacesetter.learning.fleet_config import FleetConfig
 
 __all__ = ["BarsOnce", "Encoding", "WindowEncoding", "encode_table", "make_encoding", "make_look", "streams"]
@@ -49,17 +52,19 @@ def streams(encoder: object) -> bool:
     return isinstance(encoder, StreamEncoder) and bool(encoder.layout.window)
 
 
-def make_encoding(fleet: Any, market: Any, config: Any, segment_bars: int | None) -> Encoding:
+def make_encoding(
+    fleet: Agents, market: Market, config: FleetConfig, segment_bars: int | None, batch_rows: int
+) -> Encoding:
     """Bars once, where the encoder can and the method learns from segments of so many bars; else windows."""
     if segment_bars is None or not streams(fleet.encoder):
         return WindowEncoding(fleet, market, config)
-    return BarsOnce(fleet, market, config, segment_bars)
+    return BarsOnce(fleet, market, config, segment_bars, batch_rows)
 
 
 class WindowEncoding:
     """Every window for itself, gathered when it is needed; `compile` fuses gathering and encoder."""
 
-    def __init__(self, fleet: Any, market: Any, config: FleetConfig) -> None:
+    def __init__(self, fleet: Agents, market: Market, config: FleetConfig) -> None:
         self.fleet, self.market, self.config, self.device = fleet, market, config, market.device
         self._run = compile_function(self._encode, config.compile)
 
@@ -77,8 +82,7 @@ class WindowEncoding:
 
     def _encode(self, observation: Tensors) -> torch.Tensor:
         with autocast(self.device, self.config):
-            features: torch.Tensor = self.fleet.encoder(self.market.tables(observation)).float()
-        return features
+            return self.fleet.encoder(self.market.tables(observation)).float()
 
 
 class BarsOnce:
@@ -87,11 +91,13 @@ class BarsOnce:
     `table` (block, bar, width) holds what the encoder made of each bar, in the encoder's precision.
     """
 
-    def __init__(self, fleet: Any, market: Any, config: Any, segment_bars: int) -> None:
-        self.encoder: StreamEncoder = fleet.encoder
+    def __init__(self, fleet: Agents, market: Market, config: FleetConfig, segment_bars: int, batch_rows: int) -> None:
+        assert isinstance(fleet.encoder, StreamEncoder)
+        assert isinstance(market.tables, Tables)
+        assert market.batch is not None  # stored rows are drawn one by one
+        self.encoder, self.tables = fleet.encoder, market.tables
         self.market, self.config, self.device, self.segment_bars = market, config, market.device, segment_bars
-        self.tables: Tables = market.tables
-        self.memory_bars = self.encoder.config.memory_bars
+        self.batch_rows, self.memory_bars = batch_rows, self.encoder.config.memory_bars
         if market.batch.window_bars < self.memory_bars:
             raise ConfigError(
                 f"task.window_bars={market.batch.window_bars} is less than the {self.memory_bars} bars that "
@@ -149,7 +155,7 @@ class BarsOnce:
     def most_broken(self) -> int:
         """Segments of a pass for those that are broken off: every pass has one shape, compiled once."""
         # An eighth of a batch's segments: episodes end rarely within one.
-        return max(int(self.config.batch_size) * len(self.market.symbols) // self.segment_bars // 8, 8)
+        return max(self.batch_rows * len(self.market.symbols) // self.segment_bars // 8, 8)
 
     def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
         """Room for broken segments in any of the minibatches `orders` (minibatch, row) of `index` (symbol, row, 2).
@@ -196,14 +202,16 @@ def _mark_beginnings(places: torch.Tensor, broken: torch.Tensor) -> torch.Tensor
     return begins
 
 
-def make_look(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tensor]]:
+def make_look(fleet: Fleet, market: SymbolMarket) -> Callable[[Tensors], dict[str, torch.Tensor]]:
     """Compact observations to what the fleet takes, to play a market once: its bars are encoded ahead where they can.
 
     Weights must stay as they are while it is used.
     """
     encoder, tables = fleet.encoder, market.tables
-    if not streams(encoder) or market.batch.window_bars < encoder.config.memory_bars:
-        return tables  # type: ignore[no-any-return]
+    if not (isinstance(encoder, StreamEncoder) and streams(encoder)):
+        return tables
+    if market.batch.window_bars < encoder.config.memory_bars:
+        return tables
     # Bars before the earliest start are history alone: they are read, never encoded.
     first = int(market.pool[:, 1].min())
     blocks, _, bars, _ = tables.windows.shape

@@ -7,13 +7,12 @@ all seven. Read `consider` and `advantages`; all else is PPO's. Why it is the me
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from pacesetter.agents.heads import Distribution, MaskedCategorical
 from pacesetter.envs.batch.counterfactual import check_counterfactual
 from pacesetter.learning.equations import clipped_surrogate, expected_advantages, expected_surrogate
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.rollout import Rollout, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.method import Acting, AgentsT
@@ -24,13 +23,13 @@ __all__ = ["ExpectedPPO"]
 LOWEST = -1e4  # of a log-probability: a masked order's is the lowest number there is, and its differences overflow
 
 
-class ExpectedPPO(PPO[AgentsT, Any]):
+class ExpectedPPO(PPO[AgentsT, SymbolMarket]):
     """PPO of a fleet whose advantages are those of every order; refuses a market whose orders cannot all be tried."""
 
     is_recordable = False  # trying orders makes new memory in each step
     learned = (*PPO.learned, "remainders")
 
-    def __init__(self, fleet: AgentsT, market: Any, config: FleetPPO) -> None:
+    def __init__(self, fleet: AgentsT, market: SymbolMarket, config: FleetPPO) -> None:
         check_counterfactual(market.batch)
         super().__init__(fleet, market, config)
         self.considered: list[tuple[torch.Tensor, ...]] = []  # of the round: policy, rewards and values of all orders

@@ -9,22 +9,30 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX
-from pacesetter.learning.fleet.method import Losses
+from pacesetter.learning.fleet.method import Agents, Losses, Market, Method, SteppedMarket
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.rollout import Rollout
+    from pacesetter.learning.fleet.ppo import PPO
+    from pacesetter.learning.fleet.trainer import Trainer
 
 __all__ = ["RecordedRound", "check_recordable", "record"]
 
 
-def check_recordable(method: Any, device: torch.device) -> None:
+def check_recordable(method: Method[Agents, Market], device: torch.device) -> None:
     """Refuse what cannot be recorded: another device, a method whose rounds differ, a reward that looks at numbers."""
+    from pacesetter.learning.fleet.ppo import PPO
+
     if device.type != "cuda":
         raise ConfigError(f"agent.graphs=true needs a GPU, and the device is {device.type}; give agent.graphs=false")
-    if not method.is_recordable or method.config.extras or not method.market.batch.is_pnl_only:
+    is_alike = method.is_recordable and not method.config.extras
+    if not (isinstance(method, PPO) and is_alike and method.market.batch.is_pnl_only):
         raise ConfigError("agent.graphs=true needs agent=ppo without extras and task.reward=pnl; give false")
 
 
@@ -47,15 +55,19 @@ def record(call: Callable[[], None], device: torch.device) -> Callable[[], None]
 class RecordedRound:
     """Rollout and update of a PPO trainer; the first round is an ordinary one, which sets everything up."""
 
-    def __init__(self, trainer: Any) -> None:
-        self.trainer, self.method, self.device = trainer, trainer.method, trainer.device
+    def __init__(self, trainer: Trainer[Agents, Market]) -> None:
+        from pacesetter.learning.fleet.ppo import PPO
+
+        assert isinstance(trainer.method, PPO)
+        self.trainer, self.device = trainer, trainer.device
+        self.method: PPO[Agents, SteppedMarket] = trainer.method
         self._collect: Callable[[], None] | None = None
         self._updates: dict[int, Callable[[], None] | None] = {}  # by the room for broken segments; None: not recorded
         self._rates: tuple[float, ...] = ()
 
     # ---- rollout --------------------------------------------------------------------------------------------------
 
-    def collect(self) -> Any:
+    def collect(self) -> Rollout:
         """The experience of a round; the next call writes over it."""
         trainer = self.trainer
         if self._collect is None:
@@ -79,7 +91,7 @@ class RecordedRound:
 
     # ---- update ---------------------------------------------------------------------------------------------------
 
-    def learn(self, experience: Any) -> list[Losses]:
+    def learn(self, experience: Rollout) -> list[Losses]:
         """Epochs of minibatches, as `PPO.batches` has them."""
         method, trainer, logged = self.method, self.trainer, []
         data = method.begin_epochs(experience, trainer)

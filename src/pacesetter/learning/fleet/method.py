@@ -5,9 +5,10 @@ A method that follows `Method` needs one file: `FleetTrainer(method)` moves, opt
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
@@ -23,7 +24,24 @@ from pacesetter.learning.extras.extra import Extra
 from pacesetter.learning.fleet_config import FleetConfig
 from pacesetter.learning.learner import StepRecord
 
-__all__ = ["Acting", "Agents", "AgentsT", "FleetConfig", "FleetMethod", "Losses", "Market", "MarketT", "Method"]
+__all__ = [
+    "Acting",
+    "Agents",
+    "AgentsT",
+    "AgentsT_co",
+    "Featuring",
+    "FleetConfig",
+    "FleetMethod",
+    "Losses",
+    "Market",
+    "MarketOfSymbols",
+    "MarketT",
+    "MarketT_co",
+    "Method",
+    "SteppedMarket",
+    "SteppedT",
+    "Stepping",
+]
 
 
 # ---- what it is made for --------------------------------------------------------------------------------------------
@@ -68,17 +86,22 @@ class Agents(Protocol):
     def value(self, features: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor: ...
     def to(self, device: torch.device, /) -> object: ...
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object: ...
+    def state_dict(self) -> Mapping[str, torch.Tensor]: ...
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], /) -> object: ...
 
 
 class Market(Protocol):
-    """As many environments of each symbol, side by side; `tables` makes full observations of compact ones."""
+    """As many environments of each symbol, side by side, or stored rows in place of them, which have no `batch`.
 
-    envs_each: int
-    device: torch.device
-    batch: Batch
+    `tables` makes full observations of compact ones.
+    """
 
+    @property
+    def envs_each(self) -> int: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def batch(self) -> Batch | None: ...
     @property
     def symbols(self) -> tuple[str, ...]: ...
     @property
@@ -90,13 +113,30 @@ class Market(Protocol):
     @property
     def tables(self) -> Callable[[Tensors], Tensors]: ...
     def reset(self) -> dict[str, torch.Tensor]: ...
-    def step(self, actions: torch.Tensor) -> FleetStep: ...
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> Mapping[str, object]: ...
     def load_state_dict(self, stored: Mapping[str, Any]) -> None: ...
+
+
+class MarketOfSymbols(Market, Protocol):
+    """One that can be had with some of its symbols alone."""
+
+    def select(self, symbols: Collection[str]) -> MarketOfSymbols: ...
+
+
+@runtime_checkable
+class SteppedMarket(Market, Protocol):
+    """One whose environments are stepped."""
+
+    @property
+    def batch(self) -> Batch: ...
+    def step(self, actions: torch.Tensor) -> FleetStep: ...
 
 
 AgentsT = TypeVar("AgentsT", bound=Agents)
 MarketT = TypeVar("MarketT", bound=Market)
+SteppedT = TypeVar("SteppedT", bound=SteppedMarket)
+AgentsT_co = TypeVar("AgentsT_co", bound=Agents, covariant=True)
+MarketT_co = TypeVar("MarketT_co", bound=Market, covariant=True)
 
 
 # ---- the protocol ---------------------------------------------------------------------------------------------------
@@ -114,12 +154,30 @@ class Losses(NamedTuple):
     going: torch.Tensor | None = None
 
 
-class Acting(Protocol):
-    """What a method may ask of the trainer while it collects and learns."""
+class Featuring(Protocol):
+    """Gives the features of observations."""
+
+    def features(self, observation: Tensors) -> torch.Tensor:
+        """(row, width) float32 features of compact observations."""
+
+
+class Stepping(Featuring, Protocol):
+    """Steps environments, with the extras that are added to a method, by name."""
 
     @property
     def observation(self) -> dict[str, torch.Tensor]:
         """Compact entries (env, …) as the environments show them now."""
+
+    @property
+    def extras(self) -> Mapping[str, Extra]:
+        """What is added to the method, by name."""
+
+    def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
+        """Step all environments by actions of these (env,) log-probabilities; what they show is `observation` then."""
+
+
+class Acting(Stepping, Protocol):
+    """What a method may ask of the trainer while it collects and learns."""
 
     @property
     def steps(self) -> int:
@@ -129,29 +187,20 @@ class Acting(Protocol):
     def round_steps(self) -> int:
         """Those of this round."""
 
-    @property
-    def extras(self) -> Mapping[str, Extra]:
-        """What is added to the method, by name."""
-
-    def features(self, observation: Tensors) -> torch.Tensor:
-        """(row, width) float32 features of compact observations."""
-
     def begin_episodes(self) -> None:
         """Begin an episode in every environment; what they show is `observation` then."""
 
     def receive(self, record: StepRecord, observation: Tensors) -> None:
         """Take steps that were made elsewhere: a run hears of them, and what was shown last is `observation` then."""
 
-    def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
-        """Step all environments by actions of these (env,) log-probabilities; what they show is `observation` then."""
 
-
-class Method(Protocol):
+class Method(Protocol[AgentsT_co, MarketT_co]):
     """PPO, SAC …: `own` and the attributes in `declared` are what a checkpoint keeps of it beside the fleet.
 
     own               modules; parameters that require a gradient are (symbol, …), and the trainer optimises them
     has_state_value   whether the fleet's critic learns; where not, it is neither optimised nor exported
     segment_bars      rows of a batch that follow one another in time; None where batches are drawn row by row
+    batch_rows        of each symbol in such a batch of segments
     is_recordable     whether all rounds make the same calls, so that they can be recorded; see `graphs`
     coefficients      options that may be scheduled beside the learning rates
     """
@@ -159,15 +208,17 @@ class Method(Protocol):
     own: nn.ModuleDict
     has_state_value: ClassVar[bool]
     segment_bars: int | None
-    config: Any
+    batch_rows: int
     is_recordable: ClassVar[bool]
     coefficients: ClassVar[tuple[str, ...]]
     declared: ClassVar[tuple[str, ...]]
 
     @property
-    def fleet(self) -> Any: ...
+    def config(self) -> FleetConfig: ...
     @property
-    def market(self) -> Any: ...
+    def fleet(self) -> AgentsT_co: ...
+    @property
+    def market(self) -> MarketT_co: ...
     @property
     def round_steps(self) -> int:
         """Environment steps of each symbol in a round."""
@@ -183,6 +234,9 @@ class Method(Protocol):
 
     def after_step(self) -> None:
         """Let target networks follow, and the like."""
+
+    def set_option(self, name: str, value: float) -> None:
+        """Change an option while learning."""
 
     def release(self) -> None:
         """Let go of other processes when learning ends, by a stop or an error too; it may go on later."""
@@ -204,10 +258,13 @@ class FleetMethod(ABC, Generic[AgentsT, MarketT]):
     has_state_value: ClassVar[bool] = True
     declared: ClassVar[tuple[str, ...]] = ()
     segment_bars: int | None = None
+    batch_rows: int = 0
     is_recordable: ClassVar[bool] = False
     coefficients: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, fleet: AgentsT, market: MarketT, config: Any) -> None:
+    config: FleetConfig
+
+    def __init__(self, fleet: AgentsT, market: MarketT, config: FleetConfig) -> None:
         if fleet.actions != market.actions:
             raise ConfigError(f"the fleet's actions ({fleet.actions}) are not the market's ({market.actions})")
         self.fleet, self.market, self.config = fleet, market, config
@@ -224,6 +281,10 @@ class FleetMethod(ABC, Generic[AgentsT, MarketT]):
 
     def after_step(self) -> None:
         """Nothing follows a step."""
+
+    def set_option(self, name: str, value: float) -> None:
+        changed: dict[str, Any] = {name: value}
+        self.config = dataclasses.replace(self.config, **changed)
 
     def release(self) -> None:
         """Nothing is held."""

@@ -30,7 +30,7 @@ from pacesetter.learning.experience.rollout import (
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra
 from pacesetter.learning.fleet.encoding import streams
-from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, MarketT
+from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, SteppedT
 
 __all__ = ["PPO", "FleetPPO"]
 
@@ -58,7 +58,7 @@ class FleetPPO(FleetConfig):
     advantages: Literal["sampled", "expected"] = "sampled"
 
 
-class PPO(FleetMethod[AgentsT, MarketT]):
+class PPO(FleetMethod[AgentsT, SteppedT]):
     """PPO for all symbols of a market at once."""
 
     config: FleetPPO
@@ -66,7 +66,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
     coefficients: ClassVar[tuple[str, ...]] = ("ent_coef",)
     learned: ClassVar[tuple[str, ...]] = ("actions", "objectives", "log_probs", "advantages", "targets")  # of a row
 
-    def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
+    def __init__(self, fleet: AgentsT, market: SteppedT, config: FleetPPO) -> None:
         rows = config.n_steps * market.envs_each
         # Equal minibatches: heads are stacked, and a shorter last one would be another compiled shape.
         if rows % config.batch_size:
@@ -81,6 +81,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         if streams(fleet.encoder):
             # The longest run of bars that fits both a rollout and a minibatch a whole number of times.
             self.segment_bars = math.gcd(config.n_steps, config.batch_size)
+            self.batch_rows = config.batch_size
         self.data: dict[str, Any] = {}  # what the latest round is learned from
         self.going = torch.ones(self.symbols, dtype=torch.bool, device=self.device)
 

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -22,11 +22,12 @@ from pacesetter.agents.heads import Critic
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import soft_update
-from pacesetter.learning.experience.market import FleetMarket, FleetStep
+from pacesetter.learning.experience.conditioned import SymbolMarket
+from pacesetter.learning.experience.market import FleetStep
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION, Replay
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import rewards_of_draw
+from pacesetter.learning.extras.extra import Extra, rewards_of_draw
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 
 __all__ = ["SAC", "FleetSAC"]
@@ -55,7 +56,7 @@ class FleetSAC(FleetConfig):
     target_entropy: float = -1.0
     tau: float = 0.01
     initial_ent_coef: float = 0.1
-    hindsight: dict[str, Any] | None = None
+    hindsight: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,14 +85,14 @@ class Temperature(nn.Module):
         self.log = nn.Parameter(torch.full((symbols,), first).log())
 
 
-class SAC(FleetMethod[Fleet, FleetMarket]):
+class SAC(FleetMethod[Fleet, SymbolMarket]):
     """SAC for all symbols of a market at once."""
 
     config: FleetSAC
     has_state_value = False
     declared: ClassVar[tuple[str, ...]] = ("replay",)
 
-    def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetSAC) -> None:
+    def __init__(self, fleet: Fleet, market: SymbolMarket, config: FleetSAC) -> None:
         if market.actions is not None:
             raise ConfigError("agent=sac does not support task.action=discrete; use task.action=continuous")
         super().__init__(fleet, market, config)
@@ -145,7 +146,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
 
     def shape_step(
         self,
-        extras: list[Any],
+        extras: list[Extra],
         observation: Mapping[str, torch.Tensor],
         actions: torch.Tensor,
         following: dict[str, torch.Tensor],
@@ -158,8 +159,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         ends = {"follows": ~ended, "terminated": step.terminated}
         batch = Transitions(rows, dict(observation), actions, rewards=step.rewards, following=following, **ends)
         before, after = acting.features(observation), acting.features(following)
-        added: torch.Tensor = sum(extra.shape_rewards(batch, before, after) for extra in extras)
-        return added
+        return torch.stack([extra.shape_rewards(batch, before, after) for extra in extras]).sum(0)
 
     def choose(self, observation: Mapping[str, torch.Tensor], acting: Acting) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, 1) actions with their log-probabilities (env,): random ones at first, then the policy's."""
@@ -259,7 +259,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             "action_mix": action_mix(actions, None, rules.orders.hold_zone),
             "temperature": self.temperature.log.detach()[self.present].exp(),
             **{name: values.mean(0) for name, values in metrics.items()},
-            **(self.market.figures_to_log() if hasattr(self.market, "figures_to_log") else {}),
+            **self.market.figures_to_log(),
         }
 
 
@@ -274,7 +274,7 @@ def check_goals(config: FleetSAC) -> None:
         raise ConfigError("agent.hindsight changes goals of stored rows, and agent.extras.potential does not; drop one")
 
 
-def _make_replay(config: FleetSAC, market: Any, device: torch.device) -> Replay:
+def _make_replay(config: FleetSAC, market: SymbolMarket, device: torch.device) -> Replay:
     """The replay of a market's environments: with hindsight where its episodes have goals."""
     if config.hindsight is None:
         return Replay(config.buffer_size, len(market.symbols), market.envs_each, device)

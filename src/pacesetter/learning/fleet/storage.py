@@ -68,7 +68,7 @@ def load_fleet(folder: str | Path) -> Fleet:
     return fleet
 
 
-def describe_fleet(fleet: Fleet) -> dict[str, Any]:
+def describe_fleet(fleet: Fleet) -> dict[str, object]:
     """All but the weights, as JSON reads it back."""
     described: dict[str, Any] = {
         "network": next(name for name in NETWORKS if type(NETWORKS[name]) is type(fleet.config)),

@@ -6,58 +6,78 @@ Read `round` first. The encoder runs on gathered windows; observations stay indi
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 import torch
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.learning.experience.conditioned import symbol_market
 from pacesetter.learning.experience.market import FleetStep
 from pacesetter.learning.experience.recording import RecordedStep
 from pacesetter.learning.experience.replay_log import ReplayLog
+from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Surroundings, make_extras
 from pacesetter.learning.fleet.clock import Clock
 from pacesetter.learning.fleet.encoding import make_encoding
 from pacesetter.learning.fleet.graphs import RecordedRound, check_recordable
-from pacesetter.learning.fleet.method import Losses, Method
+from pacesetter.learning.fleet.method import (
+    AgentsT_co,
+    FleetConfig,
+    Losses,
+    MarketOfSymbols,
+    MarketT_co,
+    Method,
+    SteppedMarket,
+)
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
-from pacesetter.learning.fleet.resume import capture, restore
+from pacesetter.learning.fleet.resume import Owner, capture, restore
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
 from pacesetter.registry import configure
 
-__all__ = ["FleetTrainer"]
+__all__ = ["FleetTrainer", "Trainer"]
 
 MOST_COUNTED = 4_096  # observations that the normaliser counts of one round
 EPSILON = 1e-5  # Adam's, as is the custom in PPO
 
 
-class FleetTrainer:
-    """A fleet that learns by a method in a market of its symbols, or of some of them; a `Learner`.
+class Trainer(ABC, Generic[AgentsT_co, MarketT_co]):
+    """Agents that learn by a method in a market of their symbols, or of some of them; a `Learner`.
 
     It moves the fleet, and what the method and its extras own, to the market's device. Steps are those of each symbol.
     """
 
     declared: ClassVar[tuple[str, ...]] = ("encoder_optimiser", "head_optimiser", "market", "observation", "steps")
 
-    def __init__(self, method: Method) -> None:
+    method: Method[AgentsT_co, MarketT_co]
+    fleet: AgentsT_co
+    market: MarketT_co
+    config: FleetConfig
+
+    def __init__(self, method: Method[AgentsT_co, MarketT_co]) -> None:
         self.method, self.fleet, self.market, self.config = method, method.fleet, method.market, method.config
         # After the networks were made: experience depends on the seed, not on how many numbers the weights took.
         torch.manual_seed(self.config.seed)
         self.device, self.clock, self.steps = self.market.device, Clock(self.market.device), 0
+        market: object = self.market
+        self.stepped = market if isinstance(market, SteppedMarket) else None
         self.fleet.to(self.device)
         self.fleet.has_state_value = method.has_state_value
         method.own.to(self.device)
         self.symbols = len(self.market.symbols)
         self.present = torch.tensor(self.fleet.places(self.market.symbols), device=self.device)
-        self.encoding = make_encoding(self.fleet, self.market, self.config, method.segment_bars)
+        segments = method.segment_bars, method.batch_rows
+        self.encoding = make_encoding(self.fleet, self.market, self.config, *segments)
         self.extras = make_extras(self.config.extras, self._extra_context()) if self.config.extras else {}
         for extra in self.extras.values():
             extra.own.to(self.device)
@@ -75,15 +95,25 @@ class FleetTrainer:
     def _extra_context(self) -> Surroundings:
         """What extras are made for."""
         market, config = self.market, self.config
-        sizes = {"symbols": len(self.fleet.symbols), "env_count": market.env_count, "gamma": config.gamma}
-        around = {"batch": market.batch, "complete": market.tables, "device": self.device, "places": self.present}
-        return Surroundings(self.fleet.config.width, self.fleet.actions, **sizes, **around)
+        return Surroundings(
+            self.fleet.config.width,
+            self.fleet.actions,
+            symbols=len(self.fleet.symbols),
+            env_count=market.env_count,
+            gamma=config.gamma,
+            batch=market.batch,
+            complete=market.tables,
+            device=self.device,
+            places=self.present,
+        )
 
     def _make_optimisers(self) -> None:
         rate = self.config.encoder_learning_rate
         # A CUDA graph cannot wait for the host: Adam must keep its count of steps on the device.
-        options: Any = {"capturable": True, "fused": True} if self.config.graphs else {}
-        self.encoder_optimiser = torch.optim.Adam(self.fleet.encoder.parameters(), rate, eps=EPSILON, **options)
+        graphs = self.config.graphs
+        self.encoder_optimiser = torch.optim.Adam(
+            self.fleet.encoder.parameters(), rate, eps=EPSILON, capturable=graphs, fused=graphs or None
+        )
         trained_here = [extra.own for extra in self.extras.values() if extra.optimiser is None]
         owned = [parameter for own in (self.method.own, *trained_here) for parameter in own.parameters()]
         self.head_parameters = [*self._fleet_heads(), *(one for one in owned if one.requires_grad)]
@@ -145,7 +175,7 @@ class FleetTrainer:
             for name, value in extra.figures_to_log().items():
                 self._statistics[name] = value.expand(self.symbols)
 
-    def update(self, batch: Any, features: torch.Tensor) -> Losses:
+    def update(self, batch: Transitions, features: torch.Tensor) -> Losses:
         """One step of the heads and the encoder on a batch."""
         losses = self.method.losses(batch, features, self)
         terms = dict(losses.terms)
@@ -169,6 +199,7 @@ class FleetTrainer:
         for parameter in shared:
             # The sum over symbols gives each head its own gradient; the encoder, which all share, takes the mean of
             # theirs.
+            assert parameter.grad is not None
             parameter.grad.div_(going.sum().clamp(min=1))
         torch.nn.utils.clip_grad_norm_(shared, self.config.max_grad_norm)
         clip_each(self.head_parameters, self.config.max_grad_norm)
@@ -182,8 +213,9 @@ class FleetTrainer:
 
     def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
         """Step all environments; what they then show becomes `observation`. A replay log hears of it."""
+        assert self.stepped is not None  # a method of stored rows asks for no step
         with self.clock("environment"):
-            step: FleetStep = self.market.step(actions)
+            step = self.stepped.step(actions)
         if self.replay_log is not None:
             if log_probs is None:
                 raise ConfigError("train.log_episodes needs log-probabilities, which this agent does not give")
@@ -244,7 +276,7 @@ class FleetTrainer:
         return self.method.round_steps
 
     @property
-    def agent(self) -> Any:
+    def agent(self) -> AgentsT_co:
         """The fleet as it is now."""
         return self.fleet
 
@@ -272,13 +304,18 @@ class FleetTrainer:
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Name and tensor of everything that acts."""
-        parameters: Iterator[tuple[str, nn.Parameter]] = self.fleet.named_parameters()
-        return parameters
+        return self.fleet.named_parameters()
 
     @property
     def modules(self) -> dict[str, nn.Module]:
         """What acts, by the name it is stored under."""
-        return {"fleet": self.fleet}
+        fleet: object = self.fleet
+        assert isinstance(fleet, nn.Module)
+        return {"fleet": fleet}
+
+    def network(self) -> nn.Module:
+        """All modules that act."""
+        return nn.ModuleList(self.modules.values())
 
     def weights_hash(self) -> str:
         """SHA-256 over names and bytes of the weights that act."""
@@ -295,7 +332,7 @@ class FleetTrainer:
     def set(self, name: str, value: float) -> None:
         """Change a learning rate or a coefficient of the method while learning; refuses another name."""
         if name in self.method.coefficients:
-            self.method.config = dataclasses.replace(self.method.config, **{name: value})
+            self.method.set_option(name, value)
             return
         rates = {"learning_rate": self.head_optimiser, "encoder_learning_rate": self.encoder_optimiser}
         if name not in rates:
@@ -303,6 +340,78 @@ class FleetTrainer:
             raise ConfigError(f"train.schedules names '{name}', which a fleet does not schedule{known}")
         for group in rates[name].param_groups:
             group["lr"] = value
+
+    @abstractmethod
+    def freeze(self, parts: tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def take_weights(self, folder: str | Path) -> int: ...
+
+    # ---- storing --------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, object]:
+        """All that decides how learning continues, between rounds."""
+        return {
+            **{name: module.state_dict() for name, module in self.modules.items()},
+            **capture(self, self.declared),
+            "method": {"own": self.method.own.state_dict()} | capture(self.method, self.method.declared),
+            "extras": {
+                name: {"own": extra.own.state_dict()} | capture(extra, extra.declared)
+                for name, extra in self.extras.items()
+            },
+            "random": torch.get_rng_state(),
+            "device_random": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` gave, bit for bit on the same kind of device."""
+        for name, module in self.modules.items():
+            module.load_state_dict(stored[name])
+        restore(self, self.declared, stored, self.device)
+        owners: dict[str, Owner] = {"method": self.method, **self.extras}
+        parts = {"method": stored["method"]} | dict(stored["extras"])
+        for name, owner in owners.items():
+            owner.own.load_state_dict(parts[name]["own"])
+            restore(owner, owner.declared, parts[name], self.device)
+        self.recorded, self.first_step = self._record_round(), self.steps  # optimisers have other memory now
+        # Last, so that nothing restored before it can move the stream.
+        torch.set_rng_state(stored["random"])
+        if stored["device_random"] is not None:
+            torch.cuda.set_rng_state(stored["device_random"], self.device)
+
+    def save(
+        self, folder: str | Path, header: Mapping[str, object] | None = None, more: Mapping[str, object] | None = None
+    ) -> Path:
+        """Store all of it, and `more` beside it, without pickle; the header says what it is of."""
+        described = {"learner": self.describe()} | dict(header or {})
+        return write_state(folder, described, self.state_dict() | {"run": dict(more or {})})
+
+    def load(self, folder: str | Path) -> dict[str, Any]:
+        """Continue from what `save` stored, and give its `more`; refuses another method, options or symbols."""
+        own = self.describe()
+        stored = self.complete(dict(read_header(folder)["learner"]))
+        for name, value in own.items():
+            if stored.get(name) != value:
+                raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
+        state = read_state(folder)
+        self.load_state_dict(state)
+        return dict(state["run"])
+
+    def complete(self, stored: dict[str, Any]) -> dict[str, object]:
+        """What a checkpoint's header says, with the defaults of options that are newer than it."""
+        if stored.get("algorithm") != type(self.config).__name__:
+            return stored
+        kept = configure(type(self.config), stored["config"], "the checkpoint's agent")
+        return stored | {"config": dataclasses.asdict(kept)}
+
+    def describe(self) -> dict[str, object]:
+        """Which method, with which options, for which symbols."""
+        config = dataclasses.asdict(self.config)
+        return {"algorithm": type(self.config).__name__, "config": config, "symbols": list(self.fleet.symbols)}
+
+
+class FleetTrainer(Trainer[Fleet, MarketOfSymbols]):
+    """The trainer of a fleet: it can begin with weights of others, and let some agents learn again."""
 
     def freeze(self, parts: tuple[str, ...]) -> None:
         """Keep the encoder as it is; a fleet freezes no other part."""
@@ -358,67 +467,6 @@ class FleetTrainer:
         config = dataclasses.replace(self.config, seed=seed, extras=extras)
         kind: Any = type(self.method)
         trainer = FleetTrainer(kind(self.fleet, self.market.select(symbols), config))
-        trainer.replay_log = None if self.replay_log is None else self.replay_log.of(trainer.market)
+        if self.replay_log is not None:
+            trainer.replay_log = self.replay_log.of(symbol_market(trainer.market))
         return trainer
-
-    # ---- storing --------------------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that decides how learning continues, between rounds."""
-        return {
-            **{name: module.state_dict() for name, module in self.modules.items()},
-            **capture(self, self.declared),
-            "method": {"own": self.method.own.state_dict()} | capture(self.method, self.method.declared),
-            "extras": {
-                name: {"own": extra.own.state_dict()} | capture(extra, extra.declared)
-                for name, extra in self.extras.items()
-            },
-            "random": torch.get_rng_state(),
-            "device_random": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
-        }
-
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` gave, bit for bit on the same kind of device."""
-        for name, module in self.modules.items():
-            module.load_state_dict(stored[name])
-        restore(self, self.declared, stored, self.device)
-        owners = {"method": self.method} | self.extras
-        parts = {"method": stored["method"]} | dict(stored["extras"])
-        for name, owner in owners.items():
-            owner.own.load_state_dict(parts[name]["own"])
-            restore(owner, owner.declared, parts[name], self.device)
-        self.recorded, self.first_step = self._record_round(), self.steps  # optimisers have other memory now
-        # Last, so that nothing restored before it can move the stream.
-        torch.set_rng_state(stored["random"])
-        if stored["device_random"] is not None:
-            torch.cuda.set_rng_state(stored["device_random"], self.device)
-
-    def save(
-        self, folder: str | Path, header: Mapping[str, object] | None = None, more: Mapping[str, object] | None = None
-    ) -> Path:
-        """Store all of it, and `more` beside it, without pickle; the header says what it is of."""
-        described = {"learner": self.describe()} | dict(header or {})
-        return write_state(folder, described, self.state_dict() | {"run": dict(more or {})})
-
-    def load(self, folder: str | Path) -> dict[str, Any]:
-        """Continue from what `save` stored, and give its `more`; refuses another method, options or symbols."""
-        own = self.describe()
-        stored = self.complete(dict(read_header(folder)["learner"]))
-        for name, value in own.items():
-            if stored.get(name) != value:
-                raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
-        state = read_state(folder)
-        self.load_state_dict(state)
-        return dict(state["run"])
-
-    def complete(self, stored: dict[str, Any]) -> dict[str, Any]:
-        """What a checkpoint's header says, with the defaults of options that are newer than it."""
-        if stored.get("algorithm") != type(self.config).__name__:
-            return stored
-        kept = configure(type(self.config), stored["config"], "the checkpoint's agent")
-        return stored | {"config": dataclasses.asdict(kept)}
-
-    def describe(self) -> dict[str, Any]:
-        """Which method, with which options, for which symbols."""
-        config = dataclasses.asdict(self.config)
-        return {"algorithm": type(self.config).__name__, "config": config, "symbols": list(self.fleet.symbols)}

@@ -8,7 +8,7 @@ import torch
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError
-from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.rollout import action_mix
 from pacesetter.learning.fleet.encoding import make_look
 from pacesetter.rewards.sharpe import sharpe_of_known
@@ -81,7 +81,7 @@ class FleetPlay:
 
 
 @torch.no_grad()
-def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> FleetPlay:
+def play(fleet: Fleet, market: SymbolMarket, deterministic: bool = True) -> FleetPlay:
     """Let each agent trade until its first episode ends; refuses a market with random starts or many environments."""
     if not market.is_fixed or market.envs_each != 1:
         raise ConfigError("a fleet is validated in one environment per symbol with fixed starts; build the market so")

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorWrapper
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
 from pacesetter.arrays import Array
+from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.counterfactual import Counterfactual
+from pacesetter.envs.curriculum import course_of
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
+from pacesetter.envs.vector import Environments
 from pacesetter.errors import ConfigError
+from pacesetter.learning.fleet.resume import Stateful
 from pacesetter.registry import is_installed
 
 if TYPE_CHECKING:
+    from pacesetter.learning.sb3.extras import SingleExtras
     from pacesetter.methods.goals.environment import GoalVectorEnv
 
 __all__ = ["VectorAdapter"]
+
+Finals = Mapping[str, Array] | Sequence[Mapping[str, Array]]  # last observations: entries (env, …), or a row each
 
 
 class VectorAdapter(VecEnv):
@@ -35,7 +44,7 @@ class VectorAdapter(VecEnv):
     discrete order would come to is added to it before each step.
     """
 
-    def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
+    def __init__(self, env: Environments) -> None:
         if env.metadata.get("autoreset_mode") != gymnasium.vector.AutoresetMode.SAME_STEP:
             raise ConfigError(
                 "the vector environment does not reset in the same step; make it with AutoresetMode.SAME_STEP"
@@ -45,8 +54,8 @@ class VectorAdapter(VecEnv):
         self.tried: list[Counterfactual] | None = None
         self.seconds = 0.0
         self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
-        self.extras: Any = None  # `SingleExtras` that change rewards as they are collected
-        self._last: Any = None
+        self.extras: SingleExtras | None = None  # change rewards as they are collected
+        self._last: Mapping[str, Array] = {}
         self.box = env.single_action_space
         space = self.box
         if isinstance(space, spaces.Box):
@@ -62,7 +71,7 @@ class VectorAdapter(VecEnv):
         stretched: Array = np.clip(low + (actions + 1) * ((high - low) / 2), low, high)
         return stretched
 
-    def reset(self) -> Any:
+    def reset(self) -> dict[str, Array]:
         seeds = self._seeds if self._seeds[0] is not None else None
         observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
         self._reset_seeds()
@@ -73,17 +82,17 @@ class VectorAdapter(VecEnv):
     def step_async(self, actions: Array) -> None:
         self.actions, self._given = self.stretch(actions), actions
 
-    def step_wait(self) -> Any:
+    def step_wait(self) -> tuple[dict[str, Array], Array, Array, list[dict[str, object]]]:
         start = time.perf_counter()
         if self.tried is not None:
             # Before the step: orders are tried where the environments stand now.
-            self.tried.append(self.batch.counterfactual())
+            self.tried.append(self.trading.counterfactual())
         observation, rewards, terminated, truncated, self.infos = self.env.step(self.actions)
         done = np.logical_or(terminated, truncated)
         self.returns += rewards
         self.lengths += 1
-        rows: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for place in np.flatnonzero(done):
+        rows: list[dict[str, object]] = [{} for _ in range(self.num_envs)]
+        for place in np.flatnonzero(done).tolist():
             rows[place] = {
                 "terminal_observation": _row(self.infos["final_obs"], place),
                 # Stable-Baselines3 bootstraps by this key; a termination in the same step wins.
@@ -94,14 +103,14 @@ class VectorAdapter(VecEnv):
         self.seconds += time.perf_counter() - start
         if self.extras is not None:
             # Environments have reset already: `observation` is of the next episode where one ended.
-            after = _with_finals(observation, rows, done)
+            after = _with_finals(observation, self.infos.get("final_obs", ()), done)
             rewards = self.extras.shape_rewards(self._last, self._given, rewards, after, terminated, done)
             self._last = observation
         return observation, np.asarray(rewards, dtype=np.float32), done, rows
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """What batch and curriculum remember, and the episodes so far; refuses an environment without a batch."""
-        batch, course = self.batch, getattr(self.env, "course", None)
+        batch, course = self.batch, course_of(self.env)
         return {
             "batch": lookback_state(batch) if isinstance(batch, LookbackBatch) else batch.state_dict(),
             "course": None if course is None else course.state_dict(),
@@ -114,8 +123,8 @@ class VectorAdapter(VecEnv):
         """Restore what `state_dict` gave, without a reset."""
         self.env.reset(seed=0)  # opens the episodes that are then overwritten
         batch = self.batch
-        if stored["course"] is not None:
-            self.get_attr("course")[0].load_state_dict(stored["course"])
+        if (course := course_of(self.env)) is not None:
+            course.load_state_dict(stored["course"])
         if isinstance(batch, LookbackBatch):
             load_lookback_state(batch, stored["batch"])
         else:
@@ -125,58 +134,69 @@ class VectorAdapter(VecEnv):
             goals.load_state_dict(stored["goals"])
         self._reset_seeds()
 
-    def resume_at(self, observation: object) -> None:
+    def resume_at(self, observation: Mapping[str, Array]) -> None:
         """Continue from this observation, which the environments showed last."""
         self._last = observation
 
     @property
-    def batch(self) -> Any:
+    def batch(self) -> LookbackBatch | Stateful:
         """The arrays behind the environments; refuses environments that have none."""
         batch = getattr(self.env.unwrapped, "batch", None)
         # Stored episodes stand in for environments by rows that say of themselves that they have no state.
-        if not isinstance(batch, LookbackBatch) and not hasattr(batch, "load_state_dict"):
+        if not isinstance(batch, (LookbackBatch, Stateful)):
             raise ConfigError(f"{type(self.env.unwrapped).__name__} has no batch whose state could be stored")
+        return batch
+
+    @property
+    def trading(self) -> Batch:
+        """The batch of environments that trade."""
+        batch = self.batch
+        assert isinstance(batch, Batch)
         return batch
 
     def close(self) -> None:
         self.env.close()
 
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         value = getattr(self.env, attr_name)
         return [value for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: object, indices: object = None) -> None:
         setattr(self.env, attr_name, value)
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: object, indices: VecEnvIndices = None, **method_kwargs: object
+    ) -> list[Any]:
         """The rows of what a batch method gives, e.g. `action_masks() -> (env, action)`."""
         rows = getattr(self.env, method_name)(*method_args, **method_kwargs)
         return [rows[place] for place in self._get_indices(indices)]
 
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+    def env_is_wrapped(
+        self, wrapper_class: type[gymnasium.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
         return [False for _ in self._get_indices(indices)]
 
 
-def _with_finals(observation: Mapping[str, Array], rows: list[dict[str, Any]], done: Array) -> dict[str, Array]:
+def _with_finals(observation: Mapping[str, Array], finals: Finals, done: Array) -> dict[str, Array]:
     """The observation with the last one of its episode where one ended."""
     after = {name: np.array(entry) for name, entry in observation.items()}
-    for place in np.flatnonzero(done):
-        for name, value in rows[place]["terminal_observation"].items():
+    for place in np.flatnonzero(done).tolist():
+        for name, value in _row(finals, place).items():
             after[name][place] = value
     return after
 
 
-def _goals(env: Any) -> GoalVectorEnv | None:
+def _goals(env: Environments | None) -> GoalVectorEnv | None:
     """The part of an environment that sets goals; None where none does."""
     if not is_installed("pacesetter.methods.goals"):
         return None
     from pacesetter.methods.goals.environment import GoalVectorEnv
 
     while env is not None and not isinstance(env, GoalVectorEnv):
-        env = getattr(env, "env", None)
+        env = env.env if isinstance(env, VectorWrapper) else None
     return env
 
 
-def _row(final: Any, place: Any) -> dict[str, Array]:
+def _row(finals: Finals, place: int) -> Mapping[str, Array]:
     """One environment's last observation."""
-    return {name: entry[place] for name, entry in final.items()} if isinstance(final, dict) else final[place]
+    return {name: entry[place] for name, entry in finals.items()} if isinstance(finals, Mapping) else finals[place]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,20 +19,26 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.maskable.utils import is_masking_supported
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.heads import silence_head
 from pacesetter.agents.initialise import initialise_encoder
-from pacesetter.agents.layout import Shapes, with_entries
+from pacesetter.agents.layout import Shapes, Tensors, with_entries
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
@@ -47,6 +53,7 @@ from pacesetter.registry import Registry, configure
 
 __all__ = [
     "ALGORITHMS",
+    "ActorCritic",
     "AlgorithmAgent",
     "AnyAlgorithm",
     "EncoderExtractor",
@@ -63,6 +70,8 @@ __all__ = [
     "save_algorithm",
 ]
 
+Memory = tuple[tuple[Array, ...] | None, Array | None]  # of a recurrent policy, and where episodes begin
+ActorCritic = ActorCriticPolicy | MaskableActorCriticPolicy
 Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining")
 _OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model", "advantages")
@@ -77,7 +86,7 @@ class Algorithm:
     expected  the same with the advantages of all orders, see `agent.advantages`; None: it has sampled ones alone
     """
 
-    kind: Any
+    kind: type[BaseAlgorithm] | type[OwnAlgorithm]
     actions: Literal["discrete", "continuous", "either"] = "either"
     policy: str = "MultiInputPolicy"
     masked: bool = False
@@ -122,13 +131,13 @@ class Recipe:
 
     algorithm: str
     network: str = "transformer_small"
-    network_options: dict[str, Any] = field(default_factory=dict)
+    network_options: dict[str, object] = field(default_factory=dict)
     heads: tuple[int, ...] = (128,)
     seed: int = 0
-    hyperparameters: dict[str, Any] = field(default_factory=dict)
-    extras: dict[str, Any] = field(default_factory=dict)
+    hyperparameters: dict[str, object] = field(default_factory=dict)
+    extras: dict[str, object] = field(default_factory=dict)
     advantages: Literal["sampled", "expected"] = "sampled"
-    hindsight: dict[str, Any] | None = None
+    hindsight: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
         if self.advantages == "expected" and ALGORITHMS[self.algorithm].expected is None:
@@ -176,7 +185,7 @@ def make_algorithm(
     extras: Mapping[str, object] | None = None,
     advantages: str = "sampled",
     hindsight: Mapping[str, object] | None = None,
-    **hyperparameters: Any,
+    **hyperparameters: object,
 ) -> AnyAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
 
@@ -210,7 +219,8 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
         if issubclass(kind, OwnAlgorithm):
             algorithm = kind(env, configure(kind.options_kind, options, "agent"), recipe.seed, device, **networks)
         else:
-            algorithm = kind(chosen.policy, env, seed=recipe.seed, device=device, policy_kwargs=networks, **options)
+            make: Callable[..., BaseAlgorithm] = kind
+            algorithm = make(chosen.policy, env, seed=recipe.seed, device=device, policy_kwargs=networks, **options)
     except (AssertionError, TypeError, ValueError) as problem:
         raise ConfigError(f"{recipe.algorithm} rejects its options: {' '.join(str(problem).split())}") from problem
     if not isinstance(algorithm, OffPolicyAlgorithm):  # these re-draw the encoder with the heads' rule; it is not ours
@@ -224,32 +234,31 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     return algorithm
 
 
-def _begin_at_prior(policy: Any) -> None:
+def _begin_at_prior(policy: BasePolicy) -> None:
     """Let the actor say 0 of everything: its actions are residuals of the prior that it sees."""
-    if hasattr(policy, "action_net"):
+    if isinstance(policy, ActorCritic):
         silence_head(nn.Sequential(policy.action_net))
         return
-    for actor in (policy.actor, getattr(policy, "actor_target", None)):  # TD3 has a target of its actor
-        if actor is not None:
-            silence_head(actor.mu if isinstance(actor.mu, nn.Sequential) else nn.Sequential(actor.mu))
+    assert isinstance(policy, (SACPolicy, TD3Policy))
+    for actor in (policy.actor, policy.actor_target) if isinstance(policy, TD3Policy) else (policy.actor,):
+        silence_head(actor.mu if isinstance(actor.mu, nn.Sequential) else nn.Sequential(actor.mu))
 
 
-def _add_extras(algorithm: Any, asked: Mapping[str, Any]) -> None:
+def _add_extras(algorithm: AnyAlgorithm, asked: Mapping[str, object]) -> None:
     """Let extras change the rewards that it learns from; an environment that is not ours is refused."""
-    algorithm.extras = None
     if not asked:
         return
-    if not isinstance(algorithm.env, VectorAdapter):
+    env = algorithm.env
+    if not isinstance(env, VectorAdapter):
         raise ConfigError("agent.extras need one of this package's vector environments")
-    first = first_extractor(algorithm)
-    around = surroundings_of(algorithm, first.encoder.width, first.complete)
+    around = surroundings_of(algorithm, env, first_extractor(algorithm))
     # Extras have a stream of their own: switching one on leaves the policy's first weights as they were.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.seed or 0)
-        algorithm.extras = SingleExtras(asked, algorithm, around)
-    algorithm.env.extras = algorithm.extras
+        env.extras = SingleExtras(asked, algorithm, around)
     if isinstance(algorithm, OffPolicyAlgorithm):
-        setattr(algorithm.replay_buffer, "extras", getattr(algorithm, "extras"))  # noqa: B009, B010 - an `ExtraReplay`
+        assert isinstance(algorithm.replay_buffer, ExtraReplay)
+        algorithm.replay_buffer.extras = env.extras
 
 
 def first_extractor(algorithm: AnyAlgorithm) -> EncoderExtractor:
@@ -257,20 +266,20 @@ def first_extractor(algorithm: AnyAlgorithm) -> EncoderExtractor:
     return _extractors(algorithm)[0]
 
 
-def _constructor_options(recipe: Recipe, env: Any) -> dict[str, Any]:
+def _constructor_options(recipe: Recipe, env: gymnasium.Env[Any, Any] | VecEnv) -> dict[str, object]:
     """Hyperparameters as the constructor wants them: tuples, and noise by its deviation."""
     options = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.hyperparameters.items()}
     if options.get("action_noise") is not None:
-        shape = env.action_space.shape
+        shape = env.action_space.shape or ()
         options["action_noise"] = NormalActionNoise(np.zeros(shape), np.full(shape, options["action_noise"]))
     return options
 
 
-def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str, Any]:
+def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str, object]:
     """The policy's options: our encoder, and heads of rectifiers."""
     kind = ALGORITHMS[recipe.algorithm].kind
     critic = "qf" if issubclass(kind, OffPolicyAlgorithm) else "vf"
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "features_extractor_class": EncoderExtractor,
         "features_extractor_kwargs": {"config": config, "tables": tables},
         "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
@@ -328,7 +337,7 @@ class EncoderExtractor(BaseFeaturesExtractor):
         entries = self.complete(observations)
         return with_entries(self.encoder(entries), entries, self.passed)
 
-    def complete(self, observations: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def complete(self, observations: Tensors) -> dict[str, torch.Tensor]:
         """(batch, …) entries as the encoder takes them."""
         full = observations if self.tables is None else self.tables(observations)
         return {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in full.items()}
@@ -347,7 +356,8 @@ def _extractors(algorithm: AnyAlgorithm) -> list[EncoderExtractor]:
 
 def learn(algorithm: AnyAlgorithm, steps: int, callbacks: Sequence[BaseCallback] = (), **options: Any) -> AnyAlgorithm:
     """Train for `steps` environment steps with the normaliser kept up to date; `options` go to SB3's own `learn`."""
-    extras: Any = getattr(algorithm, "extras", None)
+    env = algorithm.env
+    extras = env.extras if isinstance(env, VectorAdapter) else None
     more = [] if extras is None else [ExtrasCallback(extras)]
     # The normaliser first: its counts come into force before any other callback looks at the policy.
     return algorithm.learn(steps, callback=CallbackList([NormaliserCallback(), *more, *callbacks]), **options)
@@ -373,7 +383,7 @@ def fit_normaliser(algorithm: AnyAlgorithm, observations: Observation) -> None:
     _commit(algorithm)
 
 
-def _observe(algorithm: AnyAlgorithm, observation: Any) -> None:
+def _observe(algorithm: AnyAlgorithm, observation: Observation) -> None:
     first = _extractors(algorithm)[0]
     if _is_learning(first):
         tensors = {name: torch.as_tensor(entry, device=algorithm.device) for name, entry in observation.items()}
@@ -407,28 +417,30 @@ class AlgorithmAgent:
 
     def reset(self) -> None:
         """Forget the episode so far."""
-        self._memory: Any = None
+        self._memory: tuple[Array, ...] | None = None
         self._starts: Array | None = None
 
     @property
     def has_memory(self) -> bool:
         """Whether it is recurrent: what it did before changes what it does."""
-        return hasattr(self.algorithm.policy, "lstm_actor")
+        return isinstance(self.algorithm.policy, RecurrentActorCriticPolicy)
 
-    def remember(self) -> Any:
+    def remember(self) -> Memory:
         """What it remembers of the episode so far, for `recall`."""
         return self._memory, self._starts
 
-    def recall(self, remembered: Any) -> None:
+    def recall(self, remembered: Memory) -> None:
         """Go back to what `remember` gave."""
         self._memory, self._starts = remembered
 
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Actions of one observation or a batch, under its `action_mask` entry where the algorithm masks."""
         masks = {"action_masks": observation.get(ACTION_MASK)} if self.masked else {}
-        known: Any = self.algorithm.observation_space  # the mask may come beside what the policy sees
+        known = self.algorithm.observation_space  # the mask may come beside what the policy sees
+        assert isinstance(known, spaces.Dict)
         inputs = {name: entry for name, entry in observation.items() if name in known.spaces}
-        action, self._memory = self.algorithm.predict(
+        predict: Callable[..., tuple[Array, tuple[Array, ...] | None]] = self.algorithm.predict
+        action, self._memory = predict(
             inputs, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
         )
         if self._memory is not None:
@@ -499,7 +511,7 @@ def _reach(algorithm: AnyAlgorithm, path: str) -> Any:
     return value
 
 
-def _spaces(algorithm: AnyAlgorithm) -> dict[str, Any]:
+def _spaces(algorithm: AnyAlgorithm) -> dict[str, object]:
     """What the encoder sees and what the policy does: equal whether windows are gathered inside or outside."""
     shapes = _extractors(algorithm)[0].shapes
     entries = {name: list(shapes[name]) for name in sorted(shapes)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,16 +20,25 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
 from pacesetter.arrays import Array
-from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.batch import batch_of
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra, Surroundings, make_extras, rewards_of_draw
+from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
+
+if TYPE_CHECKING:
+    from pacesetter.learning.sb3.adapter import VectorAdapter
+    from pacesetter.learning.sb3.algorithms import EncoderExtractor
 
 __all__ = ["ExtraReplay", "ExtrasCallback", "SingleExtras", "surroundings_of"]
 
+Shown = Mapping[str, Array]
 ROWS = 1_024  # of a step of an extra that trains itself
 
 
@@ -59,7 +68,7 @@ class RewardDeviation(nn.Module):
 class SingleExtras:
     """The extras of one algorithm; `own` and what each declares is stored with a checkpoint."""
 
-    def __init__(self, asked: Mapping[str, Any], algorithm: Any, around: Surroundings) -> None:
+    def __init__(self, asked: Mapping[str, object], algorithm: AnyAlgorithm, around: Surroundings) -> None:
         self.algorithm = algorithm
         self.parts: dict[str, Extra] = make_extras(asked, around)
         for name, extra in self.parts.items():
@@ -74,7 +83,7 @@ class SingleExtras:
 
     @torch.no_grad()
     def shape_rewards(
-        self, before: Any, actions: Array, rewards: Array, after: Any, terminated: Array, has_ended: Array
+        self, before: Shown, actions: Array, rewards: Array, after: Shown, terminated: Array, has_ended: Array
     ) -> Array:
         """(env,) rewards as the algorithm is to see them; `after` is the last observation where an episode ended."""
         given = torch.as_tensor(np.asarray(rewards, dtype=np.float32))
@@ -114,7 +123,7 @@ class SingleExtras:
     # ---- while replaying ------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def reward_samples(self, samples: Any) -> Any:
+    def reward_samples(self, samples: DictReplayBufferSamples) -> DictReplayBufferSamples:
         """Samples of a replay with the rewards that extras make of them now; their models learn from the same rows."""
         rewards, size = samples.rewards.squeeze(1), self.deviation.value  # (row,)
         features, following = self._features(samples.observations), self._features(samples.next_observations)
@@ -128,7 +137,7 @@ class SingleExtras:
 
     # ---- both -----------------------------------------------------------------------------------------------------
 
-    def _features(self, observation: Any) -> torch.Tensor:
+    def _features(self, observation: Mapping[str, Array | torch.Tensor]) -> torch.Tensor:
         from pacesetter.learning.sb3.algorithms import first_extractor
 
         extractor = first_extractor(self.algorithm)
@@ -137,14 +146,14 @@ class SingleExtras:
         # As given: the extras' losses must not reach the policy's encoder.
         return features.detach()
 
-    def _rows(self, actions: Array, rewards: torch.Tensor, terminated: Array, before: Any) -> Transitions:
+    def _rows(self, actions: Array, rewards: torch.Tensor, terminated: Array, before: Shown) -> Transitions:
         device = self.algorithm.device
         taken = torch.as_tensor(np.asarray(actions), device=device)
         symbol = torch.zeros(len(rewards), dtype=torch.long, device=device)
         ends = torch.as_tensor(terminated, device=device)
         return Transitions(symbol, self._tensors(before), taken, rewards=rewards.to(device), terminated=ends)
 
-    def _tensors(self, observation: Any) -> dict[str, torch.Tensor]:
+    def _tensors(self, observation: Shown) -> dict[str, torch.Tensor]:
         return {name: batch_tensor(entry, self.algorithm) for name, entry in observation.items()}
 
     def figures_to_log(self) -> dict[str, float]:
@@ -152,7 +161,7 @@ class SingleExtras:
         parts = [extra.figures_to_log() for extra in self.parts.values()]
         return {name: float(value.mean()) for part in parts for name, value in part.items()}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """All that a resume needs, between rollouts."""
         from pacesetter.learning.fleet.resume import capture
 
@@ -174,7 +183,7 @@ class ExtraReplay(DictReplayBuffer):
 
     extras: SingleExtras | None = None
 
-    def sample(self, batch_size: int, env: Any = None) -> Any:
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         samples = super().sample(batch_size, env)
         return samples if self.extras is None else self.extras.reward_samples(samples)
 
@@ -198,25 +207,24 @@ def _is_drawn(extra: Extra) -> bool:
     return not extra.belongs_to_collection
 
 
-def batch_tensor(values: Any, algorithm: Any) -> torch.Tensor:
+def batch_tensor(values: Array, algorithm: AnyAlgorithm) -> torch.Tensor:
     """An array (env, …) on the algorithm's device."""
     return torch.as_tensor(np.asarray(values), device=algorithm.device)
 
 
-def surroundings_of(algorithm: Any, width: int, complete: Any) -> Surroundings:
+def surroundings_of(algorithm: AnyAlgorithm, env: VectorAdapter, extractor: EncoderExtractor) -> Surroundings:
     """What extras of one agent are made for; refuses a choice for each of several symbols."""
-    space, env = algorithm.action_space, algorithm.env
+    space = algorithm.action_space
     if isinstance(space, spaces.MultiDiscrete):
         raise ConfigError("agent.extras need one action; take task.action=target or continuous for a portfolio")
-    batch = getattr(getattr(env, "env", None), "batch", None)
-    is_discrete = isinstance(space, spaces.Discrete)
+    assert isinstance(algorithm, (OnPolicyAlgorithm, OffPolicyAlgorithm, OwnAlgorithm))
     return Surroundings(
-        width,
-        int(space.n) if is_discrete else None,
-        1 if is_discrete else int(np.prod(space.shape)),
+        extractor.encoder.width,
+        int(space.n) if isinstance(space, spaces.Discrete) else None,
+        1 if isinstance(space, spaces.Discrete) else int(np.prod(space.shape or ())),
         env_count=env.num_envs,
         gamma=algorithm.gamma,
-        batch=batch if isinstance(batch, Batch) else None,
-        complete=complete,
+        batch=batch_of(env.env),
+        complete=extractor.complete,
         device=algorithm.device,
     )

@@ -9,10 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import ConstantSchedule
+from stable_baselines3.sac.policies import SACPolicy
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.randomness import keep_randomness
@@ -53,7 +59,7 @@ class _Bridge(BaseCallback):
         actions = self.locals.get("clipped_actions", self.locals["actions"])
         if isinstance(self.training_env, VectorAdapter):
             actions = self.training_env.stretch(actions)
-        infos = getattr(self.training_env, "infos", {})
+        infos = self.training_env.infos if isinstance(self.training_env, VectorAdapter) else {}
         self.watcher.step(StepRecord(actions, self.locals["rewards"], self.locals["dones"], infos))
         return True
 
@@ -86,9 +92,12 @@ class SB3Learner:
     @property
     def round_steps(self) -> int:
         """Environment steps between two updates; learning ends with a whole such round."""
-        algorithm: Any = self.algorithm
-        each = algorithm.n_steps if hasattr(algorithm, "n_steps") else algorithm.train_freq.frequency
-        return int(each * algorithm.n_envs)
+        algorithm = self.algorithm
+        if isinstance(algorithm, (OnPolicyAlgorithm, OwnAlgorithm)):
+            return int(algorithm.n_steps * algorithm.n_envs)
+        assert isinstance(algorithm, OffPolicyAlgorithm)
+        each = algorithm.train_freq
+        return int((each if isinstance(each, int) else each[0]) * algorithm.n_envs)
 
     @property
     def agent(self) -> AlgorithmAgent:
@@ -107,7 +116,7 @@ class SB3Learner:
         }
 
     @property
-    def observation(self) -> dict[str, Any]:
+    def observation(self) -> dict[str, Array]:
         """The latest observations, entries (env, …)."""
         return dict(self.algorithm._last_obs or {})
 
@@ -117,13 +126,13 @@ class SB3Learner:
 
     def losses(self) -> dict[str, float]:
         """What the latest update logged, e.g. `value_loss`."""
-        values = getattr(self.algorithm, "_logger", None)
-        logged = values.name_to_value if values is not None else {}
+        logged = self.algorithm.logger.name_to_value
         return {key.removeprefix("train/"): float(value) for key, value in logged.items() if key.startswith("train/")}
 
     def statistics(self) -> dict[str, float]:
         """Mean reward of the latest episodes, and entropy of the policy."""
-        extras: Any = getattr(self.algorithm, "extras", None)
+        env = self.algorithm.env
+        extras = env.extras if isinstance(env, VectorAdapter) else None
         return {"reward": self.mean_return(), "entropy": self.entropy()} | (
             {} if extras is None else extras.figures_to_log()
         )
@@ -136,14 +145,16 @@ class SB3Learner:
     @torch.no_grad()
     def entropy(self) -> float:
         """Mean policy entropy on the latest observations, in nats; NaN for a policy without one."""
-        policy: Any = self.algorithm.policy
+        policy = self.algorithm.policy
+        assert isinstance(self.algorithm._last_obs, dict)
         observation, _ = policy.obs_to_tensor(self.algorithm._last_obs)
         # SAC draws actions for its entropy: looking must not change how it learns.
         with keep_randomness():
-            if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
+            if isinstance(policy, ActorCriticPolicy) and not isinstance(policy, RecurrentActorCriticPolicy):
                 entropy = policy.get_distribution(observation).entropy()
                 return float("nan") if entropy is None else float(entropy.mean())
-            if hasattr(getattr(policy, "actor", None), "action_log_prob"):
+            if isinstance(policy, SACPolicy):
+                assert isinstance(policy.action_space, spaces.Box)
                 widths = policy.action_space.high - policy.action_space.low  # it acts in [-1, 1], which is 2 wide
                 return float(np.log(widths / 2).sum()) - float(policy.actor.action_log_prob(observation)[1].mean())
         return -self.losses().get("entropy_loss", float("nan"))
@@ -162,6 +173,10 @@ class SB3Learner:
     def weights(self) -> dict[str, torch.Tensor]:
         """Every tensor of the policy, by name."""
         return dict(self.algorithm.policy.state_dict())
+
+    def network(self) -> torch.nn.Module:
+        """The policy's modules."""
+        return self.algorithm.policy
 
     def weights_hash(self) -> str:
         """SHA-256 over names and bytes of all weights."""

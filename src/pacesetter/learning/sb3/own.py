@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, ClassVar, NamedTuple
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
@@ -21,6 +23,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from stable_baselines3.common.utils import ConstantSchedule, get_device, set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from pacesetter.arrays import Array
 from pacesetter.learning.methods import NetworkOptions
@@ -62,24 +65,35 @@ class OwnAlgorithm(ABC):
     policy_kind: ClassVar[type[MultiInputActorCriticPolicy]] = MultiInputActorCriticPolicy
     _stats_window_size = LATEST_EPISODES
 
-    def __init__(self, env: Any, options: Any, seed: int = 0, device: str = "cpu", **policy_options: Any) -> None:
-        self.env: Any = env if isinstance(env, VecEnv) else DummyVecEnv([lambda: Monitor(env)])
+    policy: MultiInputActorCriticPolicy
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any] | VecEnv,
+        options: Any,
+        seed: int = 0,
+        device: str = "cpu",
+        **policy_options: Any,
+    ) -> None:
+        self.env = env if isinstance(env, VecEnv) else DummyVecEnv([lambda: Monitor(env)])
         self.options, self.seed, self.device = options, seed, get_device(device)
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
         self.num_timesteps = self._n_updates = 0
-        self._last_obs: Any = None
-        self._last_episode_starts: Any = None
+        self._last_obs: Mapping[str, Array] | None = None
+        self._last_episode_starts: Array | None = None
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=LATEST_EPISODES)
         set_random_seed(seed, using_cuda=self.device.type == "cuda")
         self.action_space.seed(seed)
         self.env.seed(seed)
         self.set_logger(Logger(None, []))
-        self.policy: Any = self.make_policy(policy_options).to(self.device)
+        self.policy = self.make_policy(policy_options).to(self.device)
 
     def make_policy(self, options: dict[str, Any]) -> MultiInputActorCriticPolicy:
         """The networks, untrained."""
-        seen: Any = self.observation_space
-        return self.policy_kind(seen, self.action_space, ConstantSchedule(self.options.learning_rate), **options)
+        assert isinstance(self.observation_space, spaces.Dict)
+        return self.policy_kind(
+            self.observation_space, self.action_space, ConstantSchedule(self.options.learning_rate), **options
+        )
 
     @classmethod
     def hyperparameters(cls) -> dict[str, str]:
@@ -120,7 +134,7 @@ class OwnAlgorithm(ABC):
             self.num_timesteps = 0
             self.ep_info_buffer.clear()
         if reset_num_timesteps or self._last_obs is None:
-            self._last_obs = self.env.reset()
+            self._last_obs = _entries(self.env.reset())
             self._last_episode_starts = np.ones(self.n_envs, dtype=bool)
         until = self.num_timesteps + total_timesteps
         own: Any = self
@@ -142,6 +156,7 @@ class OwnAlgorithm(ABC):
         """Let the policy act for a round; None where the callback asks to stop."""
         taken = []
         for _ in range(self.n_steps):
+            assert self._last_obs is not None
             observation = {name: torch.as_tensor(entry, device=self.device) for name, entry in self._last_obs.items()}
             actions, values, _ = self.policy(observation)
             new_obs, rewards, dones, infos = self.env.step(actions.cpu().numpy())
@@ -160,9 +175,9 @@ class OwnAlgorithm(ABC):
             self.ep_info_buffer.extend(info["episode"] for info in infos if "episode" in info)
             come = (torch.as_tensor(part, device=self.device) for part in (rewards, dones))
             taken.append((observation, actions, values.flatten(), *come))
-            self._last_obs, self._last_episode_starts = new_obs, dones
-        seen, *rest = zip(*taken, strict=True)
-        whole = {name: torch.stack([entries[name] for entries in seen]) for name in seen[0]}
+            self._last_obs, self._last_episode_starts = _entries(new_obs), dones
+        shown, *rest = zip(*taken, strict=True)
+        whole = {name: torch.stack([entries[name] for entries in shown]) for name in shown[0]}
         return Steps(whole, *map(torch.stack, rest))
 
     def minibatches(self, rows: int, size: int) -> Iterator[torch.Tensor]:
@@ -195,22 +210,27 @@ class OwnAlgorithm(ABC):
     def set_logger(self, logger: Logger) -> None:
         self._logger = logger
 
-    def get_env(self) -> Any:
+    def get_env(self) -> VecEnv:
         return self.env
 
     def predict(
         self,
-        observation: Any,
-        state: Any = None,
+        observation: Array | dict[str, Array],
+        state: tuple[Array, ...] | None = None,
         episode_start: Array | None = None,
         deterministic: bool = False,
-    ) -> tuple[Array, Any]:
+    ) -> tuple[Array, tuple[Array, ...] | None]:
         """Actions of one observation or a batch."""
         actions, after = self.policy.predict(observation, state, episode_start, deterministic)
         return np.asarray(actions), after
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer"], []
+
+
+def _entries(observation: VecEnvObs) -> dict[str, Array]:
+    assert isinstance(observation, dict)
+    return observation
 
 
 AnyAlgorithm = BaseAlgorithm | OwnAlgorithm

@@ -6,9 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from gymnasium import spaces
+from sb3_contrib.common.maskable.distributions import MaskableDistribution
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+from stable_baselines3.sac.policies import Actor as SACActor
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
+from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import EncodedClasses, Encoder
@@ -17,7 +22,7 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
-from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
+from pacesetter.learning.sb3.algorithms import ActorCritic, AlgorithmAgent, EncoderExtractor
 from pacesetter.learning.sb3.own import AnyAlgorithm
 
 __all__ = ["Readout", "readout"]
@@ -93,32 +98,40 @@ def _of_classes(agent: EncodedClasses) -> Readout:
 
 
 def _of_algorithm(algorithm: AnyAlgorithm) -> Readout:
-    policy: Any = algorithm.policy
-    is_off_policy = isinstance(algorithm, OffPolicyAlgorithm)
-    extractor: EncoderExtractor = (policy.actor if is_off_policy else policy).features_extractor
-    actions, values = (_off_policy if is_off_policy else _on_policy)(policy)
-    space = algorithm.action_space
-    options = int(np.ravel(getattr(space, "nvec", getattr(space, "n", 0)))[0])
+    policy, space = algorithm.policy, algorithm.action_space
+    if isinstance(policy, ActorCritic):
+        extractor, (actions, values) = policy.features_extractor, _on_policy(policy)
+    else:
+        assert isinstance(policy, (SACPolicy, TD3Policy))
+        extractor, (actions, values) = policy.actor.features_extractor, _off_policy(policy)
+    assert isinstance(extractor, EncoderExtractor)
+    options = 0
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        options = int(space.n if isinstance(space, spaces.Discrete) else space.nvec[0])
     return Readout(extractor.encoder, extractor.shapes, actions, values, options, extractor.complete, extractor.tables)
 
 
-def _on_policy(policy: Any) -> tuple[Function, Function]:
+def _on_policy(policy: ActorCritic) -> tuple[Function, Function]:
     """Of PPO and its kind; a recurrent policy speaks as at the first bar of an episode."""
 
-    def latent(observation: Tensors, memory: Any) -> torch.Tensor:
+    def latent(observation: Tensors, memory: nn.Module | None) -> torch.Tensor:
         features = policy.features_extractor(observation)
         # A sequence of one bar without a state: an empty memory.
         return features if memory is None else memory(features[None])[0][0]  # type: ignore[no-any-return]
 
     def actions(observation: Tensors) -> torch.Tensor:
-        hidden = policy.mlp_extractor.forward_actor(latent(observation, getattr(policy, "lstm_actor", None)))
+        hidden = policy.mlp_extractor.forward_actor(
+            latent(observation, policy.lstm_actor if isinstance(policy, RecurrentActorCriticPolicy) else None)
+        )
         distribution = policy._get_action_dist_from_latent(hidden)
-        if ACTION_MASK in observation and hasattr(distribution, "apply_masking"):
+        if ACTION_MASK in observation and isinstance(distribution, MaskableDistribution):
             distribution.apply_masking(observation[ACTION_MASK])
         return _outputs(distribution)
 
     def values(observation: Tensors) -> torch.Tensor:
-        hidden = policy.mlp_extractor.forward_critic(latent(observation, getattr(policy, "lstm_critic", None)))
+        hidden = policy.mlp_extractor.forward_critic(
+            latent(observation, policy.lstm_critic if isinstance(policy, RecurrentActorCriticPolicy) else None)
+        )
         return policy.value_net(hidden).squeeze(-1)  # type: ignore[no-any-return]
 
     return actions, values
@@ -133,14 +146,15 @@ def _outputs(distribution: Any) -> torch.Tensor:
     return distribution.mode()  # type: ignore[no-any-return]
 
 
-def _off_policy(policy: Any) -> tuple[Function, Function]:
+def _off_policy(policy: SACPolicy | TD3Policy) -> tuple[Function, Function]:
     """Of SAC and TD3: the actor's deterministic action, and the lower critic's value of it."""
     actor, critic, space = policy.actor, policy.critic, policy.action_space
+    assert isinstance(space, spaces.Box)
     low, high = (torch.as_tensor(bound, device=policy.device) for bound in (space.low, space.high))
 
     def squashed(observation: Tensors) -> torch.Tensor:
         features = actor.features_extractor(observation)
-        if hasattr(actor, "latent_pi"):
+        if isinstance(actor, SACActor):
             return torch.tanh(actor.mu(actor.latent_pi(features)))
         return actor.mu(features)  # type: ignore[no-any-return]
 

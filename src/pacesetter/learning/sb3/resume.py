@@ -17,6 +17,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.randomness import random_state, set_random_state
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
 
 __all__ = ["capture", "check_resumable", "restore"]
@@ -32,15 +33,14 @@ def check_resumable(algorithm: AnyAlgorithm) -> None:
         return
     if algorithm.use_sde:
         raise ConfigError("agent.use_sde draws noise that no checkpoint can store; leave it out")
-    if getattr(algorithm, "optimize_memory_usage", False):
+    if isinstance(algorithm, OffPolicyAlgorithm) and algorithm.optimize_memory_usage:
         raise ConfigError("agent.optimize_memory_usage overwrites last observations; leave it out")
 
 
 def capture(algorithm: AnyAlgorithm) -> dict[str, object]:
     """All that decides how learning goes on, as nested plain values, arrays and tensors."""
-    env: Any = algorithm.env
-    memory: Any = getattr(algorithm, "_last_lstm_states", None)
-    extras: Any = getattr(algorithm, "extras", None)
+    env = _environments(algorithm)
+    memory = algorithm._last_lstm_states if isinstance(algorithm, RecurrentPPO) else None
     return {
         "random": _random_state(algorithm),
         "environment": env.state_dict(),
@@ -49,13 +49,13 @@ def capture(algorithm: AnyAlgorithm) -> dict[str, object]:
         "episodes": list(algorithm.ep_info_buffer or ()),
         "memory": tuple(memory) if memory is not None else None,
         "replay": _replay_state(algorithm.replay_buffer) if isinstance(algorithm, OffPolicyAlgorithm) else None,
-        "extras": None if extras is None else extras.state_dict(),
+        "extras": None if env.extras is None else env.extras.state_dict(),
     }
 
 
 def restore(algorithm: AnyAlgorithm, state: Mapping[str, Any]) -> None:
     """Restore what `capture` gave; the weights are restored apart."""
-    env: Any = algorithm.env
+    env = _environments(algorithm)
     env.load_state_dict(state["environment"])
     algorithm._last_obs = state["seen"] or None  # nothing was seen before `learn` was called
     algorithm._last_episode_starts = state["starts"]
@@ -66,12 +66,16 @@ def restore(algorithm: AnyAlgorithm, state: Mapping[str, Any]) -> None:
         setattr(algorithm, "_last_lstm_states", RNNStates(*state["memory"]))  # noqa: B010 - declared as None there
     if isinstance(algorithm, OffPolicyAlgorithm):
         _fill_replay(algorithm.replay_buffer, state["replay"])
-    extras: Any = getattr(algorithm, "extras", None)
-    if extras is not None:
-        extras.load_state_dict(state["extras"])
+    if env.extras is not None:
+        env.extras.load_state_dict(state["extras"])
         env.resume_at(state["seen"])
     # Last: restoring environments resets them, which may draw numbers.
     _set_random_state(state["random"], algorithm)
+
+
+def _environments(algorithm: AnyAlgorithm) -> VectorAdapter:
+    assert isinstance(algorithm.env, VectorAdapter)
+    return algorithm.env
 
 
 # ---- random numbers -------------------------------------------------------------------------------------------------
@@ -103,7 +107,8 @@ def _replay_state(buffer: object) -> dict[str, object]:
     return observations | rest | {"pos": buffer.pos, "full": buffer.full}
 
 
-def _fill_replay(buffer: Any, state: Mapping[str, Any]) -> None:
+def _fill_replay(buffer: object, state: Mapping[str, Any]) -> None:
+    assert isinstance(buffer, DictReplayBuffer)
     for part in _SEEN:
         for name, rows in getattr(buffer, part).items():
             rows[: len(state[part][name])] = state[part][name]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import PyTorchObs
+from stable_baselines3.sac.policies import SACPolicy
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.arrays import Array
@@ -22,13 +27,13 @@ def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: floa
 
     A policy whose distribution is not at hand, recurrent or deterministic, is sampled as it is.
     """
-    policy: Any = agent.algorithm.policy
-    known: Any = agent.algorithm.observation_space
+    policy, known = agent.algorithm.policy, agent.algorithm.observation_space
+    assert isinstance(known, spaces.Dict)
     tensors, _ = policy.obs_to_tensor({name: entry for name, entry in observation.items() if name in known.spaces})
-    if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
+    if isinstance(policy, ActorCriticPolicy) and not isinstance(policy, RecurrentActorCriticPolicy):
         drawn = _draw_tempered(_distributions(policy, tensors, observation, agent.masked), temperature)
         return agent.stretch(_clip_actions(policy, drawn))
-    if hasattr(getattr(policy, "actor", None), "get_action_dist_params"):
+    if isinstance(policy, SACPolicy):
         mean, log_deviation, _ = policy.actor.get_action_dist_params(tensors)
         # A density to the power 1/T is a Gaussian of variance T·σ².
         scale = log_deviation.exp() * math.sqrt(temperature)
@@ -37,22 +42,26 @@ def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: floa
     return agent.act(observation, deterministic=False)
 
 
-def _distributions(policy: Any, tensors: Any, observation: Observation, is_masked: bool) -> list[Any]:
+def _distributions(
+    policy: ActorCriticPolicy, tensors: PyTorchObs, observation: Observation, is_masked: bool
+) -> list[torch.distributions.Distribution]:
     options = {"action_masks": observation[ACTION_MASK]} if is_masked and ACTION_MASK in observation else {}
-    distribution = policy.get_distribution(tensors, **options)
+    get: Callable[..., Any] = policy.get_distribution  # a maskable one's takes masks too
+    distribution = get(tensors, **options)
     parts = getattr(distribution, "distributions", None) or distribution.distribution
     return list(parts) if isinstance(parts, (list, tuple)) else [parts]
 
 
-def _draw_tempered(parts: list[Any], temperature: float) -> torch.Tensor:
+def _draw_tempered(parts: list[torch.distributions.Distribution], temperature: float) -> torch.Tensor:
     first = parts[0]
-    if isinstance(first, torch.distributions.Categorical):
-        hot: list[Any] = [torch.distributions.Categorical(logits=part.logits / temperature) for part in parts]
+    choices = [part for part in parts if isinstance(part, torch.distributions.Categorical)]
+    if choices:
+        hot: list[Any] = [torch.distributions.Categorical(logits=part.logits / temperature) for part in choices]
         drawn: list[torch.Tensor] = [part.sample() for part in hot]
         return drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
     return torch.normal(first.mean, first.stddev * math.sqrt(temperature))
 
 
-def _clip_actions(policy: Any, actions: torch.Tensor) -> Array:
-    result, space = actions.cpu().numpy(), policy.action_space
-    return np.clip(result, space.low, space.high) if hasattr(space, "low") else result
+def _clip_actions(policy: ActorCriticPolicy, actions: torch.Tensor) -> Array:
+    result, space = np.asarray(actions.cpu().numpy()), policy.action_space
+    return np.clip(result, space.low, space.high) if isinstance(space, spaces.Box) else result

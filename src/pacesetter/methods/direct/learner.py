@@ -40,7 +40,7 @@ from pacesetter.methods.direct.joint import train_team
 from pacesetter.methods.direct.ledger import Rules, settle
 from pacesetter.methods.direct.memory import age_weights, choose_memory
 from pacesetter.methods.direct.objective import cushion_growth, objective, segment_scores
-from pacesetter.methods.direct.options import SLOW_BARS, Direct
+from pacesetter.methods.direct.options import SLOW_BARS, Direct, WholeMarket
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.pooling import fit_pooled
 from pacesetter.methods.direct.series import MarketSeries, feature_columns, gap_column, return_column
@@ -557,8 +557,12 @@ class DirectLearner:
         """Bars of accounts in a round."""
         return self.config.segments * self.config.segment_bars
 
+    def network(self) -> nn.Module:
+        """The policy."""
+        return self.policy
+
     @property
-    def observation(self) -> dict[str, Any]:
+    def observation(self) -> dict[str, torch.Tensor]:
         """What diagnostics store: the latest signals."""
         return {"signals": self.signals[-1]}
 
@@ -669,6 +673,7 @@ class DirectLearner:
 def make_direct(setup: Setup) -> DirectLearner:
     """The learner of a whole market; refuses an unknown key of `agent`."""
     config = configure(Direct, {**setup.options, "seed": setup.seed}, "agent")
+    assert isinstance(setup.train, WholeMarket)
     return DirectLearner(setup.train.bank, setup.train.market, config, setup.device, setup.train.risk)
 
 

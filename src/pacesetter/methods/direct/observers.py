@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pacesetter.build.environments import Stretch
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.fleet.account_measures import allocation_gates, measures
 from pacesetter.evaluation.statistics.metrics import ended_growth
-from pacesetter.jobs.run.callbacks import Callback, Session, Validator
+from pacesetter.jobs.run.callbacks import LiveFigures, Session, Validator
 from pacesetter.jobs.run.tracking import resources
 from pacesetter.leadlag.estimators.relations import RELATIONS
 from pacesetter.methods.direct.learner import DirectLearner, load_direct
@@ -19,7 +20,7 @@ from pacesetter.policies.agent import AgentPolicy
 __all__ = ["DirectMeter", "DirectValidator", "observe"]
 
 
-class DirectMeter(Callback[DirectLearner]):
+class DirectMeter(LiveFigures[DirectLearner]):
     """The loss of the latest round, the penalty that was chosen, and the shape of the policy, to every tracker."""
 
     def __init__(self, session: Session[DirectLearner]) -> None:
@@ -54,9 +55,11 @@ class DirectValidator(Validator[DirectLearner]):
     def __init__(self, session: Session[DirectLearner]) -> None:
         super().__init__(session)
         self.learner = session.learner
-        self.stretch: Stretch = session.parts.validation
+        stretch = session.parts.validation
+        assert isinstance(stretch, Stretch)
+        self.stretch = stretch
 
-    def keep(self, folder: Path, facts: dict[str, object]) -> None:
+    def keep(self, folder: Path, facts: Mapping[str, object]) -> None:
         super().keep(folder, facts)
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
@@ -95,6 +98,6 @@ class DirectValidator(Validator[DirectLearner]):
         self.session.run.write_json(RELATIONS, own | {"seen_until": str(self.stretch.panel.index[-1])})
 
 
-def observe(session: Session[Any]) -> tuple[DirectMeter, DirectValidator]:
+def observe(session: Session[DirectLearner]) -> tuple[DirectMeter, DirectValidator]:
     """What meters and validates one account of all symbols."""
     return DirectMeter(session), DirectValidator(session)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 
-__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct"]
+if TYPE_CHECKING:
+    from pacesetter.envs.batch.bank import Bank
+    from pacesetter.market.covariance import RiskTables
+    from pacesetter.market.parameters import MarketParameters
+    from pacesetter.market.risk import RiskOptions
+
+__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct", "WholeMarket"]
 
 # Of the dictionary; here, because that one imports torch.
 USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
@@ -16,6 +22,15 @@ SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
 NETWORKS = ("linear_cross", "shared", "team", "team_cross")
+
+
+@dataclass(frozen=True, eq=False)
+class WholeMarket:
+    """The bars that a direct policy learns from, with the rules of its account, and how it is sized where it is."""
+
+    bank: Bank
+    market: MarketParameters
+    risk: tuple[RiskOptions, RiskTables] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pacesetter.agents.agent import Agent
 from pacesetter.arrays import Array
 from pacesetter.build.environments import Parts, Stretch, build_supervised, build_table, feature_split, fitted_until
 from pacesetter.build.plan import Plan
@@ -21,30 +22,21 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.methods import read_options
 from pacesetter.market.covariance import RiskTables, make_tables
-from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
-from pacesetter.methods.direct.options import Direct
+from pacesetter.methods.direct.options import Direct, WholeMarket
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pacesetter.envs.batch.batch import Batch
+    from pacesetter.learning.learner import Learner
     from pacesetter.policies.agent import AgentPolicy
     from pacesetter.policies.modules import Exported
 
-__all__ = ["DirectTask", "WholeMarket", "adapt_to_account"]
+__all__ = ["DirectTask", "adapt_to_account"]
 
 PORTFOLIOS = 8  # side by side, to be observed for an export
-
-
-@dataclass(frozen=True, eq=False)
-class WholeMarket:
-    """The bars that a direct policy learns from, with the rules of its account, and how it is sized where it is."""
-
-    bank: Bank
-    market: MarketParameters
-    risk: tuple[RiskOptions, RiskTables] | None = None
 
 
 def adapt_to_account(task: Task, agent: Mapping[str, object]) -> Task:
@@ -71,7 +63,7 @@ class DirectTask(Task):
     def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:
         self.direct.check_bars(bars)
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[WholeMarket, Stretch]:
         split, task = feature_split(config, panel), config.trading
         known = self.whole_market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
@@ -81,7 +73,7 @@ class DirectTask(Task):
         validation = Stretch(traded, known.bank, first, known.market, task.window_bars, config.risk)
         return Parts(self.whole_market(config, split.learned, **split.features(split.learned)), validation)
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts[WholeMarket, WholeMarket]:
         """Refuses a fold that has a test between its training bars."""
         first, last = int(fold.train[0]), int(fold.train[-1])
         # Fewer bars than the span means a hole, and an account cannot step across it.
@@ -116,10 +108,12 @@ class DirectTask(Task):
         torch.set_num_threads(stored.config.train.threads or torch.get_num_threads())
         return self._policy(load_direct(stored.checkpoint), fitted_until(stored.config, stored.panel))
 
-    def learned_policy(self, learner: Any, config: Plan, until: pd.Timestamp) -> AgentPolicy:
-        return self._policy(learner.agent, until)
+    def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> AgentPolicy:
+        agent = learner.agent
+        assert isinstance(agent, Agent)
+        return self._policy(agent, until)
 
-    def _policy(self, agent: Any, until: pd.Timestamp) -> AgentPolicy:
+    def _policy(self, agent: Agent, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
         return AgentPolicy(agent, "direct", "target", is_whole=True, fitted_until=until, has_encoder=False)

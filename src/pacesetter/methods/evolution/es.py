@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -168,6 +168,6 @@ class ES(FleetMethod[Fleet, FleetMarket]):
 
 def make_es(setup: Setup) -> FleetTrainer:
     """Evolution strategies of a fleet; each member has the environments of the training market."""
-    config: Any = configure(FleetES, own_options(setup), "agent")
-    fleet = make_fleet(setup)
-    return FleetTrainer(ES(fleet, setup.train.for_members(config.population), config))
+    config, market = configure(FleetES, own_options(setup), "agent"), setup.train
+    assert isinstance(market, FleetMarket)
+    return FleetTrainer(ES(make_fleet(setup, market), market.for_members(config.population), config))

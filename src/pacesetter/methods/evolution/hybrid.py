@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError, check_range
+from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.making import make_fleet, own_options
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -86,7 +88,9 @@ class HybridTrainer(FleetTrainer):
 
     declared: ClassVar[tuple[str, ...]] = (*FleetTrainer.declared, "is_evolving", "phase_steps", "phase_scores")
 
-    def __init__(self, method: PPO[Any, Any], evolution: FleetTrainer) -> None:
+    config: FleetHybrid
+
+    def __init__(self, method: PPO[Fleet, FleetMarket], evolution: FleetTrainer) -> None:
         super().__init__(method)  # after evolution was made, so that the fleet has PPO's state value
         self.evolution = evolution
         self.is_evolving, self.phase_steps = False, 0
@@ -140,7 +144,8 @@ class HybridTrainer(FleetTrainer):
 
 def make_hybrid(setup: Setup) -> HybridTrainer:
     """PPO and evolution of one fleet; `train.envs` are those of each symbol, and of each member and symbol."""
-    config: Any = configure(FleetHybrid, own_options(setup), "agent")
-    fleet, market = make_fleet(setup), setup.train
+    config, market = configure(FleetHybrid, own_options(setup), "agent"), setup.train
+    assert isinstance(market, FleetMarket)
+    fleet = make_fleet(setup, market)
     evolution = FleetTrainer(ES(fleet, market.for_members(config.of_evolution.population), config.of_evolution))
     return HybridTrainer(PPO(fleet, market, config), evolution)

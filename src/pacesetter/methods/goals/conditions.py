@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pacesetter.build.tasks.task import Task
 from pacesetter.learning.conditions import Conditions
 from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig, read_hindsight
+
+if TYPE_CHECKING:
+    from pacesetter.envs.vector import Environments
+    from pacesetter.learning.experience.conditioned import ConditionedMarket
+    from pacesetter.learning.experience.market import FleetMarket
 
 __all__ = ["GoalConditions", "adapt_to_goals"]
 
@@ -20,12 +25,12 @@ class GoalConditions(Conditions):
 
     options: HindsightConfig
 
-    def markets(self, markets: Sequence[Any]) -> list[Any]:
+    def markets(self, markets: Sequence[FleetMarket]) -> list[ConditionedMarket]:
         from pacesetter.methods.goals.market import GoalMarket
 
         return [GoalMarket(market, self.options) for market in markets]
 
-    def environment(self, env: object) -> Any:
+    def environment(self, env: Environments) -> Environments:
         from pacesetter.methods.goals.environment import GoalVectorEnv
 
         return GoalVectorEnv(env, self.options)

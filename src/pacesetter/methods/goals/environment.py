@@ -11,8 +11,10 @@ from gymnasium.vector import VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from pacesetter.arrays import Array
-from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.batch import batch_of
 from pacesetter.envs.batch.starts import chosen_rows
+from pacesetter.envs.curriculum import Course, course_of
+from pacesetter.envs.vector import Environments
 from pacesetter.methods.goals.reward import ACHIEVED, DESIRED, Goals
 
 __all__ = ["GoalVectorEnv"]
@@ -25,16 +27,17 @@ class GoalVectorEnv(VectorWrapper):
     `is_success` (env,): whether the return is within the tolerance of the goal now.
     """
 
-    def __init__(self, env: Any, goals: Goals) -> None:
+    def __init__(self, env: Environments, goals: Goals) -> None:
         super().__init__(env)
-        self.goals, self.batch = goals, _batch_of(env)
+        batch, shown = batch_of(env.unwrapped), env.single_observation_space
+        assert batch is not None
+        assert isinstance(shown, spaces.Dict)
+        self.goals, self.batch = goals, batch
         self.achieved = np.zeros((env.num_envs, 1), np.float32)
         self.desired = np.full((env.num_envs, 1), goals.goal, np.float32)
         self.generator = np.random.default_rng(0)
         box = spaces.Box(-1.0, np.float32(np.finfo(np.float32).max), (1,), np.float32)
-        self.single_observation_space = spaces.Dict(
-            {**env.single_observation_space.spaces, ACHIEVED: box, DESIRED: box}
-        )
+        self.single_observation_space = spaces.Dict({**shown.spaces, ACHIEVED: box, DESIRED: box})
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -59,15 +62,15 @@ class GoalVectorEnv(VectorWrapper):
         return self._add_goals(observation), rewards + 0.0 * paid, terminated, truncated, infos
 
     @property
-    def course(self) -> Any:
+    def course(self) -> Course | None:
         """The curriculum of the environments; None without one."""
-        return getattr(self.env, "course", None)
+        return course_of(self.env)
 
     def action_masks(self) -> Array:
         """(env, K · 7) True where a discrete order would be sent now."""
         return self.batch.action_masks()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Goals, returns and the generator of goals."""
         stored = {"achieved": self.achieved.copy(), "desired": self.desired.copy()}
         return stored | {"generator": self.generator.bit_generator.state}
@@ -85,8 +88,3 @@ class GoalVectorEnv(VectorWrapper):
 
     def _add_goals(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         return {**observation, ACHIEVED: self.achieved.copy(), DESIRED: self.desired.copy()}
-
-
-def _batch_of(env: Any) -> Batch:
-    batch: Batch = env.unwrapped.batch
-    return batch

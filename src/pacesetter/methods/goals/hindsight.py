@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION, Replay
 from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig
 
@@ -93,7 +94,7 @@ class HindsightReplay(Replay):
             getattr(self, name).copy_(stored[name])
 
 
-def make_replay(capacity: int, market: Any, options: HindsightConfig | None, device: torch.device) -> Replay:
+def make_replay(capacity: int, market: SymbolMarket, options: HindsightConfig | None, device: torch.device) -> Replay:
     """The replay of a market's environments: with hindsight where its episodes have goals."""
     sizes = (capacity, len(market.symbols), market.envs_each)
     return Replay(*sizes, device) if options is None else HindsightReplay(*sizes, options, device)

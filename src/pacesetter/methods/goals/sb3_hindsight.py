@@ -51,7 +51,7 @@ class GoalReplay(HerReplayBuffer):
         return self.next_observations["achieved_goal"][rows[chosen], envs[chosen]]
 
 
-def goal_options(options: HindsightConfig | None) -> dict[str, Any]:
+def goal_options(options: HindsightConfig | None) -> dict[str, object]:
     """What the constructor of an off-policy algorithm is given for them; nothing where no row is relabelled."""
     if options is None or options.k == 0:
         return {}

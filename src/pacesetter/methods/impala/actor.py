@@ -17,6 +17,7 @@ from pacesetter.errors import RunError
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.playing import play_rollout
 from pacesetter.learning.experience.rollout import Rollout
+from pacesetter.learning.extras.extra import Extra
 from pacesetter.learning.fleet.encoding import make_encoding
 from pacesetter.learning.fleet.storage import blank_fleet
 
@@ -80,8 +81,8 @@ class RolloutActor:
         is_whole = places == list(range(len(self.fleet.symbols)))
         self.rows = None if is_whole else torch.tensor(places, device=self.market.device)
         # Whole rollouts are segments, as in the learner: both encode bars in the same way.
-        self.encoding = make_encoding(self.fleet, self.market, config, config.n_steps)
-        self.steps, self.extras = config.n_steps, dict[str, Any]()  # it has none
+        self.encoding = make_encoding(self.fleet, self.market, config, config.n_steps, config.batch_size)
+        self.steps, self.extras = config.n_steps, dict[str, Extra]()  # it has none
         self.devices = [self.market.device] if self.market.device.type == "cuda" else []
         self.states: dict[int, State] = {}
         self.observation: dict[str, torch.Tensor] = {}

@@ -27,7 +27,7 @@ from pacesetter.learning.experience.rollout import (
     sharpe,
 )
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.making import make_learner
+from pacesetter.learning.fleet.making import make_trainer
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.storage import describe_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -95,7 +95,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         super().__init__(fleet, market, config)
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         self.own["scale"] = self.scale
-        self.segment_bars = config.n_steps
+        self.segment_bars, self.batch_rows = config.n_steps, config.batch_size
         self.line = self._make_queue()
         self.lag = self.waiting = 0
 
@@ -268,4 +268,5 @@ def _move_parcel(parcel: Parcel, device: torch.device) -> dict[str, torch.Tensor
 
 def make_impala(setup: Setup) -> FleetTrainer:
     """IMPALA of a fleet."""
-    return make_learner(Impala, FleetImpala, setup)
+    assert isinstance(setup.train, FleetMarket)
+    return make_trainer(Impala, FleetImpala, setup, setup.train)

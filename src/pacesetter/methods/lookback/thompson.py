@@ -109,6 +109,7 @@ class ThompsonSampling(OwnAlgorithm):
     options_kind = ThompsonOptions
     options: ThompsonOptions
     policy_kind = ThompsonPolicy
+    policy: ThompsonPolicy
     steps: Steps
 
     def make_policy(self, options: dict[str, Any]) -> MultiInputActorCriticPolicy:

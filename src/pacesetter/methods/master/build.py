@@ -58,7 +58,7 @@ def with_fleet(config: Plan) -> Plan:
     return replace(config, data=there.data, features=there.features, task=task, train=train, agent=agent)
 
 
-def build_master_parts(config: Plan, split: FeatureSplit) -> Parts:
+def build_master_parts(config: Plan, split: FeatureSplit) -> Parts[MasterMarket, Stretch]:
     """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
     task = config.task_as(MasterTrading)
     there, prior = stored_plan(task.fleet), None

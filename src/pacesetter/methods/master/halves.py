@@ -65,13 +65,13 @@ def _train_fleet(config: Plan, split: FeatureSplit, span: tuple[int, int]) -> Fl
     """A fleet that learned from these bars; those before them are history for features."""
     from pacesetter.build.learner import build_learner
     from pacesetter.build.tasks.fleet import episode_options
+    from pacesetter.learning.fleet.trainer import FleetTrainer
 
     first, last = span
     known = split.learned.rows(0, last)
     options = split.features(known) | episode_options(config)
-    market = build_market(config, known, config.train.envs, first_bar=first, **options)
-    (market,) = config.problem.with_entries(market)
+    (market,) = config.problem.with_entries(build_market(config, known, config.train.envs, first_bar=first, **options))
     learner = build_learner(config, Parts(market, market))
     learner.learn(config.train.steps)
-    fleet: Fleet = learner.fleet  # type: ignore[attr-defined]
-    return fleet
+    assert isinstance(learner, FleetTrainer)
+    return learner.fleet

@@ -22,7 +22,7 @@ from pacesetter.learning.experience.rollout import Rollout
 from pacesetter.learning.fleet.making import own_options
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.storage import blank_fleet, describe_fleet
-from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.fleet.trainer import Trainer
 from pacesetter.learning.learner import Between
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.state import read_header, read_state
@@ -71,10 +71,10 @@ class MasterMethod(PPO[Master, MasterMarket]):
         return super().describe(experience, metrics) | {"action_mix": held[None]}
 
 
-class MasterTrainer(FleetTrainer):
+class MasterTrainer(Trainer[Master, MasterMarket]):
     """The trainer of a master, with the agents that advise it; what it saves is whole: `load_master` needs no more."""
 
-    method: MasterMethod
+    config: MasterPPO
 
     def __init__(self, method: MasterMethod) -> None:
         super().__init__(method)
@@ -108,13 +108,13 @@ class MasterTrainer(FleetTrainer):
         config = dataclasses.replace(self.config, seed=seed)
         return MasterTrainer(MasterMethod(self.fleet, self.market.joint(), config))
 
-    def complete(self, stored: dict[str, Any]) -> dict[str, Any]:
+    def complete(self, stored: dict[str, Any]) -> dict[str, object]:
         if "advisers" in stored:  # they too may be from before some options; what the run of the fleet says is kept
             described = {"has_state_value": self.advisers.has_state_value} | stored["advisers"]
             stored = stored | {"advisers": describe_fleet(blank_fleet(described))}
         return super().complete(stored)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         own = {"network": dataclasses.asdict(self.fleet.config), "shapes": self.fleet.shapes}
         plain = json.loads(json.dumps(own | {"advisers": describe_fleet(self.advisers)}))
         return super().describe() | dict(plain)
@@ -198,4 +198,5 @@ def make_master(setup: Setup) -> MasterTrainer:
     config = configure(MasterPPO, own_options(setup), "agent")
     torch.manual_seed(setup.seed)
     sizes = configure(MasterNetwork, setup.options.get("network_options") or {}, "agent.network_options")
+    assert isinstance(setup.train, MasterMarket)
     return MasterTrainer(MasterMethod(Master(sizes, setup.train.shapes), setup.train, config))

@@ -5,6 +5,7 @@ Of an interrupted tuning nothing is kept: it starts again, and ends as it would 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,16 @@ class MasterValidator(Validator[MasterTrainer]):
         super().__init__(session)
         self.learner = session.learner
         self.task = session.config.task_as(MasterTrading)
-        self.stretch: Stretch = session.parts.validation
+        stretch = session.parts.validation
+        assert isinstance(stretch, Stretch)
+        self.stretch = stretch
 
     @property
     def policy(self) -> MasterPolicy:
         """The master as it is now."""
         return MasterPolicy(self.learner.fleet, Advice(self.learner.advisers))
 
-    def keep(self, folder: Path, facts: dict[str, object]) -> None:
+    def keep(self, folder: Path, facts: Mapping[str, object]) -> None:
         super().keep(folder, facts)
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
@@ -128,6 +131,6 @@ class MasterValidator(Validator[MasterTrainer]):
         return scores
 
 
-def observe(session: Session[Any]) -> tuple[MasterMeter, MasterValidator]:
+def observe(session: Session[MasterTrainer]) -> tuple[MasterMeter, MasterValidator]:
     """What meters and validates a master over the agents of a fleet."""
     return MasterMeter(session), MasterValidator(session)

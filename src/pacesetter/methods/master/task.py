@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.environments import Parts, feature_split, fitted_until
+from pacesetter.build.environments import Parts, Stretch, feature_split, fitted_until
 from pacesetter.build.plan import Plan
 from pacesetter.build.prior import beside_prior, sample_observations
 from pacesetter.build.tasks.fleet import known_table
@@ -17,6 +17,7 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     import torch
 
+    from pacesetter.methods.master.market import MasterMarket
     from pacesetter.methods.master.policy import MasterPolicy
     from pacesetter.policies.fleet import FleetAdvice
     from pacesetter.policies.modules import Exported
@@ -45,7 +46,7 @@ class MasterTask(Task):
     def completed(self, config: Plan) -> Plan:
         return with_fleet(config)
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[MasterMarket, Stretch]:
         return build_master_parts(config, feature_split(config, panel))
 
     def policy(self, stored: Stored) -> MasterPolicy:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.errors import ConfigError, check_range
+from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.rollout import Rollout
 from pacesetter.learning.experience.transitions import Transitions
@@ -68,7 +69,7 @@ class FleetMeta(FleetPPO):
             )
 
 
-class ContextPPO(PPO[ContextFleet, Any]):
+class ContextPPO(PPO[ContextFleet, SymbolMarket]):
     """PPO in a `ContextMarket`, whose observations hold what the agent has kept."""
 
     config: FleetMeta
@@ -108,22 +109,23 @@ def make_meta(setup: Setup) -> FleetTrainer:
     is_expected = config.advantages == "expected"
     if config.context == "off":
         return make_learner(ExpectedPPO if is_expected else PPO, FleetMeta, setup)
-    market: FleetMarket = setup.train
+    market = setup.train
+    assert isinstance(market, FleetMarket)
     episode_bars = market.batch.episode_bars
     if episode_bars is not None and config.context_bars >= episode_bars:
         raise ConfigError(
             f"agent.context_bars={config.context_bars} is never filled in episodes of task.episode_bars="
             f"{episode_bars}; give a shorter context or longer episodes"
         )
-    fleet = _make_fleet(setup, config)
+    fleet = _make_fleet(setup, market, config)
     noise_size = int(fleet.encoder.context.noise_size)
     method = ExpectedContextPPO if is_expected else ContextPPO
     return FleetTrainer(method(fleet, ContextMarket(market, fleet.bar_memory, noise_size), config))
 
 
-def _make_fleet(setup: Setup, config: FleetMeta) -> ContextFleet:
+def _make_fleet(setup: Setup, market: FleetMarket, config: FleetMeta) -> ContextFleet:
     """The untrained fleet of the options `network`, `network_options` and `heads`."""
-    options, market = setup.options, setup.train
+    options = setup.options
     sizes = dict(setup.network) | dict(options.get("network_options") or {})
     encoder, hidden = network(options.get("network", "mlp"), **sizes), hidden_width(options.get("heads", (128,)))
     torch.manual_seed(setup.seed)

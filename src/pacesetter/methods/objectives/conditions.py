@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.learning.conditions import Conditions
+from pacesetter.learning.conditions import Conditions, Options
 from pacesetter.rewards.component import REWARDS
 from pacesetter.rewards.objectives import OBJECTIVES
 from pacesetter.rewards.reward import RewardConfig
@@ -22,6 +23,9 @@ from pacesetter.runs import FRONT
 
 if TYPE_CHECKING:
     from pacesetter.build.tasks.task import Task
+    from pacesetter.envs.vector import Environments
+    from pacesetter.learning.experience.conditioned import ConditionedMarket
+    from pacesetter.learning.experience.market import FleetMarket
 
 __all__ = ["SCALARISATIONS", "UTILITIES", "ObjectiveConditions", "adapt_to_objectives", "first_weights"]
 
@@ -64,16 +68,17 @@ class ObjectiveConditions(Conditions):
     def is_chebyshev(self) -> bool:
         return self.options.get("scalarisation") == "chebyshev"
 
-    def markets(self, markets: Sequence[Any]) -> list[Any]:
+    def markets(self, markets: Sequence[FleetMarket]) -> list[ConditionedMarket]:
         from pacesetter.methods.objectives.market import PreferenceMarket, make_search
 
         search = make_search(self.options, self.weights, markets[0].device)
         return [PreferenceMarket(market, search) for market in markets]
 
-    def environment(self, env: object) -> Any:
+    def environment(self, env: Environments) -> Environments:
         raise ConfigError("agent=mosac trains a fleet; take task=fleet, with one symbol by task.symbols if need be")
 
-    def task(self, task: Any) -> Any:
+    def task(self, task: Options) -> Options:
+        assert isinstance(task, Trading)
         # Unclipped: the learner scales every objective by its own deviation.
         return replace(task, reward=RewardConfig(components=dict(self.weights), clip=None))
 

@@ -20,7 +20,7 @@ from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import rewards_of_draw
-from pacesetter.learning.fleet.making import make_learner
+from pacesetter.learning.fleet.making import make_trainer
 from pacesetter.learning.fleet.method import Acting
 from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -108,7 +108,7 @@ class MOSAC(SAC):
     """Multi-objective SAC for all symbols of a market at once."""
 
     config: FleetMOSAC
-    market: PreferenceMarket  # type: ignore[assignment]
+    market: PreferenceMarket
     declared: ClassVar[tuple[str, ...]] = (*SAC.declared, "search")
 
     def __init__(self, fleet: Fleet, market: PreferenceMarket, config: FleetMOSAC) -> None:
@@ -116,7 +116,7 @@ class MOSAC(SAC):
         self.names = tuple(first_weights(config.objectives))
         if config.extras and EXPLORATION not in self.names:
             raise ConfigError(f"agent.extras are added to the objective '{EXPLORATION}'; name it in agent.objectives")
-        super().__init__(fleet, market, config)  # type: ignore[arg-type]
+        super().__init__(fleet, market, config)
         self.search = market.search
         self.objective_scale = ObjectiveScale(len(self.names), self.symbols, market.env_count, config.gamma)
         self.own["scales"] = self.objective_scale
@@ -213,4 +213,5 @@ class MOSAC(SAC):
 
 def make_mosac(setup: Setup) -> FleetTrainer:
     """Multi-objective SAC of a fleet."""
-    return make_learner(MOSAC, FleetMOSAC, setup)
+    assert isinstance(setup.train, PreferenceMarket)
+    return make_trainer(MOSAC, FleetMOSAC, setup, setup.train)

@@ -11,6 +11,7 @@ from rich.table import Table
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.callbacks import Session
 from pacesetter.jobs.run.fleet import FleetMeter, FleetValidator
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.methods.objectives.front import hypervolume, is_efficient, spread_preferences
 from pacesetter.methods.objectives.mosac import MOSAC
@@ -115,6 +116,6 @@ def front_table(front: dict[str, Any]) -> Table:
     return table
 
 
-def observe(session: Session[Any]) -> tuple[FleetMeter, ObjectivesValidator]:
+def observe(session: Session[FleetTrainer]) -> tuple[FleetMeter, ObjectivesValidator]:
     """What meters and validates a fleet with many objectives."""
     return FleetMeter(session), ObjectivesValidator(session)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.method import Acting, Losses
+from pacesetter.learning.fleet.method import Featuring, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.methods.offline.method import OfflineConfig, OfflineMethod, make_offline
@@ -28,11 +28,11 @@ class Cloning(OfflineMethod):
     config: FleetBC
     has_state_value = False
 
-    def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
+    def losses(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> Losses:
         loss = self._loss(batch, features)
         return Losses({"policy": loss}, {"policy_loss": loss.detach()})
 
-    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> torch.Tensor:
+    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> torch.Tensor:
         return self._loss(batch, features)
 
     def _loss(self, batch: Transitions, features: torch.Tensor) -> torch.Tensor:

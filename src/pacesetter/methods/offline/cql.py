@@ -14,7 +14,7 @@ import torch
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.errors import check_range
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.method import Acting, Losses
+from pacesetter.learning.fleet.method import Featuring, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.methods.offline.critics import CriticMethod
@@ -52,7 +52,7 @@ class ConservativeQ(CriticMethod):
     config: FleetCQL
     has_state_value = False
 
-    def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
+    def losses(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> Losses:
         """Critics to their targets and down where the data is silent; actors up the critics."""
         error, penalty = self._critic_losses(batch, features, acting)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
@@ -64,7 +64,7 @@ class ConservativeQ(CriticMethod):
         return Losses(terms, {name: part.detach() for name, part in metrics.items()})
 
     def _critic_losses(
-        self, batch: Transitions, features: torch.Tensor, acting: Acting
+        self, batch: Transitions, features: torch.Tensor, acting: Featuring
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(symbol,) Bellman errors and conservative penalties, of both critics together."""
         assert batch.following is not None
@@ -94,7 +94,7 @@ class ConservativeQ(CriticMethod):
         known = torch.cat([densities.view(-1, count), torch.full_like(densities, -math.log(2)).view(-1, count)], -1)
         return torch.stack([sampled_penalty(each, known, one) for each, one in zip(values, taken, strict=True)]).sum(0)
 
-    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> torch.Tensor:
+    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> torch.Tensor:
         error, penalty = self._critic_losses(batch, features, acting)
         return error + self.config.penalty * penalty
 

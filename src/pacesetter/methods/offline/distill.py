@@ -101,6 +101,7 @@ def distill(
         )
     panel = build_panel(config)
     market = build_recording_market(config, panel, config.train.envs)
+    assert isinstance(market, FleetMarket)
     manifest = dataset_manifest(config, panel, market, Path(folder).name, "", ["visited"], seed)
     # Both see inputs in the same scale, and the student counts none of its own.
     student.encoder.normaliser.load_state_dict(teacher.encoder.normaliser.state_dict())
@@ -117,7 +118,7 @@ def _learn(
     student: Fleet,
     teacher: Fleet,
     market: FleetMarket,
-    manifest: dict[str, Any],
+    manifest: dict[str, object],
     asked: Student,
     seed: int,
     device: str,

@@ -16,7 +16,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, apply_temperature
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.method import Acting, Losses
+from pacesetter.learning.fleet.method import Featuring, Losses
 from pacesetter.methods.offline.method import OfflineConfig, OfflineMethod
 from pacesetter.methods.offline.rows import StoredRows
 
@@ -90,11 +90,11 @@ class Distillation(OfflineMethod):
         features = self.teacher.encoder(self.market.tables(compact))
         return self.teacher.decide(features, batch.observation.get(ACTION_MASK), self.teacher_rows)[0]
 
-    def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
+    def losses(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> Losses:
         loss = self._loss(batch, features, self.config.temperature)
         return Losses({"policy": loss}, {"policy_loss": loss.detach()})
 
-    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> torch.Tensor:
+    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> torch.Tensor:
         return self._loss(batch, features)
 
     def _loss(self, batch: Transitions, features: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:

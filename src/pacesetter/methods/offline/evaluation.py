@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import MaskedCategorical
 from pacesetter.arrays import Array
 from pacesetter.errors import DataError, check_range
 from pacesetter.methods.offline.rows import HELD_OUT, LEARNED, StoredRows, pad_episodes
+from pacesetter.methods.offline.window_agents import OfflineAgents
 
 __all__ = [
     "Estimate",
@@ -118,7 +118,7 @@ class _Held(NamedTuple):
 
 @torch.no_grad()
 def policy_estimates(
-    fleet: Fleet, rows: StoredRows, gamma: float, draws: int = 500, seed: int = 0
+    fleet: OfflineAgents, rows: StoredRows, gamma: float, draws: int = 500, seed: int = 0
 ) -> tuple[list[Estimate], float]:
     """WIS, DR and FQE of a fleet's policies over held-out episodes, and how many of these are effective.
 
@@ -203,7 +203,7 @@ def _widen(values: Array, steps: int) -> Array:
     return np.pad(values, ((0, 0), (0, steps - values.shape[1])))
 
 
-def _of_symbol(fleet: Fleet, rows: StoredRows, place: int, gamma: float) -> _Held:
+def _of_symbol(fleet: OfflineAgents, rows: StoredRows, place: int, gamma: float) -> _Held:
     """The held-out episodes of one symbol, with a model of its own."""
     row = torch.tensor(fleet.places([rows.symbols[place]]), device=rows.device)
     own = np.flatnonzero(rows.episodes.symbols == rows.present[place])
@@ -251,7 +251,7 @@ def _following_places(rows: StoredRows, chosen: Array) -> Array:
     return following
 
 
-def _bases(fleet: Fleet, rows: StoredRows, row: torch.Tensor, chosen: Array) -> tuple[Array, Array, Array]:
+def _bases(fleet: OfflineAgents, rows: StoredRows, row: torch.Tensor, chosen: Array) -> tuple[Array, Array, Array]:
     """(row, k) basis of state and action, (row + episode, k) its mean under the policy, (row,) log π of the action."""
     acted = _places(rows, chosen)
     places = torch.from_numpy(np.concatenate([acted, rows.episodes.row_count + chosen])).to(rows.device)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pacesetter.build import Plan, build_panel, parse_plan, stored_plan, with_lookback, with_utility
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
-from pacesetter.learning.experience.recording import REGIMES, Teach, market_tables, record, whole_episodes
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.recording import (
+    REGIMES,
+    RecordedMarket,
+    Teach,
+    market_tables,
+    record,
+    whole_episodes,
+)
 from pacesetter.methods.offline.manifest import build_recording_market, dataset_manifest, differences
 from pacesetter.methods.offline.minari_format import check_minari, write_minari
 from pacesetter.methods.offline.paper_episodes import (
@@ -90,7 +97,11 @@ def export_episodes(
 
 
 def _write_episodes(
-    out: str | Path, manifest: dict[str, Any], market: Any, parts: Iterable[tuple[str, StoredEpisodes]], minari: bool
+    out: str | Path,
+    manifest: dict[str, object],
+    market: RecordedMarket,
+    parts: Iterable[tuple[str, StoredEpisodes]],
+    minari: bool,
 ) -> ExportedEpisodes:
     """Write the episodes of each regime as they come."""
     datasets: dict[str, StoredEpisodes] = {}
@@ -117,6 +128,7 @@ def _export_paper(
     config = decided.config(overrides)
     panel = build_panel(config)
     market = build_recording_market(config, panel, 1, bars)
+    assert isinstance(market, FleetMarket)
     episodes = paper_episodes(decided, market)
     name = Path(folder).resolve().name
     manifest = dataset_manifest(config, panel, market, name, ", ".join(decided.policies), (PAPER,), config.seed)

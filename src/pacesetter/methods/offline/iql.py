@@ -12,7 +12,7 @@ import torch
 
 from pacesetter.errors import check_range
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.method import Acting, Losses
+from pacesetter.learning.fleet.method import Featuring, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.methods.offline.critics import CriticMethod
@@ -46,7 +46,7 @@ class ImplicitQ(CriticMethod):
 
     config: FleetIQL
 
-    def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
+    def losses(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> Losses:
         value_loss, error, advantages = self._critic_losses(batch, features, acting)
         likely = self.policy(batch, features.detach()).log_prob(batch.actions)
         weights = advantage_weights(advantages, self.config.inverse_temperature)
@@ -57,7 +57,7 @@ class ImplicitQ(CriticMethod):
         return Losses(terms, {name: part.detach() for name, part in metrics.items()})
 
     def _critic_losses(
-        self, batch: Transitions, features: torch.Tensor, acting: Acting
+        self, batch: Transitions, features: torch.Tensor, acting: Featuring
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(symbol,) losses of V and of both Q, and (row,) advantages."""
         assert batch.following is not None
@@ -70,7 +70,7 @@ class ImplicitQ(CriticMethod):
         error = self.per_symbol((taken - wanted).square().sum(0)).mean(1)
         return value_loss, error, (judged - value).detach()
 
-    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> torch.Tensor:
+    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> torch.Tensor:
         value_loss, error, _ = self._critic_losses(batch, features, acting)
         return value_loss + error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.environments import fitted_until
 from pacesetter.build.plan import Plan
@@ -13,6 +13,10 @@ from pacesetter.build.tasks.task import TASKS
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 from pacesetter.runs import config_hash
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.experience.window_market import WindowMarket
 
 __all__ = ["build_recording_market", "check_dataset", "content_hash", "dataset_manifest", "differences"]
 
@@ -29,7 +33,9 @@ COMPARED = {  # key of the manifest -> what differs where it does
 }
 
 
-def build_recording_market(config: Plan, panel: Panel, envs: int, episode_bars: int | None = None) -> Any:
+def build_recording_market(
+    config: Plan, panel: Panel, envs: int, episode_bars: int | None = None
+) -> FleetMarket | WindowMarket:
     """The market of the training set with random starts, in which episodes of one length are recorded.
 
     Refuses a task whose episodes are not stored, and episodes without an end.
@@ -39,7 +45,7 @@ def build_recording_market(config: Plan, panel: Panel, envs: int, episode_bars: 
 
 def dataset_manifest(
     config: Plan, panel: Panel, market: Any, source: str, policy: str, regimes: Sequence[str], seed: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All that a dataset of this market says of itself; `policy` is the hash of the weights that acted."""
     return _facts(config, panel, market) | {
         "kind": "trajectories",
@@ -57,7 +63,7 @@ def dataset_manifest(
     }
 
 
-def _facts(config: Plan, panel: Panel, market: object) -> dict[str, Any]:
+def _facts(config: Plan, panel: Panel, market: object) -> dict[str, object]:
     """What the task says of the market."""
     return TASKS[str(config.task.problem)].recorded_facts(config, panel, market)
 

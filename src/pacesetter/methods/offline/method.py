@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import torch
 
@@ -15,8 +15,8 @@ from pacesetter.agents.heads import Distribution
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.rollout import action_mix
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.making import make_learner
-from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod
+from pacesetter.learning.fleet.making import make_trainer
+from pacesetter.learning.fleet.method import Featuring, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.methods.offline.rows import StoredRows
@@ -24,6 +24,7 @@ from pacesetter.methods.offline.rows import StoredRows
 __all__ = ["NEAR", "OfflineConfig", "OfflineMethod", "make_offline"]
 
 JUDGED_ROWS = 1_024  # of each symbol, held out
+Options = TypeVar("Options", bound="OfflineConfig")
 NEAR = 0.2  # a continuous order within a tenth of the range is counted as the same
 
 
@@ -50,11 +51,10 @@ class OfflineConfig(FleetConfig):
             raise ConfigError(f"offline methods take no extras, not even {', '.join(self.extras)}; leave them out")
 
 
-class OfflineMethod(FleetMethod[Fleet, Any]):
+class OfflineMethod(FleetMethod[Fleet, StoredRows]):
     """A method whose market is a `StoredRows`."""
 
     config: OfflineConfig
-    market: StoredRows
 
     def __init__(self, fleet: Fleet, rows: StoredRows, config: OfflineConfig) -> None:
         super().__init__(fleet, rows, config)
@@ -64,10 +64,10 @@ class OfflineMethod(FleetMethod[Fleet, Any]):
     def round_steps(self) -> int:
         return self.config.gradient_steps * self.config.batch_size
 
-    def collect(self, acting: Acting) -> None:
+    def collect(self, acting: Featuring) -> None:
         """Nothing: the episodes are stored."""
 
-    def batches(self, experience: None, acting: Acting) -> Iterator[Transitions]:
+    def batches(self, experience: None, acting: Featuring) -> Iterator[Transitions]:
         """Rows at random, as many batches as there are gradient steps."""
         for _ in range(self.config.gradient_steps):
             batch = self.market.sample(self.config.batch_size)
@@ -78,13 +78,13 @@ class OfflineMethod(FleetMethod[Fleet, Any]):
         """The policy at the rows of a batch."""
         return self.fleet.decide(features, batch.observation.get(ACTION_MASK), self.rows)[0]
 
-    def round_observations(self, experience: None, acting: Acting) -> dict[str, torch.Tensor]:
+    def round_observations(self, experience: None, acting: Featuring) -> dict[str, torch.Tensor]:
         return self.latest
 
     # ---- judging --------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def judge_held_out(self, acting: Acting) -> dict[str, torch.Tensor]:
+    def judge_held_out(self, acting: Featuring) -> dict[str, torch.Tensor]:
         """Figures (symbol,) on rows held out; `held_out_loss` decides when to stop.
 
         accuracy        share of the orders in the data that the policy would send, without chance; a number in [-1, 1]
@@ -105,7 +105,11 @@ class OfflineMethod(FleetMethod[Fleet, Any]):
         }
 
     @abstractmethod
-    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> torch.Tensor:
+    def losses(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> Losses:
+        """The losses of a batch."""
+
+    @abstractmethod
+    def held_out_loss(self, batch: Transitions, features: torch.Tensor, acting: Featuring) -> torch.Tensor:
         """(symbol,) what is to be small on rows that were not learned from."""
 
     @torch.no_grad()
@@ -117,8 +121,10 @@ class OfflineMethod(FleetMethod[Fleet, Any]):
         return {"action_mix": mix, **{name: values.mean(0) for name, values in metrics.items()}}
 
 
-def make_offline(method: Any, options: type[Any], setup: Setup) -> FleetTrainer:
+def make_offline(
+    method: Callable[[Fleet, StoredRows, Options], OfflineMethod], options: type[Options], setup: Setup
+) -> FleetTrainer:
     """The trainer of a fleet by an offline method; refuses a market in place of stored rows."""
     if not isinstance(setup.train, StoredRows):
         raise ConfigError(f"agent={setup.name} learns from stored rows, not in a market; give agent.dataset=FILE")
-    return make_learner(method, options, setup)
+    return make_trainer(method, options, setup, setup.train)

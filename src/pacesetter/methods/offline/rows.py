@@ -142,7 +142,11 @@ class StoredRows:
         """The first stored observation of each symbol."""
         return self.at(torch.stack([rows[0] for rows in self._rows[LEARNED]]))
 
-    def state_dict(self) -> dict[str, Any]:
+    @property
+    def batch(self) -> None:
+        """No environments."""
+
+    def state_dict(self) -> dict[str, object]:
         """Nothing changes."""
         return {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pacesetter.build.environments import Parts, feature_split
 from pacesetter.build.fleet import build_market
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pacesetter.learning.experience.market import FleetMarket
     from pacesetter.learning.experience.window_market import WindowMarket
     from pacesetter.methods.offline.rows import StoredRows
+    from pacesetter.methods.offline.window_rows import StoredWindows
 
 __all__ = ["JudgedMarkets", "JudgedWindows", "OfflineTask", "OfflineWindowsTask", "adapt_to_dataset", "stored_rows"]
 
@@ -54,7 +55,10 @@ class JudgedMarkets:
 
     def recorded_market(self, envs: int, episode_bars: int) -> FleetMarket:
         """The training set with random starts, as the episodes were recorded."""
-        market: FleetMarket = build_recording_market(self.config, self.panel, envs, episode_bars)
+        from pacesetter.learning.experience.market import FleetMarket
+
+        market = build_recording_market(self.config, self.panel, envs, episode_bars)
+        assert isinstance(market, FleetMarket)
         return market
 
 
@@ -89,10 +93,10 @@ class OfflineTask(FleetTask):
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out"
     }
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[StoredRows, JudgedMarkets]:
         return Parts(stored_rows(config, panel), JudgedMarkets(config, panel))
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: object) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: object) -> NoReturn:
         raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")
 
 
@@ -108,7 +112,10 @@ class JudgedWindows:
 
     def recorded_market(self, envs: int, episode_bars: int) -> WindowMarket:
         """The training set with random starts, as the episodes were recorded."""
-        market: WindowMarket = build_recording_market(self.config, self.panel, envs, episode_bars)
+        from pacesetter.learning.experience.window_market import WindowMarket
+
+        market = build_recording_market(self.config, self.panel, envs, episode_bars)
+        assert isinstance(market, WindowMarket)
         return market
 
 
@@ -122,12 +129,12 @@ class OfflineWindowsTask(LookbackTask):
         "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out",
     }
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[StoredWindows, JudgedWindows]:
         rows = stored_rows(config, panel)
         # After the rows: where torch is missing, reading them has said so.
         from pacesetter.methods.offline.window_rows import StoredWindows
 
         return Parts(StoredWindows(rows), JudgedWindows(config, panel))
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: object) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: object) -> NoReturn:
         raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")

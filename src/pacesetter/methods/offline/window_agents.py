@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from gymnasium import spaces
 
+from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import MaskedCategorical
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.window_market import WINDOWS
 
-__all__ = ["PolicyAgents"]
+__all__ = ["OfflineAgents", "PolicyAgents"]
 
 
 class PolicyAgents:
@@ -60,3 +61,6 @@ class PolicyAgents:
     ) -> tuple[MaskedCategorical, torch.Tensor]:
         """The policy at observations, and its value."""
         return self.decide(self.encoder(observation))
+
+
+OfflineAgents: TypeAlias = Fleet | PolicyAgents

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from pacesetter.build.environments import split_panel
@@ -12,39 +9,48 @@ from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
 from pacesetter.evaluation.lookback.judgement import AGENT, lookback_policies
-from pacesetter.jobs.run.callbacks import Meter, Session, Validator
-from pacesetter.learning.sb3.algorithms import load_weights
+from pacesetter.jobs.run.callbacks import Meter, Session
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_weights
+from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.state import read_state
-from pacesetter.methods.offline.observers import OfflineValidator
+from pacesetter.methods.offline.observers import RowsValidator
 from pacesetter.methods.offline.rows import StoredRows
 from pacesetter.methods.offline.task import JudgedWindows
+from pacesetter.methods.offline.window_agents import PolicyAgents
+from pacesetter.methods.offline.windows import OfflineWindows
 
 __all__ = ["OfflineWindowsValidator", "observe", "played_beside"]
 
 SHOWN = ("cross-validated", "regime oracle", "optimum", "hindsight")  # beside the best constant, where there are any
 
 
-class OfflineWindowsValidator(OfflineValidator):
+class OfflineWindowsValidator(RowsValidator[SB3Learner]):
     """Scores an agent by its loss on held-out episodes; the best one then chooses windows on the validation set."""
 
-    learner: Any
+    markets: JudgedWindows
+
+    def __init__(self, session: Session[SB3Learner]) -> None:
+        super().__init__(session)
+        self.learner, markets = session.learner, session.parts.validation
+        assert isinstance(markets, JudgedWindows)
+        self.markets = markets
+
+    @property
+    def algorithm(self) -> OfflineWindows:
+        """What learns."""
+        algorithm = self.learner.algorithm
+        assert isinstance(algorithm, OfflineWindows)
+        return algorithm
 
     @property
     def rows(self) -> StoredRows:
-        rows: StoredRows = self.session.parts.train.rows
-        return rows
-
-    def keep(self, folder: Path, facts: dict[str, object]) -> None:
-        Validator.keep(self, folder, facts)
+        return self.algorithm.rows
 
     def _judge_held_out(self) -> dict[str, torch.Tensor]:
-        algorithm = self.learner.algorithm
-        judged: dict[str, torch.Tensor] = algorithm.method.judge_held_out(algorithm)
-        return judged
+        return self.algorithm.method.judge_held_out(self.algorithm)
 
-    def _agents(self) -> tuple[Any, float]:
-        algorithm = self.learner.algorithm
-        return algorithm.agents, algorithm.gamma
+    def _agents(self) -> tuple[PolicyAgents, float]:
+        return self.algorithm.agents, self.algorithm.gamma
 
     def finish(self) -> None:
         """Ask the market for the best agent, beside what the data alone says of it."""
@@ -61,9 +67,8 @@ class OfflineWindowsValidator(OfflineValidator):
         self._store(judged, estimates, note, {"validation_rewards": rewards})
 
 
-def played_beside(agent: Any, markets: Any) -> dict[str, float]:
+def played_beside(agent: AlgorithmAgent, judged: JudgedWindows) -> dict[str, float]:
     """Mean reward on the validation set: the agent's, and those of simple rules and limits."""
-    judged: JudgedWindows = markets
     task: LookbackConfig = judged.config.lookback
     split = split_panel(judged.config, learned_universe(judged.config, judged.panel))
     first = max(split.start, task.windows.longest, task.windows.seen[-1])
@@ -76,6 +81,6 @@ def played_beside(agent: Any, markets: Any) -> dict[str, float]:
     return {name: means[name] for name in (AGENT, best, *SHOWN) if name in means}
 
 
-def observe(session: Session[Any]) -> tuple[Meter, OfflineWindowsValidator]:
+def observe(session: Session[SB3Learner]) -> tuple[Meter, OfflineWindowsValidator]:
     """What meters and validates an agent that learns windows from stored episodes."""
     return Meter(session), OfflineWindowsValidator(session)

@@ -23,7 +23,7 @@ class StoredWindows(VectorEnv[dict[str, Array], Array, Array]):
     batch   the rows again: what a checkpoint asks for the state of, and they have none
     """
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as Gymnasium declares it
+    metadata: dict[str, object] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(self, rows: StoredRows) -> None:
         self.rows = self.batch = rows
@@ -38,8 +38,8 @@ class StoredWindows(VectorEnv[dict[str, Array], Array, Array]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def reset(
-        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, object] | None = None
+    ) -> tuple[dict[str, Array], dict[str, object]]:
         """The first stored observation."""
         return {name: entry.cpu().numpy() for name, entry in self.rows.reset().items()}, {}
 

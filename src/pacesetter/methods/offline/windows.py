@@ -6,7 +6,7 @@ of windows; critics are modules of it, so that a checkpoint has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
@@ -14,16 +14,19 @@ import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
+from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.methods import Setup
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import Algorithm, fit_normaliser
+from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.sb3.own import OwnAlgorithm
 from pacesetter.methods.offline.bc import Cloning, FleetBC
 from pacesetter.methods.offline.cql import ConservativeQ, FleetCQL
 from pacesetter.methods.offline.iql import FleetIQL, ImplicitQ
-from pacesetter.methods.offline.method import OfflineConfig
+from pacesetter.methods.offline.method import OfflineConfig, OfflineMethod
 from pacesetter.methods.offline.rows import StoredRows
 from pacesetter.methods.offline.window_agents import PolicyAgents
 from pacesetter.methods.offline.window_options import (
@@ -58,17 +61,18 @@ class OfflineWindows(OwnAlgorithm):
     """
 
     options: StoredWindowsOptions
-    method_kind: ClassVar[Any]  # a subclass of OfflineMethod
+    method_kind: ClassVar[type[OfflineMethod]]
     config_kind: ClassVar[type[OfflineConfig]]
 
     def __init__(self, *arguments: Any, **policy_options: Any) -> None:
         super().__init__(*arguments, **policy_options)
-        own = getattr(self.env, "env", None)
-        self.agents: Any = PolicyAgents(self.policy)
+        own = self.env.env if isinstance(self.env, VectorAdapter) else None
+        self.agents = PolicyAgents(self.policy)
         rows: Any = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
         shared = {each.name for each in fields(self.config_kind)} & self.hyperparameters().keys()
         config = self.config_kind(**{name: getattr(self.options, name) for name in shared}, seed=self.seed)
-        self.method: Any = self.method_kind(self.agents, rows, config)
+        make: Callable[..., OfflineMethod] = self.method_kind
+        self.method = make(self.agents, rows, config)
         self.policy.add_module("offline", self.method.own.to(self.device))
         learned = [tensor for tensor in self.policy.parameters() if tensor.requires_grad]  # targets follow instead
         kind: Any = self.policy.optimizer_class
@@ -82,13 +86,11 @@ class OfflineWindows(OwnAlgorithm):
     @property
     def rows(self) -> StoredRows:
         """What is learned from."""
-        rows: StoredRows = self.method.market
-        return rows
+        return self.method.market
 
     def features(self, observation: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """(row, width) features, as an offline method asks for them."""
-        features: torch.Tensor = self.agents.encoder(observation)
-        return features
+        return self.agents.encoder(observation)
 
     def collect(self, callback: BaseCallback) -> bool:
         """Draw the batches of a round; nothing is played."""
@@ -118,8 +120,8 @@ class OfflineWindows(OwnAlgorithm):
             self.logger.record(f"train/{name}", float(value.mean()))
 
 
-def _join_parts(parts: list[Any]) -> Any:
-    return torch.cat(parts).cpu().numpy()
+def _join_parts(parts: list[torch.Tensor]) -> Array:
+    return np.asarray(torch.cat(parts).cpu().numpy())
 
 
 class WindowsBC(OfflineWindows):
@@ -140,7 +142,7 @@ class WindowsIQL(OfflineWindows):
     options_kind, method_kind, config_kind = WindowsIQLOptions, ImplicitQ, FleetIQL
 
 
-def make_windows(setup: Setup) -> Any:
+def make_windows(setup: Setup) -> SB3Learner:
     """A learner of windows from stored rows, whose normaliser has counted all of them; refuses a market and extras."""
     from pacesetter.learning.sb3.making import make_learner
 

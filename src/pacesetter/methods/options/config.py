@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.fleet_config import FleetConfig
@@ -133,7 +133,7 @@ class FleetOptions(FleetConfig):
             return tuple(name for name in WRITTEN if name in self.options)
         return tuple(f"option_{number}" for number in range(1, self.count + 1))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What a stored policy must know of them, as JSON holds it."""
         return {
             "names": list(self.names),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from pacesetter.agents.encoders import network
+from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.making import hidden_width, own_options, return_place
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
@@ -19,14 +20,15 @@ __all__ = ["make_options"]
 
 def make_options(setup: Setup) -> FleetTrainer:
     """The trainer of options, written or learned, in the training market."""
-    config = configure(FleetOptions, own_options(setup), "agent")
+    config, market = configure(FleetOptions, own_options(setup), "agent"), setup.train
+    assert isinstance(market, FleetMarket)
     kind = OptionCritic if config.kind == "learned" else WrittenOptions
-    return FleetTrainer(kind(make_option_fleet(setup, config), setup.train, config))
+    return FleetTrainer(kind(make_option_fleet(setup, market, config), market, config))
 
 
-def make_option_fleet(setup: Setup, config: FleetOptions) -> OptionFleet:
+def make_option_fleet(setup: Setup, market: FleetMarket, config: FleetOptions) -> OptionFleet:
     """The untrained fleet of the options `network`, `network_options` and `heads`."""
-    options, market = setup.options, setup.train
+    options = setup.options
     sizes = dict(setup.network) | dict(options.get("network_options") or {})
     encoder = network(options.get("network", "mlp"), **sizes)
     hidden = hidden_width(options.get("heads", (128,)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import play_trace
@@ -56,6 +55,6 @@ class OptionValidator(FleetValidator):
             store_gates(self.session.run, {"deterministic": gates}, {"deterministic": trace})
 
 
-def observe(session: Session[Any]) -> tuple[OptionMeter, OptionValidator]:
+def observe(session: Session[FleetTrainer]) -> tuple[OptionMeter, OptionValidator]:
     """What meters and validates agents with options."""
     return OptionMeter(session), OptionValidator(session)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,11 @@ from pacesetter.learning.methods import read_options
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from pacesetter.agents.fleet import Fleet
     from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.fleet.method import MarketOfSymbols
     from pacesetter.methods.options.policy import OptionPolicy, ServedOptions
     from pacesetter.policies.modules import Exported
 
@@ -56,9 +60,11 @@ class OptionFleetTask(FleetTask):
         fleet = load_fleet(stored.checkpoint)
         return self._policy(fleet, stored.config, fitted_until(stored.config, stored.panel))
 
-    def _policy(self, fleet: Any, config: Plan, until: Any) -> OptionPolicy:
+    def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> OptionPolicy:
+        from pacesetter.methods.options.agents import OptionFleet
         from pacesetter.methods.options.policy import OptionPolicy
 
+        assert isinstance(fleet, OptionFleet)
         task = config.trading
         return OptionPolicy(
             fleet, task.market, task.trades if isinstance(task, FleetTrading) else "orders", until, task.own_account
@@ -67,12 +73,14 @@ class OptionFleetTask(FleetTask):
     def export(self, stored: Stored, count: int) -> Exported:
         from pacesetter.learning.experience.market import FleetMarket
         from pacesetter.learning.fleet.storage import load_fleet
+        from pacesetter.methods.options.agents import OptionFleet
         from pacesetter.methods.options.policy import serve_options
         from pacesetter.policies.modules import Exported
 
         task, table = stored.config.trading, known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
-        fleet: Any = load_fleet(stored.checkpoint)
+        fleet = load_fleet(stored.checkpoint)
+        assert isinstance(fleet, OptionFleet)
         module, spec = serve_options(fleet, bank.names, task.trades if isinstance(task, FleetTrading) else "orders")
         market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
         return Exported(module, spec, market.symbols, _sample_observations(module, market, count))
@@ -86,7 +94,7 @@ class OptionTradingTask(OptionFleetTask):
     learned_as = "trading"
     config = Trading
 
-    def parts(self, config: Plan, panel: Panel) -> Parts:
+    def parts(self, config: Plan, panel: Panel) -> Parts[MarketOfSymbols, object]:
         task = config.trading
         if task.curriculum != "none" or task.starts == "stratified":
             raise ConfigError(
@@ -96,16 +104,17 @@ class OptionTradingTask(OptionFleetTask):
         train, validation, _ = super().parts(config, panel)
         return Parts(_one_agent(train), validation)
 
-    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts:
+    def fold_parts(self, config: Plan, panel: Panel, fold: Fold) -> Parts[MarketOfSymbols, object]:
         market = _one_agent(super().fold_parts(config, panel, fold).train)
         return Parts(market, market)
 
 
-def _one_agent(market: FleetMarket) -> FleetMarket:
+def _one_agent(market: object) -> FleetMarket:
     """As many environments in all, each of which begins its episodes with any of the symbols."""
     from pacesetter.learning.experience.market import FleetMarket
     from pacesetter.methods.options.agents import ANY
 
+    assert isinstance(market, FleetMarket)
     bank = market.batch.bank
     # All blocks under one name are one symbol to a market: one head then learns from every symbol's episodes.
     return FleetMarket(replace(bank, symbols=((ANY,),) * len(bank.symbols)), market.envs_each, **market._made_with)

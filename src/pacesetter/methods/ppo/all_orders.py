@@ -15,9 +15,11 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
+from pacesetter.arrays import Array
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.counterfactual import Counterfactual
 from pacesetter.learning.equations import clipped_surrogate, expected_advantages, expected_surrogate
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.own import OwnAlgorithm, Steps
 from pacesetter.methods.ppo.options import PPOOptions
 
@@ -53,12 +55,15 @@ class AllOrdersPPO(OwnAlgorithm):
 
     def collect(self, callback: BaseCallback) -> bool:
         """Let the policy act, and judge what every other order would have come to."""
-        self.env.tried = []
+        env = self.env
+        assert isinstance(env, VectorAdapter)
+        tried: list[Counterfactual] = []
+        env.tried = tried
         steps = self.play(callback)
-        tried, self.env.tried = self.env.tried, None
+        env.tried = None
         if steps is None:
             return False
-        self.steps, self.considered = steps, self._consider(self.env.batch, steps, tried)
+        self.steps, self.considered = steps, self._consider(env.trading, steps, tried)
         return True
 
     @torch.no_grad()
@@ -80,7 +85,8 @@ class AllOrdersPPO(OwnAlgorithm):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, order) log-probabilities of what was seen at step t of the round, and Q(x, a) = r_a + γ·V(x'_a)."""
         observation = {name: entry[t] for name, entry in steps.observation.items()}
-        categorical: Any = self.policy.get_distribution(observation).distribution
+        categorical = self.policy.get_distribution(observation).distribution
+        assert isinstance(categorical, torch.distributions.Categorical)
         following = {name: self._tensor(entry) for name, entry in _following_rows(batch, tried).items()}
         values = self.policy.predict_values(following).view(tried.rewards.shape)
         values = torch.where(self._tensor(tried.terminated), 0.0, self.gamma * values)
@@ -134,7 +140,7 @@ class AllOrdersPPO(OwnAlgorithm):
         return categorical, self.policy.value_net(for_critic).flatten()
 
 
-def _following_rows(batch: Batch, tried: Counterfactual) -> dict[str, Any]:
+def _following_rows(batch: Batch, tried: Counterfactual) -> dict[str, Array]:
     """What would be seen after each order, rows (env · order, …)."""
     _, orders, size = tried.vectors.shape
     vectors, places = tried.vectors.reshape(-1, size), np.repeat(tried.places, orders, axis=0)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.policies import RecurrentMultiInputActorCriticPolicy
+from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
 __all__ = ["GruPPO", "GruPolicy"]
@@ -44,4 +45,4 @@ class GruPolicy(RecurrentMultiInputActorCriticPolicy):
 class GruPPO(RecurrentPPO):
     """Recurrent PPO around a `GruPolicy`."""
 
-    policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputGruPolicy": GruPolicy}
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputGruPolicy": GruPolicy}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -114,7 +114,7 @@ def run_supervised(
     networks: Sequence[str] = NETWORKS,
     thresholds: Sequence[float] = THRESHOLDS,
     market: MarketParameters | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     folds: int = 4,
     cache: str | Path | None = None,
 ) -> SupervisedResult:

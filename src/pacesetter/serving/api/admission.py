@@ -153,7 +153,7 @@ class Admission:
             async with self.turns.turn(key.id):
                 await self._answer(scope, _replay(body, receive), answer)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
+    async def _answer(self, scope: MutableMapping[str, object], receive: Receive, answer: _Answer) -> None:
         try:
             async with asyncio.timeout(self.settings.seconds):
                 await self.app(scope, receive, answer)

@@ -396,7 +396,7 @@ def _report_switch_errors() -> Iterator[None]:
         raise HTTPException(503) from problem
 
 
-def _check_once(cells: Sequence[Any]) -> None:
+def _check_once(cells: Sequence[object]) -> None:
     if len(set(cells)) < len(cells):
         raise HTTPException(422)
 

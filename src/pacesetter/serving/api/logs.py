@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
         return SECRET.sub("[secret]", json.dumps(line, default=str))
 
 
-def log_to(stream: IO[str], facts: Mapping[str, Any]) -> None:
+def log_to(stream: IO[str], facts: Mapping[str, object]) -> None:
     """Send what the package and the server log to `stream`, as JSON lines with `facts`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines(facts))

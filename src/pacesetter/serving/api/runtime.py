@@ -381,7 +381,7 @@ class Runtime:
 
     # ---- across restarts ----------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All that the next decision needs beside the bars, as JSON can hold it."""
         settled = None if self._settled is None else self._settled.isoformat()
         return {"symbols": self.symbols, "settled": settled, "desk": self.desk.to_dict()}

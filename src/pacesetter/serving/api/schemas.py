@@ -105,7 +105,7 @@ class Problem(BaseModel):
     """Why a request was refused, in fixed words; `problems` are places in the request and kinds of mistakes."""
 
     error: str
-    problems: list[dict[str, Any]] | None = None
+    problems: list[dict[str, object]] | None = None
 
 
 def bar_model(features: FeatureSpec) -> type[Strict]:

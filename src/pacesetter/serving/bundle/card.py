@@ -119,14 +119,14 @@ def readme(config: Plan, features: FeatureSpec) -> str:
     )
 
 
-def _results(results: Mapping[str, Any] | None) -> str:
+def _results(results: Mapping[str, object] | None) -> str:
     if not results:
         return "None: the run was not evaluated on its test set. Run `pacesetter evaluate` before trading it."
     rows = [f"| {name} | {value} |" for name, value in _flatten(results)]
     return "\n".join(["| measure | value |", "|---|---|", *rows])
 
 
-def _flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(results: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every number and sentence of nested results, under its path; lists are left to the run's report."""
     for key, value in results.items():
         if isinstance(value, Mapping):

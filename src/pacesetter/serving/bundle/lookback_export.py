@@ -68,7 +68,7 @@ def _changes(schedule: Array, panel: Panel) -> tuple[tuple[int, int], ...]:
     return tuple(zip(panel.index.asi8[bars].tolist(), schedule[bars].tolist(), strict=True))
 
 
-def _memory(policy: Any) -> dict[str, list[Any]]:
+def _memory(policy: Any) -> dict[str, list[object]]:
     """What a recurrent agent remembers behind the last bar, (layer, unit) by name; nothing of others."""
     if policy.memory is None or policy.memory.remember()[0] is None:
         return {}

@@ -252,7 +252,7 @@ def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
     return spec, bytes(graph.SerializeToString())
 
 
-def _messages(message: Any) -> Iterator[Any]:
+def _messages(message: Any) -> Iterator[object]:
     """A protobuf message and all within it: graphs, nodes, attributes, tensors, sparse ones too."""
     yield message
     for field, value in message.ListFields():

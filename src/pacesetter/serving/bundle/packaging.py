@@ -155,8 +155,8 @@ def bundle_policy(
     store: str | Path,
     *,
     table: FeatureTable,
-    training: Mapping[str, Any],
-    results: Mapping[str, Any] | None = None,
+    training: Mapping[str, object],
+    results: Mapping[str, object] | None = None,
     real: Iterable[Mapping[str, Array]] = (),
     limits: GuardLimits | None = None,
     key: SigningKey | None = None,
@@ -252,8 +252,8 @@ def bundle_files(
     graph: bytes,
     features: FeatureSpec,
     config: Plan,
-    manifest: Mapping[str, Any],
-    results: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, object],
+    results: Mapping[str, object] | None = None,
     limits: GuardLimits | None = None,
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
@@ -321,7 +321,7 @@ def _fitted_until(training: Mapping[str, Any], config: Plan, panel: Panel) -> pd
     return pd.Timestamp(stated) if stated else fitted_until(config, panel)
 
 
-def _training(run: Run) -> dict[str, Any]:
+def _training(run: Run) -> dict[str, object]:
     """Facts of a run that its bundle keeps."""
     return {key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name}
 
@@ -338,7 +338,7 @@ def read_decision(judged: Path) -> dict[str, str]:
         raise RunError(f"{path} is damaged ({problem}); run `pacesetter validate` again") from problem
 
 
-def _results(judged: Path) -> dict[str, Any] | None:
+def _results(judged: Path) -> dict[str, object] | None:
     """Verdict, gates and figures of the judged policy on the test set; None where nothing was judged."""
     path = judged / "evaluation.json"
     if not path.is_file():

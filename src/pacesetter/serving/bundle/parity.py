@@ -75,7 +75,7 @@ def check_agreement(model: Model, quantised: Model, batches: Iterable[Mapping[st
 
 
 @torch.no_grad()
-def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str, Any]]) -> Parity:
+def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str, object]]) -> Parity:
     """Compare on batches of observations (row, …); refuses a difference above 1e-5, and another choice."""
     count, ties, answer = 0, 0, model.spec.outputs[0]
     apart, largest = dict.fromkeys(model.spec.outputs, 0.0), dict.fromkeys(model.spec.outputs, 1.0)

@@ -123,7 +123,7 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
             raise RunError(f"{path} cannot be read ({type(problem).__name__}); restore it from a copy") from problem
 
-    def _check_inside(self, names: Iterable[Any]) -> None:
+    def _check_inside(self, names: Iterable[object]) -> None:
         """Refuse a name that leads out of the store, as it is or through a link."""
         for name in names:
             path = self.folder / str(name)
@@ -133,7 +133,7 @@ class Store:
                     "do not load it, and restore the file from a copy"
                 )
 
-    def _write(self, index: Mapping[str, Any]) -> None:
+    def _write(self, index: Mapping[str, object]) -> None:
         try:
             write_atomic(self.folder / INDEX, json.dumps(index, indent=2) + "\n")
         except OSError as problem:

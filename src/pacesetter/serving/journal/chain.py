@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from pacesetter.errors import RunError
 
@@ -14,7 +13,7 @@ __all__ = ["GENESIS", "canonical_json", "link", "verify"]
 GENESIS = "0" * 64
 
 
-def canonical_json(content: Mapping[str, Any]) -> str:
+def canonical_json(content: Mapping[str, object]) -> str:
     """The one JSON text of a content."""
     # NaN is not JSON, and databases differ in what they make of it.
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)

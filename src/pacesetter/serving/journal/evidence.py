@@ -28,7 +28,7 @@ FREE_STATE = ("audit", "watch")  # of a stored state: its place in the chain, an
 EMPTY = (None, "")
 
 
-def bar_evidence(rows: Mapping[str, Sequence[Row]], statuses: Row, state: Row) -> dict[str, Any]:
+def bar_evidence(rows: Mapping[str, Sequence[Row]], statuses: Row, state: Row) -> dict[str, object]:
     """What the record of a bar keeps of its rows, of the orders that it places or moves on, and of its state."""
     return {
         "rows": {table.name: _digest(table, rows.get(table.name, ())) for table in HASHED},
@@ -106,7 +106,7 @@ def _check_statuses(recorded: Iterable[tuple[str, Any]], orders: Sequence[Row]) 
 
 
 def _check_events(recorded: Iterable[tuple[str, Any]], events: Sequence[Row]) -> None:
-    expected: Counter[tuple[Any, ...]] = Counter()
+    expected: Counter[tuple[object, ...]] = Counter()
     for kind, content in recorded:
         if kind == "event":
             expected[_moment(datetime.fromisoformat(content["time"])), content["kind"], content["message"]] += 1
@@ -128,7 +128,7 @@ def _digest(table: Table, rows: Iterable[Row]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _hashed_columns(table: Table, row: Row) -> dict[str, Any]:
+def _hashed_columns(table: Table, row: Row) -> dict[str, object]:
     """What is filled in: a column that a later revision adds, empty in older rows, changes no hash."""
     values = {column.name: _value(column, row.get(column.name)) for column in table.columns}
     return {name: value for name, value in values.items() if name not in LEFT_OUT and value not in EMPTY}

@@ -55,7 +55,7 @@ PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 BUSY_SECONDS, BUSY_TRIES = 5.0, 6  # that a SQLite write waits for another one, and how often before it is refused
 LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code of a lock that was waited for in vain
 HOLD_SECONDS = 5.0  # that a start waits for PostgreSQL to end the session of a trader that was killed
-SNAPSHOT: dict[str, dict[str, Any]] = {  # of each database: options of a transaction that reads one moment
+SNAPSHOT: dict[str, dict[str, object]] = {  # of each database: options of a transaction that reads one moment
     "sqlite": {"reading": True},
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }

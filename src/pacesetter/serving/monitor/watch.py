@@ -179,7 +179,7 @@ class Watch:
         drift = self.reference.drift(np.array(self._rows)) if self.reference is not None else math.nan
         return Vitals(drawdown, data_age_bars, rate, latency_seconds, action_entropy(self._actions, space), drift)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The history behind the vitals, without the features, as JSON can hold it."""
         # JSON has no NaN, which is a weight that leaves its symbol as it is.
         actions = [None if math.isnan(action) else action for action in self._actions]

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.serving.risk.exposure import ROUNDING, Exposure
@@ -168,12 +167,12 @@ class Guard:
 
     # ---- across restarts ----------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All that is remembered, as JSON can hold it."""
         return self._memory.to_dict(self._limits)
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any], limits: GuardLimits | None = None) -> Guard:
+    def from_dict(cls, stored: Mapping[str, object], limits: GuardLimits | None = None) -> Guard:
         """The guard that `to_dict` described, under the given limits."""
         guard = cls(limits)
         guard._memory = GuardMemory.from_dict(stored, guard._limits)

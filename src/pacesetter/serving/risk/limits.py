@@ -116,7 +116,7 @@ class GuardLimits:
             drawdown_fraction=min(DRAWDOWN_YEARS * target_volatility, MOST_LOSS),
         )
 
-    def with_breakers(self, breakers: Mapping[str, Any]) -> GuardLimits:
+    def with_breakers(self, breakers: Mapping[str, object]) -> GuardLimits:
         """These limits with breakers that a person set; refuses an unknown one, and a limit of the portfolio."""
         known = configure(GuardLimits, breakers, "guard")
         for name in PORTFOLIO:

@@ -34,7 +34,7 @@ class Recent:
                 del self._counts[old]
         return self._counts.get(key, 0)
 
-    def to_list(self) -> list[tuple[float, tuple[Any, ...]]]:
+    def to_list(self) -> list[tuple[float, tuple[object, ...]]]:
         return list(self._entries)
 
 
@@ -66,7 +66,7 @@ class GuardMemory:
     ids: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
     in_flight: dict[str, Order] = field(default_factory=dict)
 
-    def to_dict(self, limits: GuardLimits) -> dict[str, Any]:
+    def to_dict(self, limits: GuardLimits) -> dict[str, object]:
         """All that is remembered, and the limits in force, as JSON can hold it."""
         return {
             "schema": SCHEMA,
@@ -134,7 +134,7 @@ class GuardMemory:
 
 
 def recent_windows(
-    limits: GuardLimits, stored: Mapping[str, Iterable[tuple[float, Iterable[Any]]]] | None = None
+    limits: GuardLimits, stored: Mapping[str, Iterable[tuple[float, Iterable[object]]]] | None = None
 ) -> dict[str, Recent]:
     """What came up lately: all orders in a second, those of a symbol and side, and those that are alike."""
     seconds = {"all": 1.0, "sides": limits.repeat_seconds, "copies": limits.copy_seconds}

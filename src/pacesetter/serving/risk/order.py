@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 __all__ = ["LIMIT", "MARKET", "STOP", "AccountView", "Decision", "Order", "Quote", "State"]
 
@@ -46,7 +46,7 @@ class Order:
         """The same order as one of another kind."""
         return Order(self.client_id, self.symbol, self.quantity, self.price, kind)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Its fields by name; `asdict` copies each of them in ten times the time."""
         return {name: getattr(self, name) for name in self.__slots__}
 

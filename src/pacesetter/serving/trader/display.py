@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["FoldedAlerts", "PaperDisplay"]
 
 ALERTS = "pacesetter.alerts"  # the log that alerts go to
-MANY_BARS = 10**9  # of a feed that has no end
 
 
 class FoldedAlerts(logging.Filter):
@@ -46,16 +45,15 @@ class PaperDisplay:
         self.trader, self.write = trader, write
         self.folded = FoldedAlerts()
         stored = getattr(trader.feed, "panel", None)  # a replay's; a live feed has no end
-        total = most_bars or (MANY_BARS if stored is None else len(stored) - trader.feed.first)  # type: ignore[attr-defined]
+        total = most_bars or (None if stored is None else len(stored) - trader.feed.first)  # type: ignore[attr-defined]
         self.lines = LogLines("paper", total, "bars", write)
-        self.is_endless = total == MANY_BARS
         self.first_bars, self.first_equity = 0, 0.0
 
     def open(self) -> None:
         """The opening line: who trades what, with how much, and where to look and stop."""
         self.first_bars, self.first_equity = self.trader.bars, self.trader.desk.equity
         trader, url = self.trader, self.trader.journal.engine.url.render_as_string(hide_password=True)
-        span = "" if self.is_endless else f", {self.lines.total:,} bars"
+        span = "" if self.lines.total is None else f", {self.lines.total:,} bars"
         before = f", {trader.bars:,} bars before" if trader.bars else ""
         self.write(
             f"paper: {trader.desk.policy.name} on {len(trader.desk.symbols)} symbols{span}{before}, {self._broker()}"
