@@ -19,6 +19,7 @@ import numpy as np
 
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.report.persian import in_persian
+from pacesetter.evaluation.report.static import static_svg
 from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
 
@@ -190,18 +191,29 @@ def _part(section: Section, figures: list[dict[str, object]]) -> dict[str, Any]:
         "section": section,
         "tab": section.tab,
         "figures": [_place_figure(figure, figures) for figure in section.figures],
-        "choices": [(name, _place_figure(figure, figures)) for name, figure in section.choices],
+        "choices": [
+            (name, _place_figure(figure, figures, is_shown=place == 0))
+            for place, (name, figure) in enumerate(section.choices)
+        ],
     }
 
 
-def _place_figure(figure: object, figures: list[dict[str, object]]) -> dict[str, object]:
+def _place_figure(figure: object, figures: list[dict[str, object]], is_shown: bool = True) -> dict[str, object]:
+    """Where a picture stands in the list, with a plain drawing of it where the page opens with it."""
+    from markupsafe import Markup
     from plotly.io import to_json
 
     # Validation takes longer than drawing, and every figure here was made by plotly itself.
     content = _single_precision(json.loads(to_json(figure, validate=False)))
     figures.append(content)
     layout = content.get("layout", {})
-    return {"place": len(figures) - 1, "height": layout.get("height", 380), "title": _title(layout)}
+    drawing = Markup(static_svg(content) if is_shown else "")  # its texts are escaped there
+    return {
+        "place": len(figures) - 1,
+        "height": layout.get("height", 380),
+        "title": _title(layout),
+        "drawing": drawing,
+    }
 
 
 def _title(layout: Mapping[str, object]) -> str:

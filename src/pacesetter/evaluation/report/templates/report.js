@@ -12,6 +12,7 @@ async function unpacked(id) {
 function draw(place) {
   const { data, layout } = structuredClone(figures[place.dataset.figure])
   delete layout.width
+  if (!place.dataset.drawn) place.replaceChildren() // the plain drawing that stood here without a script
   Plotly.react(place, data, layout, options)
   place.style.height = ""
   place.dataset.drawn = place.dataset.figure
