@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test tests setup train evaluate report tune lint types layers audit proof steady bench docs site release clean help
+.PHONY: demo test tests setup train evaluate report tune lint types layers audit proof coverage notebooks fresh nightly steady bench docs site release clean help
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -55,6 +55,19 @@ audit:  ## known vulnerabilities of the locked packages; needs pip-audit and a d
 proof: .venv/test.done  ## the long evidence, or SHARE=0.1 of it; output goes to benchmarks/results/proof.txt
 	$(SINGLE) PROOF_SHARE=$(or $(SHARE),1) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee benchmarks/results/proof.txt
 	@tail -n 1 benchmarks/results/proof.txt | grep passed | grep -qvE "failed|error"
+
+coverage: .venv/test.done  ## how much of what trades the tests run: >= 90 % of market, rewards, envs and leadlag, >= 95 % of serving/risk
+	$(SINGLE) $(BIN)/python scripts/covered.py
+
+notebooks: .venv/test.done  ## every notebook from top to bottom
+	$(SINGLE) $(BIN)/python -m pytest -m proof tests/house/test_notebooks.py
+
+# all of it runs, and a part that fails fails the whole at the end
+nightly: .venv/test.done  ## what the nightly workflow runs: a share of the proofs, coverage, notebooks, freshness of stored episodes
+	$(MAKE) --no-print-directory --keep-going SHARE=$(or $(SHARE),0.05) proof coverage notebooks fresh
+
+fresh: .venv/test.done  ## whether every set of stored episodes below data/ is still of its bars and of this schema
+	@for file in $(wildcard data/*.h5); do $(BIN)/pacesetter data fresh $$file || exit 1; done
 
 steady: .venv/test.done  ## browser, kill and worker tests TIMES=30 times beside two busy processes; benchmarks/results/steady.txt
 	$(SINGLE) $(BIN)/python scripts/steady.py $(or $(TIMES),30) | tee benchmarks/results/steady.txt

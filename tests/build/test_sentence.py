@@ -24,6 +24,12 @@ def test_a_plan_says_what_is_trained_on_what_at_which_risk_and_cost() -> None:
     assert "judged on up to 3 tests of 20% of its bars, refitted before each, beside hold" in walked
 
 
+def test_a_plan_names_the_margin_and_the_money_of_the_account() -> None:
+    words = ["bars.csv", "market.margin=cross", "market.leverage=3", "market.currency=USD"]
+    plan = describe_plan(resolve(words))
+    assert "leverage 3, long only, cross margin, costs 10 bps a side, money in USD (risk.*, market.*)." in plan
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -29,5 +29,9 @@ def describe_plan(config: Plan, tests: int = 1) -> str:
     limits, costs = config.market.limits, config.market.costs
     held = [f"at most {limits.position_cap_fraction:.0%} of equity in a symbol"]
     held.append(f"leverage {limits.gross_leverage:g}, {'short positions allowed' if limits.shorting else 'long only'}")
+    if config.market.margin.mode != "none":
+        held.append(f"{config.market.margin.mode} margin")
     held.append(f"costs {costs.side_bps:g} bps a side")
+    if config.data.get("currency"):
+        held.append(f"money in {config.data['currency']}")
     return f"{sentence} Risk: {describe_risk(config.risk)}; {', '.join(held)} (risk.*, market.*)."

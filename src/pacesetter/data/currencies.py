@@ -12,6 +12,7 @@ import pandas as pd
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.panel import Panel
+from pacesetter.words import count_noun
 
 __all__ = ["convert_currencies"]
 
@@ -57,7 +58,8 @@ def convert_currencies(panel: Panel, currency: str | None, currencies: Mapping[s
         for name, block in zip(traded.fields, traded.blocks, strict=True)
     ]
     pairs = ", ".join(sorted(table))
-    note = f"Prices of {len(foreign)} symbols are converted from {pairs} to {home} at rates known at each close"
+    converted = count_noun(len(foreign), "symbol")
+    note = f"Prices of {converted} are converted from {pairs} to {home} at rates known at each close"
     return replace(traded, blocks=np.stack(blocks), truth=None).with_field("fx", now).noting(note)
 
 
