@@ -24,7 +24,7 @@ import torch
 
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import BPS, MarketParameters
-from pacesetter.methods.direct.margin import Book, Marks, Venue
+from pacesetter.methods.direct.margin import MarginAccount, MarginRules, Marks
 
 __all__ = ["Fills", "Rules", "Settled", "settle"]
 
@@ -85,7 +85,7 @@ class Rules:
     initial_cash: float
     softness: float = 0.0
     is_linear: bool = False
-    venue: Venue | None = None
+    venue: MarginRules | None = None
     impact_left: float = 0.0
 
     @classmethod
@@ -114,7 +114,7 @@ class Rules:
             band=market.band,
             initial_cash=market.initial_cash,
             softness=softness,
-            venue=Venue.of(market, is_smooth=softness > 0),
+            venue=MarginRules.of(market, is_smooth=softness > 0),
         )
 
     def hard(self) -> Rules:
@@ -171,7 +171,7 @@ def settle(
     if fills.funding is not None:
         cash = cash - (held * fills.to_open * fills.funding).sum(-1)
     if venue is not None and fills.marks is not None:
-        (cash, held, paid), kept = venue.judge(Book(cash, held, paid), fills.marks.before, fills.to_open)
+        (cash, held, paid), kept = venue.judge(MarginAccount(cash, held, paid), fills.marks.before, fills.to_open)
         traded = traded * kept  # the orders of what was liquidated are cancelled
     share: torch.Tensor | float = 0.0
     if fills.depth is not None:
@@ -201,8 +201,8 @@ def settle(
         if venue.is_isolated:
             left = 1 + reduced / torch.where(reduced != 0, after - reduced, 1.0)
             paid = paid * left + (opened + opened.abs() * move) * fills.to_open
-        book = venue.judge_inside(Book(cash, held, paid), fills.marks, fills.to_open)
-        (cash, held, paid), _ = venue.judge(book, fills.marks.after, fills.to_close)
+        account = venue.judge_inside(MarginAccount(cash, held, paid), fills.marks, fills.to_open)
+        (cash, held, paid), _ = venue.judge(account, fills.marks.after, fills.to_close)
     value = held * fills.to_close
     equity = cash + value.sum(-1)
     if venue is not None:

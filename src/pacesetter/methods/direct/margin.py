@@ -15,7 +15,7 @@ import torch
 
 from pacesetter.market.parameters import BPS, MarketParameters
 
-__all__ = ["Book", "Marks", "Venue"]
+__all__ = ["MarginAccount", "MarginRules", "Marks"]
 
 WIDTH = 0.02  # of equity
 
@@ -32,7 +32,7 @@ class Marks(NamedTuple):
     after: torch.Tensor
 
 
-class Book(NamedTuple):
+class MarginAccount(NamedTuple):
     """An account inside a bar, in shares of its equity at the close of t.
 
     cash   (…,)
@@ -46,7 +46,7 @@ class Book(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Venue:
+class MarginRules:
     """The rules by which a venue liquidates, as `market.margin` has them."""
 
     is_isolated: bool
@@ -56,7 +56,7 @@ class Venue:
     is_smooth: bool
 
     @classmethod
-    def of(cls, market: MarketParameters, is_smooth: bool) -> Venue | None:
+    def of(cls, market: MarketParameters, is_smooth: bool) -> MarginRules | None:
         """None without a margin."""
         margin = market.margin
         if margin.mode == "none":
@@ -64,37 +64,39 @@ class Venue:
         initial, maintenance = margin.shares(market.limits.gross_leverage)
         return cls(margin.mode == "isolated", initial, maintenance, margin.liquidation_fee_bps * BPS, is_smooth)
 
-    def judge(self, book: Book, marks: torch.Tensor, prices: torch.Tensor) -> tuple[Book, torch.Tensor]:
-        """The book after what lacks margin at the marks is closed at the prices, and what is kept, (…, symbol or 1)."""
+    def judge(
+        self, account: MarginAccount, marks: torch.Tensor, prices: torch.Tensor
+    ) -> tuple[MarginAccount, torch.Tensor]:
+        """The account after what lacks margin at the marks is closed at the prices; what is kept, (…, symbol or 1)."""
         marks = torch.where(marks > 0, marks, prices)
-        worth, needed = book.held * marks, self.maintenance * book.held.abs() * marks
+        worth, needed = account.held * marks, self.maintenance * account.held.abs() * marks
         if self.is_isolated:
-            spare, is_open = self._own_margin(book) + worth - needed, book.held != 0
+            spare, is_open = self._own_margin(account) + worth - needed, account.held != 0
         else:
-            spare = (book.cash + (worth - needed).sum(-1))[..., None]
-            is_open = (book.held != 0).any(-1, keepdim=True)
+            spare = (account.cash + (worth - needed).sum(-1))[..., None]
+            is_open = (account.held != 0).any(-1, keepdim=True)
         kept = self._gate(spare, is_open)
-        return self._close(book, kept, prices), kept
+        return self._close(account, kept, prices), kept
 
-    def judge_inside(self, book: Book, marks: Marks, to_open: torch.Tensor) -> Book:
-        """The book after the worst price of the bar, for positions that have their margin to themselves."""
-        is_open, side = book.held != 0, torch.where(book.held > 0, 1.0, -1.0)
-        collateral = self._own_margin(book) if self.is_isolated else book.cash[..., None]
+    def judge_inside(self, account: MarginAccount, marks: Marks, to_open: torch.Tensor) -> MarginAccount:
+        """The account after the worst price of the bar, for positions that have their margin to themselves."""
+        is_open, side = account.held != 0, torch.where(account.held > 0, 1.0, -1.0)
+        collateral = self._own_margin(account) if self.is_isolated else account.cash[..., None]
         # collateral + h · p = maintenance · |h| · p
-        limit = -collateral / torch.where(is_open, book.held - self.maintenance * book.held.abs(), 1.0)
+        limit = -collateral / torch.where(is_open, account.held - self.maintenance * account.held.abs(), 1.0)
         alone = is_open & (limit > 0) & (marks.after <= 0)
         if not self.is_isolated:
             alone = alone & (is_open.sum(-1, keepdim=True) == 1)
-        worst = torch.where(book.held > 0, marks.low, marks.high)
-        kept = self._gate(book.held.abs() * side * (worst - limit), alone)
+        worst = torch.where(account.held > 0, marks.low, marks.high)
+        kept = self._gate(account.held.abs() * side * (worst - limit), alone)
         # A bar that opens beyond the limit fills there.
         level = torch.where(side * to_open > side * limit, limit, to_open)
         level = torch.where(alone, level, to_open)
-        return self._close(book, kept if self.is_isolated else kept.prod(-1, keepdim=True), level)
+        return self._close(account, kept if self.is_isolated else kept.prod(-1, keepdim=True), level)
 
-    def _own_margin(self, book: Book) -> torch.Tensor:
+    def _own_margin(self, account: MarginAccount) -> torch.Tensor:
         """Margin of each position less what it cost."""
-        return self.initial * book.paid.abs() - book.paid
+        return self.initial * account.paid.abs() - account.paid
 
     def _gate(self, spare: torch.Tensor, can_be_hit: torch.Tensor) -> torch.Tensor:
         """1 where `spare`, as a share of equity, is above 0, or nothing can be hit; else 0."""
@@ -104,15 +106,15 @@ class Venue:
         soft = torch.sigmoid(spare / WIDTH)
         return kept + torch.where(can_be_hit, soft - soft.detach(), 0.0)
 
-    def _close(self, book: Book, kept: torch.Tensor, prices: torch.Tensor) -> Book:
+    def _close(self, account: MarginAccount, kept: torch.Tensor, prices: torch.Tensor) -> MarginAccount:
         """Close what is not kept, for a fee; a loss beyond the margin is the venue's."""
-        value = book.held * prices
+        value = account.held * prices
         left = value - self.fee * value.abs()
         if self.is_isolated:
-            margin = self._own_margin(book) + left
+            margin = self._own_margin(account) + left
             paid_in = (1 - kept) * (left + (-margin).clamp_min(0.0))
-            cash = book.cash + paid_in.sum(-1)
+            cash = account.cash + paid_in.sum(-1)
         else:
             is_kept = kept[..., 0]
-            cash = is_kept * book.cash + (1 - is_kept) * (book.cash + left.sum(-1)).clamp_min(0.0)
-        return Book(cash, kept * book.held, kept * book.paid)
+            cash = is_kept * account.cash + (1 - is_kept) * (account.cash + left.sum(-1)).clamp_min(0.0)
+        return MarginAccount(cash, kept * account.held, kept * account.paid)
