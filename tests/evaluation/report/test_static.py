@@ -88,3 +88,8 @@ def test_a_page_shows_it_before_any_script_and_only_of_the_first_choice(tmp_path
     assert re.search(r'data-figure="0"[^>]*><svg', page)
     assert "place.replaceChildren()" in page  # the script draws in its place
     assert static_svg({"data": [{"type": "pie"}]}) == static_svg({}) == ""
+
+
+def test_a_heat_map_without_cells_draws_none() -> None:
+    """As a page has it whose policy listens to nobody."""
+    assert static_svg(json.loads(go.Figure(go.Heatmap(z=[], x=[], y=[])).to_json())) == ""

@@ -245,7 +245,8 @@ def _matrix(values: Any) -> Array:
     plain = _plain(values)
     if isinstance(plain, np.ndarray):
         return plain.astype(float)
-    return np.array([_floats(_plain(row)) for row in plain], dtype=float).reshape(len(plain), -1)
+    rows = [_floats(_plain(row)) for row in plain]
+    return np.stack(rows) if rows else np.zeros((0, 0))
 
 
 def _floats(values: Any) -> Array:
