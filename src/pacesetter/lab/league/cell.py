@@ -137,8 +137,7 @@ def _yardstick(cell: Cell, config: Plan, panel: Panel) -> Backtest:
         config = replace(config, features=replace(config.features, leadlag=none))
     bank = market_bank(panel, build_table(config, panel))
     if cell.entrant == OracleClosed.name:
-        policy: Any = OracleClosed.for_goal(GOALS[cell.market], task.market)
-        policy.truth = panel.truth
+        policy: Any = OracleClosed.for_goal(GOALS[cell.market], panel.truth, task.market)
     elif cell.entrant in ORACLES:
         policy = ORACLES[cell.entrant].from_truth(panel.truth, bank, task.market)
     else:
