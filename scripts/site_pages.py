@@ -216,6 +216,8 @@ def notebook_pages(path: Path) -> dict[str, str | bytes]:
     """An executed notebook as a page, and its pictures as files beside it."""
     parts, pictures = [], {}
     for cell in json.loads(path.read_text())["cells"]:
+        if "colab" in cell["metadata"].get("tags", ()):
+            continue
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             parts.append(source)
