@@ -152,7 +152,7 @@ AFTER = {"halt": "pacesetter resume --by capabilities"}
 LEFT_OUT = {
     "make": "the whole suite, or an installation: minutes to hours, and its own check",
     "pip": "changes the environment",
-    "python scripts/fresh": "installs the package anew: minutes, and its own check",
+    "python scripts/fresh": "installs the package into a new environment: minutes, and its own check",
     "python benchmarks": "measures for minutes; `make bench` records it",
     "python examples/rllib": "needs the extra `ray`",
     "pacesetter serve": "serves until it is stopped",
