@@ -26,13 +26,13 @@ SYNONYMS = {
     "leverage": "lev max_leverage gross max_gross",
     "shorting": "short shorts allow_short allow_shorts allow_shorting short_selling long_short long_only",
     "position_cap": "cap max_weight weight_cap max_position position_limit max_position_size position_size",
-    "costs": "cost fee fees fees_bps fee_bps commission commissions commission_bps slippage slippage_bps spread spread_bps "
-    "transaction_costs cost_bps",
+    "costs": "cost fee fees fees_bps fee_bps commission commissions commission_bps slippage slippage_bps spread "
+    "spread_bps transaction_costs cost_bps",
     "reserve_cash": "cash_reserve min_cash",
     "initial_cash": "cash capital equity initial_capital start_cash starting_cash",
     "minimum_notional": "min_trade minimum_trade min_notional",
     "target_volatility": "vol volatility target target_vol vol_target volatility_target target_risk",
-    "tracking_error": "te tracking max_te",
+    "tracking_error": "tracking",
     "inverse_volatility": "inv_vol invvol inverse_vol inverse_variance risk_parity",
     "equal_weight": "equal equal_weights equally_weighted 1/n",
     "halt_fraction": "daily_loss max_daily_loss",

@@ -201,6 +201,9 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
     assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
 
 
+GUARD = "breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -217,11 +220,7 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
         ("minimum_trade=0", "unknown key 'minimum_trade'; did you mean 'market.minimum_notional'?"),
         ("risk.vol=0.1", "unknown key 'risk.vol'; did you mean 'risk.target_volatility'?"),
         ("target_volatility=0.1", "unknown key 'target_volatility'; did you mean 'risk.target_volatility'?"),
-        (
-            "guard.daily_loss=0.1",
-            "unknown key 'guard.daily_loss'; breakers are set where an account is played: pacesetter paper BUNDLE "
-            "guard.halt_fraction=0.05",
-        ),
+        ("guard.daily_loss=0.1", f"unknown key 'guard.daily_loss'; {GUARD}"),
         ("agent.gama=1", "unknown key 'agent.gama'; did you mean 'agent.gamma'?"),
         ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'market.costs'?"),
     ],
