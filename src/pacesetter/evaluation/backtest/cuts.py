@@ -63,7 +63,7 @@ def _unsent(result: Backtest, market: MarketParameters) -> dict[str, float]:
     before = np.vstack([np.zeros(result.held.shape[1]), result.held[:-1]])
     asked = np.array([within_account(np.nan_to_num(row), market) for row in result.wanted])
     distance = np.abs(asked - before)
-    # What is asked again and again of a symbol without a price is no order that is too small.
+    # Without a price nothing can be sent, however large.
     is_left = np.isfinite(result.wanted) & (result.fills[:, :, Fill.ORDERED] == 0) & (result.closes > 0)
     equity = result.ledger[:, [Column.EQUITY_BEFORE]]
     is_near = is_left & (distance < market.band)
