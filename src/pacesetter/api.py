@@ -379,7 +379,12 @@ class WeightsPolicy:
 
 
 def _risk_options(risk: Mapping[str, object] | RiskOptions | None) -> RiskOptions:
-    return risk if isinstance(risk, RiskOptions) else configure(RiskOptions, risk or {}, "risk")
+    if isinstance(risk, RiskOptions):
+        return risk
+    options = configure(RiskOptions, {} if risk is None else risk, "risk")
+    if options != RiskOptions():
+        options.check_on()
+    return options
 
 
 def _check_scale(result: Result) -> None:

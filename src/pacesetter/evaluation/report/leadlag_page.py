@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pacesetter.words import for_spreadsheets
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
 HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "windows as top leader", "note")
+MARGINS, ROW_HEIGHT = 200, 40  # of a picture with a row for each symbol, in pixels
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
 
 
@@ -79,7 +81,7 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
 
 def leadlag_sections(result: StudyResult) -> list[Section]:
     """Leaders and followers, links, lags, and leadership over time, each with what may be concluded from it."""
-    shown = {name: _style_picture(picture) for name, picture in leadlag_pictures(result).items()}
+    shown = {name: _style_picture(picture, len(result.panel.symbols)) for name, picture in _shown_pictures(result)}
     rows = leadlag_rows(result)
     faint = tuple(place for place, row in enumerate(rows) if row[2] not in ("leader", "follower"))
     return [
@@ -178,10 +180,18 @@ def store_leadlag(result: StudyResult, folder: Path) -> None:
         pictures.save_picture(picture, folder, name)
 
 
-def _style_picture(picture: Any) -> Any:
-    """A lead–lag picture in the report's style."""
+def _shown_pictures(result: StudyResult) -> Iterator[tuple[str, Any]]:
+    """The pictures of the page: of no link there is none."""
+    for name, picture in leadlag_pictures(result).items():
+        if name != "network" or result.network.number_of_edges():
+            yield name, picture
+
+
+def _style_picture(picture: Any, symbols: int) -> Any:
+    """A lead–lag picture in the report's style, lower for few symbols so that the table is in sight."""
     figure = pictures.to_plotly(picture)
-    return style_figure(figure, picture.title, figure.layout.height).update_layout(width=None)
+    height = min(figure.layout.height, MARGINS + symbols * ROW_HEIGHT)
+    return style_figure(figure, picture.title, height).update_layout(width=None)
 
 
 def leadlag_verdict(result: StudyResult) -> str:
