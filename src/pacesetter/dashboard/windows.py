@@ -171,7 +171,7 @@ class Lens:
             links=count,
             flagged=count - finding.firm_links(),
             leaders=", ".join(leaders[:MOST_NAMED]) + (" …" if len(leaders) > MOST_NAMED else "")
-            or say("leadlag.nobody"),
+            or say("leadlag.no_leader"),
             **facts,
         )
         linked = finding.links.mask_linked(self.study.level)
