@@ -190,9 +190,8 @@ class Lens:
 
     def _rank(self, finding: WindowFinding) -> pd.DataFrame:
         """The ranking of the report, with the same roles."""
-        study = self.study
-        found = finding.window, self.gauge, finding.answer, finding.links
-        return leader_table(*found, draws=study.draws, level=study.level, seed=study.seed)
+        parts, study = (finding.window, self.gauge, finding.answer, finding.links), self.study
+        return leader_table(*parts, draws=study.draws, level=study.level, seed=study.seed)
 
     def leadership(self, lookback: int) -> Leadership:
         """Windows of one length over the whole panel, at most MOST_WINDOWS of them."""
