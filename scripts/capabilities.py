@@ -82,7 +82,7 @@ SMALLER = {
     ),
     "train task=two_level": ("train.steps=64", "train.envs=4", "train.validate_every=64", "data.bars=1500", *QUIET),
     "train +preset=original": (
-        *("data=synthetic", "data.symbols=3", "data.bars=900", "task.symbols=null", "task.episode_bars=50"),
+        *("data=synthetic", "data.symbols=3", "data.bars=900", "task.symbols=[]", "task.episode_bars=50"),
         *NETWORK[:2],
         *("agent.n_steps=16", "train.steps=64", "train.envs=4", "train.validate_every=64"),
         *QUIET,
