@@ -321,7 +321,5 @@ def test_bars_of_another_length_are_refused(fleet: Any) -> None:
         assert fit_panel(part, fleet.bundle) is part
         for factor in (0.1, 8.0):
             index = part.index[0] + factor * (part.index - part.index[0])
-            with pytest.raises(
-                ConfigError, match=r"bars of which a year has .* minutes apart; give bars"
-            ):
+            with pytest.raises(ConfigError, match=r"bars of which a year has .* minutes apart; give bars"):
                 fit_panel(replace(part, index=index), fleet.bundle)
