@@ -32,7 +32,7 @@ BESIDE = ("hold", "ridge", "lasso")
 
 def finished(folder: Path, overrides: list[str]) -> Path:
     """The folder of the programme, run to its end whatever its gates say."""
-    words = ["programme", "+preset=prototype_offline", *SIZES, f"runs={folder}", *overrides, "--despite-no-go"]
+    words = ["lab", "programme", "+preset=prototype_offline", *SIZES, f"runs={folder}", *overrides, "--despite-no-go"]
     result = CliRunner().invoke(app, words)
     if result.exit_code:
         raise SystemExit(f"{result.output}\n{result.exception}")
