@@ -306,7 +306,7 @@ def _bar_length(bars_per_year: float, calendar: str) -> str:
 
 
 def _first_day(bundle: Bundle) -> str:
-    """The day from which on the bars fill the policy's features, and its averages go on from those of its training."""
+    """The day from which on the bars fill the policy's features, and its averages follow those of its training."""
     bars = bundle.features.memory_bars + bundle.features.window_bars
     span = pd.Timedelta(seconds=SPARE * bars / bundle.features.bars_per_year * SECONDS_PER_YEAR)
     fitted_until, now = BundlePolicy(bundle).fitted_until, pd.Timestamp.now("UTC")
