@@ -105,6 +105,7 @@ def test_a_regression_without_views_is_called_its_base():
         "are inverse_volatility at 10% volatility: no fit earned its costs on bars that it had not seen."
         in judged.sentence
     )
+    assert "same returns as inverse_volatility" not in judged.sentence  # said once
 
 
 def test_it_is_plain_json_with_every_figure(found):

@@ -199,7 +199,8 @@ class Demo:
         title = f"{self.leader} led the others, an agent learned it, and then it was gone"
         picture = DemoPicture(market, self.leader, leadership, equities, title)
         picture.to_png(self.run.path("demo.png"))
-        self.sections.insert(0, Section("The picture", title + ".", (picture.to_plotly(),)))
+        text = f"Above: how far {self.leader} leads the others. Below: what an account became after costs."
+        self.sections.insert(0, Section("The picture", text, (picture.to_plotly(),)))
 
     def finish(self) -> Run:
         """Report and figures, and where they are."""
