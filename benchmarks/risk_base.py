@@ -99,7 +99,7 @@ def main() -> None:
     )
     print("target. Expected is the root of the mean square of what the step expects after limits.")
     print(
-        "Caveats: deciles are portfolios, not securities; stocks and perpetuals are survivors. Funding is not paid.\n"
+        "Caveats: deciles are portfolios, not securities; stocks and perpetuals are survivors. Funding is paid.\n"
     )
     print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
     for label, (name, calendar) in SETS.items():
