@@ -129,5 +129,5 @@ def _is_one_account(job: Job) -> bool:
 
 
 def needs_no_lookback(job: Job) -> str:
-    """Why nobody misses a lookback agent that cannot be trained: one account does not read its windows; else empty."""
+    """Why no one misses a lookback agent that cannot be trained: one account does not read its windows; else empty."""
     return f"left out: {why}" if _is_one_account(job) and (why := missing_bars(job)) else ""
