@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from trading import make_trader
 
+from pacesetter.api import FunctionPolicy
 from pacesetter.data import online
 from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
@@ -54,7 +55,7 @@ def trader_of(folder: Path, source: Source) -> PaperTrader:
     options = {"symbols": list(SYMBOLS), "start": "2024-03-01", "freq": "1h", "cache": str(folder / "cache")}
     feed = OnlineFeed("yahoo", {**options, "calendar": "24/7"}, clock)
     panel = feed.history(None)
-    holder = SimpleNamespace(name="holder", action="target", decide=lambda seen: np.full(len(SYMBOLS), 0.1))
+    holder = FunctionPolicy(lambda seen: np.full(len(SYMBOLS), 0.1))
     return make_trader(folder, panel=panel, feed=feed, policy=holder)
 
 

@@ -236,7 +236,7 @@ def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
     return panel
 
 
-def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
+def replayed_data(data: Mapping[str, object], bundle: Bundle | None) -> dict[str, Any]:
     """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
     if "source" in data:
         return dict(data)
