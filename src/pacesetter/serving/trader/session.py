@@ -11,10 +11,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from pacesetter.data.loading import load
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
+from pacesetter.features.table import feature_table
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.market_rows import Observe, market_bank, table_observer
+from pacesetter.policies.market_rows import Observe, bank_observer, market_bank, table_observer
 from pacesetter.policies.policy import Policy
 from pacesetter.registry import Registry
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
@@ -42,6 +44,7 @@ __all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed
 
 MOST_LETTERS = 42  # of a run's name: a client id has 128, with the bar's 17, 5 of a stop or a halt, a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
+LEAST_FEATURES = ("return_1",)  # for a baseline that reads none
 
 
 @dataclass(frozen=True)
@@ -132,13 +135,21 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
             panel = load_history(config, bundle)
     feed = _feed(config, panel, bundle, is_resumed=succession is not None and _read_state(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
-    decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
+    decider: Policy
+    if bundle:
+        decider, observe = BundlePolicy(bundle), _bundle_observer(bundle, panel.symbols)
+    else:
+        assert baselines is not None
+        # All features of two million bars take longer than everything else before the first decision.
+        few = None if baselines[policy].reads_features else feature_table(panel, LEAST_FEATURES)
+        bank = market_bank(panel, few)
+        decider = _baseline(baselines[policy], bank, market)
+        observe = bank_observer(bank, WINDOW_BARS) if feed.is_stored else table_observer(WINDOW_BARS)
     guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
     broker = options.open(panel.symbols, market)
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
-    observe = _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS)
     reasons = OrderReasons.of(bundle) if bundle and config.why else None
     decision_log = _decision_log(policy, config, bundle)
     # The journal last: whatever is refused above leaves nothing behind.
@@ -202,13 +213,11 @@ def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
     return Journal(_journal_url(config), config.run, heads)
 
 
-def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:
+def _baseline(baseline: Any, bank: Bank, market: MarketParameters) -> Policy:
     """The policy of a baseline; refuses one that needs more than bars."""
-    assert baselines is not None
-    bank, baseline = market_bank(panel), baselines[name]
     needed = baseline.lacks(bank)
     if needed:
-        raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
+        raise ConfigError(f"'{baseline.name}' needs {needed}, which paper trading does not have; give another baseline")
     made: Policy = baseline.on(bank, market)
     return made
 
