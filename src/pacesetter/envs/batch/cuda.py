@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
-from typing import Any, cast
 
 import numpy as np
 
@@ -35,15 +34,6 @@ __all__ = ["DeviceBatch"]
 
 Row = Callable[..., object]
 KERNELS: tuple[Row, ...] = (
-    step_row,
-    restart_where,
-    mask_row,
-    limit_row,
-    try_row,
-    size_views_row,
-    show_row,
-    finish_row,
-)
     step_row,
     restart_where,
     mask_row,
