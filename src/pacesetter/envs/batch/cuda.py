@@ -151,7 +151,7 @@ class DeviceBatch:
             "cursor": self.cursor,
         }
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    def load_state_dict(self, stored: Mapping[str, DeviceArray]) -> None:
         """Restore what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
         given = check_stored(self.batch, stored)
         load_reward(self._reward, stored)
