@@ -34,6 +34,7 @@ from pacesetter.registry import configure
         (lambda: MarketParameters(Costs(impact_bps=1)), "needs limits.volume_cap_fraction"),
         (lambda: MarketParameters(exits=Exits(stop_loss_fraction=0.0004)), "within what a fill costs"),
         (lambda: MarketParameters(exits=Exits(trailing_stop_fraction=0.0004)), "exits.trailing_stop_fraction=0.0004"),
+        (lambda: Limits(position_cap_fraction=0), "market.position_cap=0 allows no position"),
         (lambda: Limits(shorting="no"), "market.shorting='no' must be True or False"),
     ],
 )

@@ -215,6 +215,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_range(0, owner="market", position_cap=self.position_cap_fraction)
+        if self.position_cap_fraction == 0:
+            raise ConfigError("market.position_cap=0 allows no position; give a share of equity above 0, e.g. 0.5")
         check_range(0, 1, owner="market", reserve_cash=self.reserve_cash_fraction)
         check_range(0, 1, owner="limits", ruin_fraction=self.ruin_fraction)
         check_range(1, owner="market", leverage=self.gross_leverage)

@@ -34,6 +34,7 @@ __all__ = ["Composed", "resolve", "resolve_tree"]
 Tree = dict[str, Any]
 # that `expand_market_keys` reads
 MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, *SHORT_ORDERS, "costs", "initial_cash", "currency")]
+MOST_NAMED = 3  # of the methods that have a key
 
 
 class Composed:
@@ -218,8 +219,10 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
             owners = {name: _methods_with(rest, name) for name in TASKS if name != task}
             where, methods = next(((f" task={name}", held) for name, held in owners.items() if held), ("", []))
         if methods:
-            named = " and ".join(f"agent={name}" for name in methods[:3])
-            return f"; only {named}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+            shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
+            others = len(methods) - len(shown)
+            named = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
+            return f"; {named}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
     if group == "guard":
         return "; breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
     if not inside:

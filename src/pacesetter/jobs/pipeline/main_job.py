@@ -21,7 +21,7 @@ from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sect
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.hydra.label import label_of
-from pacesetter.jobs.pipeline.fleet_stage import check_episodes, traded_config, train_fleet
+from pacesetter.jobs.pipeline.fleet_stage import check_episodes, needs_no_lookback, traded_config, train_fleet
 from pacesetter.jobs.pipeline.judge_stage import judge_agents
 from pacesetter.jobs.pipeline.lookback_stage import check_bars, learn_lookback
 from pacesetter.jobs.pipeline.master_stage import needs_no_master, train_master
@@ -139,7 +139,14 @@ STAGES: dict[str, Stage] = {
         Stage("check", check_panel, ("load",), ("data",)),
         Stage("describe", describe, ("load",), ("features",)),
         Stage("leadlag", find_leaders, ("load",), ("lag",), check=check_window),
-        Stage("lookback", learn_lookback, ("load",), ("data", "train", "job"), check=check_bars),
+        Stage(
+            "lookback",
+            learn_lookback,
+            ("load",),
+            ("data", "train", "job"),
+            check=check_bars,
+            skipped=needs_no_lookback,
+        ),
         Stage("agents", train_fleet, ("load", "lookback"), TRADED, check=check_episodes),
         Stage(
             "master",
