@@ -15,16 +15,14 @@ from rich.console import Console
 
 from pacesetter.build import build_learner, build_panel, build_parts, stored_plan, with_lookback
 from pacesetter.build.environments import feature_split
-from pacesetter.build.prior import fit_prior, with_prior, within_reach
+from pacesetter.build.prior import fit_prior, with_prior
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
-from pacesetter.market import Limits, MarketParameters
-from pacesetter.market.orders import as_numbers
-from pacesetter.methods.prior.prior import ExpectedPrior, ends_on_bank, measure_size
+from pacesetter.methods.prior.prior import ends_on_bank
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.packaging import bundle_run
 
@@ -65,18 +63,6 @@ def test_on_training_bars_a_direct_prior_is_out_of_fold_and_later_the_policy_its
     np.testing.assert_allclose(ends[:, learned:], inside[:, learned:])
     assert np.abs(ends[:, 100 : learned - 5] - inside[:, 100 : learned - 5]).max() > 0.1
     assert (ends[..., 0] <= ends[..., 1]).all()
-
-
-def test_residuals_are_in_units_of_what_the_prior_holds() -> None:
-    market = MarketParameters(limits=Limits(position_cap_fraction=0.2))
-    targets = np.zeros((1, 100, 2))
-    targets[0, :50, 1] = np.linspace(0.0, 0.02, 50)  # of a cap of 0.2, and nothing in half of the bars
-    size = measure_size(as_numbers(targets, market), market)
-    assert size == pytest.approx(0.09, abs=0.002)
-    assert measure_size(as_numbers(np.zeros((1, 100, 2)), market), market) == 1.0
-    prior, config = ExpectedPrior(("A",), market, column=0, place=0), configured("fleet", "expected")
-    prior.size.fill_(size)
-    assert within_reach(config, prior).agent["prior_reach"] == pytest.approx(size)
 
 
 @pytest.mark.parametrize("kind", ["direct", "expected"])

@@ -38,7 +38,6 @@ __all__ = [
     "refuse_folds",
     "sample_observations",
     "with_prior",
-    "within_reach",
 ]
 
 
@@ -113,7 +112,7 @@ def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Array]:
 
     Refuses a run that was fitted on test bars, or that trades other symbols or within another cap.
     """
-    from pacesetter.methods.prior.prior import ends_on_bank, fit_direct, fit_expected, measure_size
+    from pacesetter.methods.prior.prior import ends_on_bank, fit_direct, fit_expected
 
     task, asked = config.trading, str(config.agent["prior"])
     market = replace(task.market, bars_per_year=split.known.bars_per_year)
@@ -135,19 +134,7 @@ def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Array]:
     ends = ends_on_bank(prior, bank(split.known))
     if inside is not None:
         ends[:, : inside.shape[1]] = inside
-    known = len(split.learned)
-    prior.size.fill_(measure_size(ends[:, prior.history_bars : known], market))
     return prior, ends
-
-
-def reach_of(config: Plan, prior: Prior) -> float:
-    """What agents change at most, in halves of the range of positions."""
-    return float(config.agent.get("prior_reach", 1.0)) * float(prior.size)
-
-
-def within_reach(config: Plan, prior: Prior) -> Plan:
-    """The configuration of an environment around a prior that was fitted."""
-    return replace(config, agent=config.agent | {"prior_reach": reach_of(config, prior)})
 
 
 def _of_run(config: Plan, learned: Bank, market: MarketParameters) -> tuple[Prior, Array]:
@@ -185,7 +172,7 @@ def beside_prior(stored: Stored) -> BesidePrior:
 
     config = stored.config
     prior = _stored_prior(stored.folder, config)
-    return BesidePrior(prior, config.learned_window_bars, reach_of(config, prior))
+    return BesidePrior(prior, config.learned_window_bars, float(config.agent.get("prior_reach", 1.0)))
 
 
 def refuse_folds(config: Plan) -> None:

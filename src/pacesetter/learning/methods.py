@@ -97,8 +97,7 @@ class TargetOptions:
     prior         what is known before: direct, a direct policy of the training bars; expected, the rule on
                   leadlag_expected; the folder of a run of agent=direct; or none. Agents see its wanted position,
                   out-of-fold on the bars they learn from, and begin at it: what they do is added to it
-    prior_reach   largest change that they make to it, in halves of the range of positions, where the prior uses all of
-                  that; less where it holds less, in proportion
+    prior_reach   largest change that they make to it, in halves of the range of positions
     prior_bars    that the prior reads, as training has set it
     """
 

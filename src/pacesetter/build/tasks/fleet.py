@@ -17,14 +17,7 @@ from pacesetter.build.environments import (
 )
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.plan import Plan, has_prior
-from pacesetter.build.prior import (
-    beside_prior,
-    fit_prior,
-    market_rows,
-    refuse_folds,
-    sample_observations,
-    within_reach,
-)
+from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, sample_observations
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, market_copies
 from pacesetter.build.trading import FleetTrading
@@ -82,7 +75,7 @@ class FleetTask(Task):
         split, prior = feature_split(config, panel), None
         if has_prior(config):
             prior, ends = fit_prior(config, split)
-            config, split = within_reach(config, prior), replace(split, prior=ends)
+            split = replace(split, prior=ends)
         episodes = episode_options(config) | {"continued": config.trading.continued}
         validation = build_market(
             config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start

@@ -20,7 +20,7 @@ from pacesetter.build.environments import (
     learned_risk,
 )
 from pacesetter.build.plan import Plan, has_prior
-from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, within_reach
+from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.trading import Trading
@@ -89,7 +89,7 @@ class SingleAgentTask(Task):
         if not has_prior(config):
             return self._parts(config, split)
         prior, ends = fit_prior(config, split)
-        return self._parts(within_reach(config, prior), replace(split, prior=ends))._replace(prior=prior)
+        return self._parts(config, replace(split, prior=ends))._replace(prior=prior)
 
     def _parts(self, config: Plan, split: FeatureSplit) -> Parts[Environments, Environments]:
         task, learned, visible = config.trading, split.learned, split.known

@@ -24,7 +24,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.state import read_header, read_state, write_state
-from pacesetter.market.orders import as_numbers, as_targets, target_range
+from pacesetter.market.orders import as_numbers
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.methods.direct.learner import CAP_QUANTILE, LEAST_PRICE, MOST_CORRELATION, DirectLearner
 from pacesetter.methods.direct.ledger import Rules
@@ -40,7 +40,6 @@ __all__ = [
     "fit_direct",
     "fit_expected",
     "load_prior",
-    "measure_size",
     "out_of_fold",
     "save_prior",
 ]
@@ -55,18 +54,15 @@ class Prior(nn.Module, ABC):
 
     symbols   of the market, in order        history_bars   of the window that it reads
     reads     entries of the observation that it reads, the position not among them
-    size      of its large positions, as a share of the largest that the market allows, see `measure_size`
     """
 
     symbols: tuple[str, ...]
     history_bars: int
     reads: tuple[str, ...] = ("window",)
-    size: torch.Tensor
 
     def __init__(self, market: MarketParameters) -> None:
         super().__init__()
         self.market = market
-        self.register_buffer("size", torch.ones(()))
 
     @abstractmethod
     def ends(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,17 +127,6 @@ class ExpectedPrior(Prior):
         side = self.shape[0] * ZONE * self.rules.side_cost / volatility.square()
         low, high = ((middle + part).clamp(self.rules.lowest, self.rules.cap) for part in (-side, side))
         return low, high
-
-
-def measure_size(ends: Array, market: MarketParameters) -> float:
-    """The 90 % quantile of the positions that ends (symbol, time, 2) ask for, none of them 0, as a share of the cap.
-
-    What agents try out is in these units: where fills move the price a prior holds a tenth of what it may, and by
-    residuals of the whole range little of it would be left.
-    """
-    held = np.abs(as_targets(ends.astype(np.float64), market)).max(-1)
-    held = held[held > 0]
-    return float(np.quantile(held, CAP_QUANTILE) / target_range(market)[1]) if len(held) else 1.0
 
 
 # ---- fitting --------------------------------------------------------------------------------------------------------
