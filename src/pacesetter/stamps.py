@@ -278,7 +278,7 @@ class _Parser:
 
 
 def _is_first_of_two(parsed: pd.DatetimeIndex, place: Array) -> Array:
-    """(row,) whether a local hour is the first of the two that autumn has, where the table has both, one after the other.
+    """(row,) whether a local hour is the first of the two that autumn has, where the table has both in turn.
 
     Only where no other stamp repeats: in a long table every stamp does, once for each symbol.
     """

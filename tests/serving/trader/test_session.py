@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -25,10 +28,10 @@ from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Decision
-from pacesetter.serving.trader import session
+from pacesetter.serving.trader import feeds, session
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, GuardedPolicy, Ticket
 from pacesetter.serving.trader.paper import PaperTrader
-from pacesetter.serving.trader.session import PaperConfig, load_history, open_session
+from pacesetter.serving.trader.session import PaperConfig, _bar_length, fit_panel, load_history, open_session
 
 DATA = ["data.source=synthetic", "data.symbols=8", "data.bars=260", "first=220"]
 
@@ -281,9 +284,68 @@ def test_a_network_feed_is_asked_for_the_policys_own_symbols(
     monkeypatch.setattr("pacesetter.serving.trader.session.load", load)
     config = PaperConfig(feed="ccxt", data={"start": "2024-01-01"})
     assert load_history(config, fleet.bundle) is fleet.panel
-    assert asked == [{"source": "ccxt", "symbols": list(fleet.panel.symbols), "start": "2024-01-01"}]
+    (given,) = asked
+    assert (given["source"], given["symbols"], given["start"]) == ("ccxt", list(fleet.panel.symbols), "2024-01-01")
     asked.clear()
     there = {"name": "ccxt", "exchange": "okx", "dry_run": True}
     for data in ({}, {"exchange": "kraken"}):  # bars of where the orders go, unless another is typed
         load_history(PaperConfig(feed="ccxt", broker=there, data=data), fleet.bundle)
     assert [each["exchange"] for each in asked] == ["okx", "kraken"]
+
+
+def test_a_bundle_knows_the_length_of_its_bars_and_where_its_history_begins(
+    fleet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def load(source: str, **options: Any) -> Any:
+        asked.append(options)
+        return fleet.panel
+
+    monkeypatch.setattr("pacesetter.serving.trader.session.load", load)
+    features, year = fleet.bundle.features, pd.Timedelta(days=365.25)
+    lengths = {1764.0: "1h", 6552.0: "15min", 252.0: "1D"}
+    for bars_per_year, freq in lengths.items():
+        assert _bar_length(bars_per_year, "XNYS") == freq
+    assert [_bar_length(year / pd.Timedelta(each), "24/7") for each in ("1min", "15min", "1h", "1D")] == [
+        *("1min", "15min", "1h", "1D")
+    ]
+    load_history(PaperConfig(feed="yahoo"), fleet.bundle)
+    assert asked[0]["freq"] == _bar_length(features.bars_per_year, "XNYS")
+    needed = (features.memory_bars + features.window_bars) / features.bars_per_year * year
+    assert pd.Timestamp(asked[0]["start"], tz="UTC") < pd.Timestamp.now("UTC") - needed
+
+
+def test_bars_of_another_length_are_refused(fleet: Any) -> None:
+    for rows in (len(fleet.panel), 6):
+        part = fleet.panel.rows(0, rows)
+        assert fit_panel(part, fleet.bundle) is part
+        for factor in (0.1, 8.0):
+            index = part.index[0] + factor * (part.index - part.index[0])
+            with pytest.raises(ConfigError, match=r"bars of which a year has .* minutes apart; give bars"):
+                fit_panel(replace(part, index=index), fleet.bundle)
+
+
+def test_what_a_venue_settles_by_itself_may_be_missing_from_its_bars(
+    fleet: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A policy that learned with funding is traded on an exchange's bars, which have none."""
+    unknown = np.full(fleet.panel.mask.shape, np.nan)
+    trained = fleet.panel.with_field("funding_rate", unknown)
+    bundle = SimpleNamespace(name="perps", model=fleet.bundle.model, files={}, config=fleet.bundle.config)
+    bundle.features = replace(fleet.bundle.features, fields=trained.fields)
+    monkeypatch.setattr(session, "load", lambda *words, **options: fleet.panel)
+    monkeypatch.setattr(feeds, "load", lambda *words, **options: fleet.panel)
+    monkeypatch.setattr(session, "_first_day", lambda bundle: "2024-01-01")
+    at_a_venue = PaperConfig(feed="ccxt", broker={"name": "ccxt", "market": "linear"})
+    panel = load_history(at_a_venue, bundle)  # type: ignore[arg-type]
+    assert panel.fields == trained.fields
+    assert np.isnan(panel["funding_rate"]).all()
+    assert caplog.messages == []
+    feed = session._feed(at_a_venue, panel, bundle, is_resumed=True)  # type: ignore[arg-type]
+    assert feed.history(None).fields == trained.fields
+    load_history(PaperConfig(feed="ccxt"), bundle)  # type: ignore[arg-type]
+    assert caplog.messages == ["bars of ccxt have no funding_rate: an account that is kept here pays and gets none"]
+    bundle.features = replace(fleet.bundle.features, fields=(*fleet.panel.fields, "dividend"))
+    with pytest.raises(ConfigError, match=r"these have"):
+        load_history(at_a_venue, bundle)  # type: ignore[arg-type]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,12 +17,22 @@ from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
 from pacesetter.panel import Panel
 
-__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed", "find_adjustments"]
+__all__ = [
+    "Feed",
+    "FeedClock",
+    "LiveClock",
+    "OnlineFeed",
+    "ReplayClock",
+    "ReplayFeed",
+    "complete_fields",
+    "find_adjustments",
+]
 
 OVERLAP_DAYS = 7  # asked for again with every poll: longer than holidays, short enough to poll
 SPLIT_FRACTION = 0.05  # from which a re-adjusted history is a split; below it is a dividend
 SAME_PRICE = 1e-4  # relative, up to which two downloads of a price are the same
 MOST_SILENT = 3  # symbols in a row without bars, and none with, after which the source counts as down
+SETTLED = ("funding_rate", "mark_price")  # what a venue settles by itself, and network sources do not have
 MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which cannot be set
 
 
@@ -103,6 +113,7 @@ class ReplayFeed:
         if not 0 <= first < len(panel) - 1:
             raise DataError(f"first={first} leaves no bar to replay; give 0 to {len(panel) - 2}")
         self.panel, self.first, self.clock = panel, first, ReplayClock()
+        self._digest, self._hashed = hashlib.sha256(), 0
 
     def history(self, until: pd.Timestamp | None) -> Panel:
         return self.panel.rows(0, self.first + 1) if until is None else self.panel.between(None, until)
@@ -112,17 +123,17 @@ class ReplayFeed:
         return self.panel.rows(row, row + 1) if row < len(self.panel) else None
 
     def digest(self, until: pd.Timestamp) -> str:
-        return self._digests[int(self.panel.index.searchsorted(until, side="right")) - 1]
-
-    @cached_property
-    def _digests(self) -> list[str]:
-        """Hashes of the bars up to each one."""
-        panel, digest, digests = self.panel, hashlib.sha256(), []
-        values = np.where(np.isnan(panel.blocks), np.nan, panel.blocks) + 0.0  # one NaN pattern, one zero
-        for moment, bar in zip(panel.index.asi8, values.swapaxes(0, 1), strict=True):
-            digest.update(moment.tobytes() + bar.tobytes())
-            digests.append(digest.hexdigest())
-        return digests
+        """The hash of the bars up to one; bars that were hashed before are not hashed again."""
+        row = int(self.panel.index.searchsorted(until, side="right"))
+        if row < self._hashed:
+            self._digest, self._hashed = hashlib.sha256(), 0
+        if row > self._hashed:
+            part = self.panel.rows(self._hashed, row)
+            values = np.where(np.isnan(part.blocks), np.nan, part.blocks) + 0.0  # one NaN pattern, one zero
+            numbers = np.ascontiguousarray(values.swapaxes(0, 1)).reshape(len(part), -1)
+            self._digest.update(np.column_stack([part.index.asi8, numbers.view(np.int64)]).tobytes())
+            self._hashed = row
+        return self._digest.hexdigest()
 
 
 class OnlineFeed:
@@ -130,12 +141,15 @@ class OnlineFeed:
 
     One symbol that vanished, or a broken or doubled bar, does not stop the others: it is missing, and a note says so
     once. A poll overlaps the bars before: where the source re-based them, as for a split, it is refused.
+    Of `fields` those that a venue settles by itself are unknown where the source lacks them.
     """
 
     is_stored = False
 
-    def __init__(self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None) -> None:
-        self.source, self.options, self.clock = source, dict(options), clock or LiveClock()
+    def __init__(
+        self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None, fields: Sequence[str] = ()
+    ) -> None:
+        self.source, self.options, self.clock, self.fields = source, dict(options), clock or LiveClock(), fields
         self._known: Panel | None = None  # the latest bars that were given
         self._problems: dict[str, str] = {}  # of symbols that the last poll lacked
 
@@ -203,7 +217,17 @@ class OnlineFeed:
         return ""
 
     def _load(self, **changed: Any) -> Panel:
-        return load(self.source, **{**self.options, "refresh": True, **changed})
+        return complete_fields(load(self.source, **{**self.options, "refresh": True, **changed}), self.fields)
+
+
+def complete_fields(panel: Panel, fields: Sequence[str]) -> Panel:
+    """The panel in the order of `fields`, funding and mark price unknown where it lacks no others; else as it is."""
+    lacking = [name for name in fields if name not in panel.fields]
+    if not lacking or set(panel.fields) - set(fields) or not set(lacking) <= set(SETTLED):
+        return panel
+    unknown = np.full(panel.mask.shape, np.nan)
+    blocks = [unknown if name in lacking else panel[name] for name in fields]
+    return replace(panel, fields=tuple(fields), blocks=np.stack(blocks))
 
 
 def find_adjustments(before: Panel, after: Panel) -> dict[str, float]:
