@@ -12,7 +12,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_late", "names_on_use"]
+__all__ = ["import_late", "load", "names_on_use"]
 
 WAITING = "__waiting__"  # among the names of a library that was not imported yet
 LOADING = RLock()  # a second thread waits for the whole library
@@ -25,13 +25,13 @@ class _Late(ModuleType):
     """
 
     def __getattr__(self, name: str) -> object:
-        load(self)
+        _import_now(self)
         if self.__class__ is _Late:  # its own body asks, before it is there
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}' yet")
         return getattr(self, name)
 
 
-def load(library: ModuleType) -> None:
+def _import_now(library: ModuleType) -> None:
     """Import a library that waits for it."""
     with LOADING:
         if not vars(library).pop(WAITING, False):
@@ -57,7 +57,7 @@ class _WholeFirst(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if not name.startswith(f"{self.library.__name__}.") or WAITING not in vars(self.library):
             return None
-        load(self.library)
+        _import_now(self.library)
         if name not in sys.modules:
             return None
         # importlib would take the spec of a module that came meanwhile, and run its body again.
@@ -81,6 +81,14 @@ def import_late(*names: str) -> None:
             vars(library)[WAITING] = True
             sys.modules[name] = library
             sys.meta_path.insert(0, _WholeFirst(library))
+
+
+def load(target: object) -> Any:
+    """An object as it is, or the one at "module:attribute"."""
+    if not isinstance(target, str):
+        return target
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def names_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -19,6 +19,7 @@ from pkgutil import iter_modules
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.late import load
 
 __all__ = ["Registry", "configure", "is_installed"]
 
@@ -89,9 +90,8 @@ class Registry(Generic[Member]):
             raise ConfigError(f"unknown {self.kind} '{name}'{did_you_mean(name, self._members)}")
         member = self._members[name]
         if isinstance(member, str):
-            module, _, attribute = member.partition(":")
-            member = self._members[name] = cast(Member, getattr(import_module(module), attribute))
-        return member
+            member = self._members[name] = load(member)
+        return cast(Member, member)
 
     def __contains__(self, name: object) -> bool:
         self._read_plugins()
