@@ -53,7 +53,8 @@ audit:  ## known vulnerabilities of the locked packages; needs pip-audit and a d
 	pip-audit --no-deps --disable-pip -r locks/all.txt $(AUDIT)
 
 proof: .venv/test.done  ## the long evidence, or SHARE=0.1 of it; output goes to benchmarks/results/proof.txt
-	$(SINGLE) PROOF_SHARE=$(or $(SHARE),1) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee benchmarks/results/proof.txt
+	@echo "# make proof SHARE=$(or $(SHARE),1) at commit $$(git rev-parse --short HEAD)" > benchmarks/results/proof.txt
+	$(SINGLE) PROOF_SHARE=$(or $(SHARE),1) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee -a benchmarks/results/proof.txt
 	@tail -n 1 benchmarks/results/proof.txt | grep passed | grep -qvE "failed|error"
 
 coverage: .venv/test.done  ## how much of what trades the tests run: >= 90 % of market, rewards, envs and leadlag, >= 95 % of serving/risk
@@ -70,7 +71,8 @@ fresh: .venv/test.done  ## whether every set of stored episodes below data/ is s
 	@for file in $(wildcard data/*.h5); do $(BIN)/pacesetter data fresh $$file || exit 1; done
 
 steady: .venv/test.done  ## browser, kill and worker tests TIMES=30 times beside two busy processes; benchmarks/results/steady.txt
-	$(SINGLE) $(BIN)/python scripts/steady.py $(or $(TIMES),30) | tee benchmarks/results/steady.txt
+	@echo "# make steady at commit $$(git rev-parse --short HEAD)" > benchmarks/results/steady.txt
+	$(SINGLE) $(BIN)/python scripts/steady.py $(or $(TIMES),30) | tee -a benchmarks/results/steady.txt
 	@tail -n 1 benchmarks/results/steady.txt | grep -qx "$(or $(TIMES),30) of $(or $(TIMES),30) rounds passed"
 
 bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/

@@ -1,14 +1,16 @@
-"""The programme on planted synthetic bars, from data to a bundle: what each phase decided, and every gate's value.
+"""The programme, from data to a bundle: what each phase decided, and every gate's value.
 
 python benchmarks/programme.py [--folder build/programme] [--record] [overrides …]
 
-With the same folder it resumes after the last finished phase; `--stored RUN` records a programme as far as it came.
+On planted synthetic bars, whatever its gates say. With the same folder it resumes after the last finished phase;
+`--stored RUN --name NAME` records a programme on any bars as far as it came, with the commit that it ran on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -20,11 +22,13 @@ from pacesetter.build.plan import read_plan
 from pacesetter.cli import app
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.forecasting import Oracle
+from pacesetter.evaluation.programme.decision import MADE_UP
 from pacesetter.evaluation.programme.status import ProgrammeStatus, latest_status, read_status
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import EVALUATION, Run
+from pacesetter.runs import EVALUATION, Run, data_name
 
 SIZES = ("programme.trials=2", "programme.top=1", "programme.folds=2", "job.draws=200")
 BESIDE = ("hold", "ridge", "lasso")
@@ -32,7 +36,7 @@ BESIDE = ("hold", "ridge", "lasso")
 
 def finished(folder: Path, overrides: list[str]) -> Path:
     """The folder of the programme, run to its end whatever its gates say."""
-    words = ["programme", "+preset=prototype_offline", *SIZES, f"runs={folder}", *overrides, "--despite-no-go"]
+    words = ["lab", "programme", "+preset=prototype_offline", *SIZES, f"runs={folder}", *overrides, "--despite-no-go"]
     result = CliRunner().invoke(app, words)
     if result.exit_code:
         raise SystemExit(f"{result.output}\n{result.exception}")
@@ -44,13 +48,24 @@ def finished(folder: Path, overrides: list[str]) -> Path:
 def sizes(place: Path) -> str:
     """What the programme was run with."""
     config = read_plan(Run.open(place))
-    job, own = config.job, config.programme
-    data = config.data
+    job, own, data = config.job, config.programme, config.data
+    search = f"{own.trials} trials, of which the best {own.top} retrained" if own.trials else "no search"
+    planted = f", planted, strength {data['strength']:g}" if is_planted(place) else ""
     return (
-        f"{data['symbols']} symbols × {data['bars']:,} hourly bars, strength {data['strength']:g}; "
-        f"{job.fleet_steps:,} steps of each agent, {job.master_steps:,} of the master, trials {own.trials}, of which "
-        f"the best {own.top} retrained, {own.folds} walk-forward folds, {job.draws} draws; seed {config.seed}."
+        f"{Panel.load(place / 'load' / 'panel.parquet')!r}{planted}; agent={config.agent['algorithm']}, "
+        f"{job.fleet_steps:,} steps of each agent, {job.master_steps:,} of the master, {search}, {own.folds} "
+        f"walk-forward folds, {job.draws} draws; seed {config.seed}."
     )
+
+
+def command(place: Path) -> str:
+    """The words it was started with; of a folder of this machine its name alone."""
+    given = [word.partition("=") for word in Run.open(place).manifest["command"]]
+    return f"`{shlex.join(key + sign + (Path(value).name if '/' in value else value) for key, sign, value in given)}`"
+
+
+def is_planted(place: Path) -> bool:
+    return str(read_plan(Run.open(place)).data["source"]) in MADE_UP
 
 
 def phases(status: ProgrammeStatus) -> str:
@@ -64,7 +79,7 @@ def sharpe_ratios(place: Path) -> str:
     order = {name: rank for rank, name in enumerate(("prototype", "master", "fleet", "validation"))}
     run = max(judged_runs, key=lambda path: order[path.parent.name])
     judged = json.loads((run / EVALUATION / "evaluation.json").read_text(encoding="utf-8"))
-    figures = judged["figures"] | {"oracle": oracle_figures(StoredRun(run))}
+    figures = judged["figures"] | ({"oracle": oracle_figures(StoredRun(run))} if is_planted(place) else {})
     names = [name for name in (judged["policy"], *BESIDE, "oracle") if name in figures]
     rows = [(name, figures[name]["sharpe"], f"{figures[name]['max_drawdown']:.1%}") for name in names]
     return table(("on the test set", "annualised Sharpe ratio", "largest drawdown"), rows)
@@ -89,25 +104,32 @@ def gates(place: Path) -> str:
             lines = [line for line in part.split("\n## ")[0].splitlines() if line.startswith("| ")]
             cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
             rows += [(part.splitlines()[0], *_five(row)) for row in cells]
-    return table(("gates", "gate", "value", "limit", "interval", "passed"), rows)
+    return table(("gates", "gate", "value", "limit", "interval", "state"), rows)
 
 
 def _five(row: list[str]) -> tuple[str, ...]:
     """A gate without an interval has an empty cell there."""
     name, value, limit, *interval, passed = row
-    return name, value, limit, (interval[0] or "–") if interval else "–", "yes" if passed == "pass" else "no"
+    return name, value or "–", limit, (interval[0] or "–") if interval else "–", passed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--stored", type=Path)
+    parser.add_argument("--name", default="programme", help="of the page")
     options, rest = parser.parse_known_args()
     overrides = [word for word in rest if word != "--record"]
     with tempfile.TemporaryDirectory() as temporary:
         place = options.stored or finished(options.folder or Path(temporary), overrides)
-        body = "\n\n".join((sizes(place), phases(read_status(place)), sharpe_ratios(place), gates(place)))
-    publish("programme", body, "The programme on synthetic bars with a planted lead–lag")
+        status = read_status(place)
+        commit = Run.open(place).manifest["commit"]
+        parts = (sizes(place), command(place), phases(status), status.sentence, sharpe_ratios(place), gates(place))
+        body = "\n\n".join((*parts, f"Recorded at commit {str(commit)[:8]}."))
+        market = (
+            "synthetic bars with a planted lead–lag" if status.synthetic else data_name(read_plan(Run.open(place)).data)
+        )
+    publish(options.name, body, f"The programme on {market}")
 
 
 if __name__ == "__main__":

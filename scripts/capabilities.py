@@ -8,7 +8,8 @@
     python scripts/capabilities.py --folder build/capabilities --record --known   # of what was run so far, nothing more
 
 It knows the package only by its command line, so that it cannot share a mistake with the tests. Options that make a
-command small are added here; what a command does is left as the page writes it. Exit 1 if a command fails.
+command small are added here; what a command does is left as the page writes it. A folder is of one commit, and its
+outcomes are of no other. Exit 1 if a command fails.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import math
 import os
+import random
 import re
 import shlex
 import shutil
@@ -35,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "capabilities.md"
 RECORD = ROOT / "benchmarks" / "results" / "capabilities.md"
 SECONDS = 900
+TICKS = ROOT / "src" / "pacesetter" / "data" / "ticks" / "btc_jpy"
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MARKET = ("data=synthetic", "data.symbols=3", "data.bars=420")
 NETWORK = ("agent.network=mlp", "agent.network_options={width:8,layers:1}", "agent.heads=[8]")
@@ -42,6 +45,7 @@ STEPS = ("agent.n_steps=16", "agent.batch_size=16", "train.envs=4", "train.steps
 EPISODES = ("task.window_bars=4", "task.episode_bars=20")
 LOOKBACK = ("task.windows.longest=24", "task.windows.seen=[6,12,30]", "task.windows.grid=[10,16,24]")
 FLEET = ("task=fleet", *MARKET, *EPISODES, "features.names=[return_1,volatility_10]", *STEPS, *QUIET)
+LAUNCHED = (*MARKET, "train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET)
 
 # A run of each kind that other commands are given, made when it is first needed.
 RUNS = {
@@ -77,13 +81,21 @@ SMALLER = {
         *QUIET,
     ),
     "train task=two_level": ("train.steps=64", "train.envs=4", "train.validate_every=64", "data.bars=1500", *QUIET),
+    "train +preset=original": (
+        *("data=synthetic", "data.symbols=3", "data.bars=900", "task.symbols=[]", "task.episode_bars=50"),
+        *NETWORK[:2],
+        *("agent.n_steps=16", "train.steps=64", "train.envs=4", "train.validate_every=64"),
+        *QUIET,
+    ),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
-    "tune": ("data=synthetic", "data.bars=420", "tune.trials=1", "train.steps=64", "train.validate_every=64", *QUIET),
-    "sweep": ("data=synthetic", "data.bars=420", "agent=ppo,a2c", "train.steps=64", "train.validate_every=64", *QUIET),
+    "train --launch tune": (*LAUNCHED, "tune.trials=1"),
+    "train --launch sweep": (*LAUNCHED, "agent=ppo,a2c"),
     "data check": ("data=sandbox",),
     "data fetch": ("data=sandbox",),
     "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
     "leadlag lag.autoencoder": ("data=synthetic", "data.symbols=4", "data.bars=900", "lag.lookback=60", "lag.step=10"),
+    "leadlag data=ticks": (),
+    "leadlag data=sample": ("lag.lookback=60",),
     "leadlag lag.method=policy": (*MARKET, "lag.lookback=60"),  # the bars that its run learned from
     "evaluate": ("--draws", "20", "--fast"),
     "verify": (),
@@ -91,7 +103,7 @@ SMALLER = {
     "baseline sl": ("data=synthetic", "data.symbols=3", "data.bars=2000"),
     "validate": ("--draws", "20"),
     "bundle make": ("--observations", "100", "--despite-no-go"),
-    "profile": (
+    "lab profile": (
         "data=synthetic",
         "data.bars=420",
         *EPISODES,
@@ -102,14 +114,16 @@ SMALLER = {
     ),
     "paper": ("bars=3",),
     "paper BUNDLE": ("bars=3", "folder=served"),  # a journal of its own, not that of a baseline
-    "programme": ("--phase", "data"),
-    "selftest": ("selftest.copies=4", "selftest.agent_copies=0", "selftest.draws=19", "selftest.halvings=2"),
+    "lab programme": ("--phase", "data", *MARKET),
+    "lab programme +preset": ("--phase", "data"),
+    "lab programme --": (),
+    "lab selftest": ("selftest.copies=4", "selftest.agent_copies=0", "selftest.draws=19", "selftest.halvings=2"),
     "export": ("--episodes", "4", "--bars", "20", "task.window_bars=4", "features.names=[return_1,volatility_10]"),
     "distill": ("--steps", "256", "--episodes", "2"),
     "finetune": (*FLEET[1:7], *STEPS[2:], *QUIET),  # the market, windows and features of the run
     "adapt": ("--tasks", "2", "--episodes", "1"),
     "online": ("steps=64", "every_bars=40"),
-    "scan": ("--lookbacks", "60", "data=synthetic", "data.symbols=4", "data.bars=300"),
+    "lab scan": ("--lookbacks", "60", "data=synthetic", "data.symbols=4", "data.bars=300"),
 }
 # What a command is given that the page leaves to the reader.
 GIVEN = {
@@ -128,6 +142,8 @@ BEFORE = {
     "journal": "pacesetter paper equal_weight data=synthetic bars=3",
     "compare": "pacesetter evaluate RUN --draws 20 --fast",
     "evaluate RUN --gate": "pacesetter evaluate RUN --draws 20 --fast",
+    "lab programme --": "pacesetter lab programme",
+    "journal verify": "pacesetter paper BUNDLE --publish public bars=3 folder=served",
     "bundle rollback": "pacesetter bundle make RUN --observations 100 --despite-no-go",
     "train task=fleet agent=cql": "pacesetter export random data=sample",
 }
@@ -136,6 +152,7 @@ AFTER = {"halt": "pacesetter resume --by capabilities"}
 LEFT_OUT = {
     "make": "the whole suite, or an installation: minutes to hours, and its own check",
     "pip": "changes the environment",
+    "python scripts/fresh": "installs the package into a new environment: minutes, and its own check",
     "python benchmarks": "measures for minutes; `make bench` records it",
     "python examples/rllib": "needs the extra `ray`",
     "pacesetter serve": "serves until it is stopped",
@@ -143,7 +160,10 @@ LEFT_OUT = {
     "pacesetter train --launch cluster": "needs the extra `ray`, or several machines",
     "pacesetter lab league": "hours, cells are kept; `league quick` for a laptop",
     "pacesetter lab ablate": "hours, cells are kept",
-    "pacesetter lab reproduce us_japan": "needs data that is not distributed",
+    **dict.fromkeys(
+        (f"pacesetter lab reproduce {name}" for name in ("us_japan", "stock_ranking", "network_momentum")),
+        "needs data that is not distributed",
+    ),
     "pacesetter leadlag +preset=us_japan": "needs data that is not distributed",
 }
 
@@ -171,7 +191,7 @@ def read_rows(text: str) -> list[Row]:
     """The rows of the page; refuses one that holds in part and does not say which part."""
     rows = []
     for line in text.splitlines():
-        if not re.match(r"\| (LL|TB|CA|AR|beyond)", line):
+        if not re.match(r"\| ([A-Z]+-|beyond)", line):
             continue
         name, _, status, shown, proof = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1])
         missing = re.sub(r"`[^`]*`", "", proof).strip(" ,;:")
@@ -206,7 +226,7 @@ def smaller(command: str) -> list[str]:
         own += [word for word in MARKET if word.partition("=")[0] not in sized]
     if "agent.network=cross" in words:
         own.append("features.leadlag.lookback=30")  # its own window of 250 bars would leave none
-    sizes = LOOKBACK if "task=lookback" in words else EPISODES if words[1:2] in (["train"], ["tune"], ["sweep"]) else ()
+    sizes = LOOKBACK if "task=lookback" in words else EPISODES if words[1:2] == ["train"] else ()
     if not any(word.startswith(("+preset=", "task=master", "task=two_level")) for word in words):
         own += [word for word in sizes if word.partition("=")[0] not in named]
     if "data=synthetic" in words and "run" in words and "data.bars" not in named:
@@ -278,8 +298,9 @@ class Workshop:
         whole = [word.replace("RUN", str(self.made(kind))) if "RUN" in word else word for word in words]
         if "--gate" in whole:
             whole[whole.index("--gate") + 1] = str(self.made(kind) / "evaluation" / "evaluation.json")
-        if any("FOLDER" in word for word in whole):
-            whole = [word.replace("FOLDER", str(self._files())) for word in whole]
+        files = self._files() if any(name in line for name in ("FOLDER", "FILE", ".csv")) else self.folder
+        folder = TICKS if "data=ticks" in whole else files
+        whole = [word.replace("FOLDER", str(folder)).replace("FILE", str(self.folder / "market.csv")) for word in whole]
         return [self._bundle() if word == "BUNDLE" else word for word in whole]
 
     def _files(self) -> Path:
@@ -291,6 +312,18 @@ class Workshop:
             days = [date(2020, 1, 1) + timedelta(bar) for bar in range(300)]
             lines = [f"{day},{close:.6f}" for day, close in zip(days, closes, strict=True)]
             (folder / f"{symbol}.csv").write_text("\n".join(["time,close", *lines]) + "\n", encoding="utf-8")
+        table = []
+        for symbol in ("7203", "AAA", "BBB", "USDJPY"):
+            draw, close = random.Random(symbol), 100.0
+            for bar in range(1000):
+                last, close = close, close * math.exp(draw.gauss(0.0003, 0.01))
+                prices = f"{last:.6f},{1.002 * max(last, close):.6f},{0.998 * min(last, close):.6f},{close:.6f}"
+                table.append((date(2020, 1, 1) + timedelta(bar), f"{symbol},{prices},1000000"))
+        for name, form in (("bars.csv", "%d/%m/%Y"), ("market.csv", "%Y-%m-%d")):
+            lines = ["time,symbol,open,high,low,close,volume", *(f"{day:{form}},{rest}" for day, rest in table)]
+            (self.folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        members = "symbol,start,end\n7203,2020-01-01,\nAAA,2020-01-01,2021-01-01\nBBB,2020-06-01,\nUSDJPY,2020-01-01,\n"
+        (self.folder / "members.csv").write_text(members, encoding="utf-8")
         return folder
 
     def _bundle(self) -> str:
@@ -349,7 +382,23 @@ def workplace(folder: Path | None) -> Iterator[Path]:
         yield Path(place)
 
 
-def record(outcomes: list[Outcome], said: str, target: Path) -> None:
+def commit() -> str:
+    """The commit of this tree, with a + where it is changed."""
+    said = ["git", "describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=8"]
+    return subprocess.run(said, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def check_commit(folder: Path) -> str:
+    """The commit that a folder is of, this one where it is new; refuses a folder of another."""
+    stamp, own = folder / "commit.txt", commit()
+    known = stamp.read_text(encoding="utf-8").strip() if stamp.is_file() else own
+    if known != own:
+        raise SystemExit(f"error: {folder} has outcomes of {known}, and this is {own}; give another --folder")
+    stamp.write_text(f"{own}\n", encoding="utf-8")
+    return own
+
+
+def record(outcomes: list[Outcome], said: str, own: str, target: Path) -> None:
     """The outcome of every command as a page of results."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from record import machine, table
@@ -358,7 +407,7 @@ def record(outcomes: list[Outcome], said: str, target: Path) -> None:
     title = "# The command of every row of docs/capabilities.md, at a tiny size"
     command = f"`python scripts/capabilities.py --record` on {time.strftime('%Y-%m-%d')}: {machine()}"
     rows = table(("row", "command", "result", "its last line, or why it was left out"), lines)
-    target.write_text(f"{title}\n\n{command}\n\n{said}\n\n{rows}\n", encoding="utf-8")
+    target.write_text(f"{title}\n\n{command}\n\n{said}\n\n{rows}\n\nRecorded at commit {own}.\n", encoding="utf-8")
 
 
 def summary(outcomes: list[Outcome]) -> str:
@@ -390,6 +439,7 @@ def main() -> None:
     left = 0
     end = time.monotonic() + 60 * options.minutes
     with workplace(options.folder) as place:
+        own = check_commit(place)
         workshop = Workshop(place, options.known)
         if options.again:
             workshop.forget_failures()
@@ -404,7 +454,7 @@ def main() -> None:
     said = summary(outcomes) + (f" {left} rows are left; the same command with --folder resumes." if left else "")
     print(said)
     if options.record:
-        record(outcomes, said, RECORD)
+        record(outcomes, said, own, RECORD)
     sys.exit(any(found.result == "FAILED" for found in outcomes))
 
 

@@ -110,6 +110,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def _uri(path: Path) -> str:
     """The page of a file: pages of docs/ as they are, the README as home, all others below repository/."""
+    if path == GALLERY:
+        return "gallery/index.md"
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS).as_posix()
     name = path.relative_to(ROOT).as_posix()
@@ -216,6 +218,8 @@ def notebook_pages(path: Path) -> dict[str, str | bytes]:
     """An executed notebook as a page, and its pictures as files beside it."""
     parts, pictures = [], {}
     for cell in json.loads(path.read_text())["cells"]:
+        if "colab" in cell["metadata"].get("tags", ()):
+            continue
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             parts.append(source)

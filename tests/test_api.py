@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import pacesetter as ps
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, LimitWarning
 from pacesetter.evaluation.backtest.backtest import backtest as play
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.statistics.trials import Trial, Trials
@@ -110,6 +110,8 @@ def test_the_best_of_a_hundred_random_strategies_is_no_evidence() -> None:
         (3, "backtest takes a baseline's name"),
         ([0.1, 0.2], "weights of shape \\(2,\\) do not fit 3 symbols"),
         (lambda: 1, "must take one argument, what is seen"),
+        ({"S0": "half"}, "weights are shares of equity, e.g. 0.6 for 60 %: could not convert string to float"),
+        ({"S0": 60, "S1": 40}, "weights asks for 60 times equity in S0 at .*; weights are shares of equity, 0.6 for"),
         (lambda seen: "all", "must give 3 weights, one a symbol; it gave 'all'"),
         (lambda seen: [0.1], "must give 3 weights, one a symbol"),
     ],
@@ -117,6 +119,15 @@ def test_the_best_of_a_hundred_random_strategies_is_no_evidence() -> None:
 def test_what_does_not_decide_is_refused(market: ps.Panel, policy: object, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         ps.backtest(policy, market)
+
+
+def test_what_the_smallest_trade_and_the_band_leave_is_said(market: ps.Panel) -> None:
+    with pytest.warns(LimitWarning, match=r"minimum_notional=50000 left orders of 10\.0% of equity a bar unsent"):
+        small = ps.backtest({"S0": 0.1}, market, first=300, minimum_notional=50_000)
+    assert not small.weights.to_numpy().any()
+    with pytest.warns(LimitWarning, match=r"band=0\.1 left orders of 5\.0% of equity a bar unsent"):
+        ps.backtest({"S0": 0.05}, market, first=300, band=0.1)
+    assert ps.backtest({"S0": 0.1}, market, first=300).cuts == ""
 
 
 def test_weights_that_stay_are_a_dict_a_series_or_a_list(market: ps.Panel) -> None:
@@ -136,6 +147,12 @@ def test_weights_that_stay_are_a_dict_a_series_or_a_list(market: ps.Panel) -> No
         (lambda market: ps.LeadLag().links(lookback=9), "this LeadLag is not fitted; call fit"),
         (lambda market: ps.train(agent=market), "agent is a text, a number, a list or a mapping, not Panel"),
         (lambda market: ps.train(data=5), "load takes a source's name, a path or a DataFrame, not int"),
+        (lambda market: ps.backtest("hold", market, lev=2), "unknown option 'market.lev'; did you mean 'leverage'"),
+        (lambda market: ps.backtest("hold", market, fee=2), "unknown option 'market.fee'; did you mean 'costs'"),
+        (lambda market: ps.backtest("hold", market, leverage=0), "market.leverage=0.0 must be 1 or more"),
+        (lambda market: ps.backtest("hold", market, costs="low"), "market.costs=low must be a number, of bps"),
+        (lambda market: ps.backtest("hold", market, risk={"tracking_error": 0.1}), "these risk.* keys change nothing"),
+        (lambda market: ps.backtest("hold", market, risk={"vol": 0.1}), "did you mean 'target_volatility'"),
         (lambda market: ps.train(5), "train takes overrides as texts, e.g. 'task=fleet', not int"),
         (lambda market: ps.evaluate(5), "evaluate takes the folder of a run, as ps.train gives it, not int"),
         (lambda market: ps.backtest("hold", market, first="2050-01-01"), "first=2050-01-01 leaves no bar to trade"),

@@ -116,6 +116,17 @@ def test_an_hour_that_happens_twice_is_the_later_and_a_skipped_one_the_next() ->
     assert known(["2020-03-08 01:30", "2020-03-08 02:30"], timezone="America/New_York")[0][1] == "2020-03-08 07:30:00"
 
 
+def test_both_hours_of_an_autumn_night_are_read_in_their_order() -> None:
+    raw = ["2020-11-01 00:30", "2020-11-01 01:00", "2020-11-01 01:30", "2020-11-01 01:00", "2020-11-01 01:30"]
+    utc = [f"2020-11-01 {clock}:00" for clock in ("04:30", "05:00", "05:30", "06:00", "06:30")]
+    assert known(raw, timezone="America/New_York") == (utc, [])
+    again = [*raw, "2020-11-01 00:30"]  # a true duplicate, or a long table: nothing is guessed
+    assert known(again, timezone="America/New_York")[0][1] == "2020-11-01 06:00:00"
+    with_offset = [f"{text}-05:00" for text in raw]
+    assert known(with_offset, timezone="America/New_York")[0][1] == "2020-11-01 06:00:00"
+    assert known(raw)[0][1] == "2020-11-01 01:00:00"
+
+
 def test_the_midnights_of_an_exchange_are_its_dates() -> None:
     raw = ["2020-03-06T05:00Z", "2020-03-09T04:00Z"]  # New York, before and after the clocks change
     options = {"close_of": end_of_day, "zone_of": lambda moments: "America/New_York"}

@@ -379,7 +379,12 @@ class WeightsPolicy:
 
 
 def _risk_options(risk: Mapping[str, object] | RiskOptions | None) -> RiskOptions:
-    return risk if isinstance(risk, RiskOptions) else configure(RiskOptions, risk or {}, "risk")
+    if isinstance(risk, RiskOptions):
+        return risk
+    options = configure(RiskOptions, {} if risk is None else risk, "risk")
+    if options != RiskOptions():
+        options.check_on()
+    return options
 
 
 def _check_scale(result: Result) -> None:
@@ -436,9 +441,9 @@ def _as_policy(policy: Any, panel: Panel, bank: Any, rules: MarketParameters) ->
 def _constant_weights(weights: Any, panel: Panel) -> pd.DataFrame:
     """Weights that stay, by symbol or one for each in order, as a frame of one row."""
     if isinstance(weights, (Mapping, pd.Series)):
-        row = pd.Series(weights, dtype=np.float64)
+        row = pd.Series(weights)
     elif np.shape(weights) == (len(panel.symbols),):
-        row = pd.Series(np.asarray(weights, dtype=np.float64), list(panel.symbols))
+        row = pd.Series(np.asarray(weights), list(panel.symbols))
     else:
         raise ConfigError(
             f"weights of shape {np.shape(weights)} do not fit {len(panel.symbols)} symbols; give one each, a dict by "
@@ -456,6 +461,10 @@ def _by_date(weights: pd.DataFrame) -> pd.DataFrame:
 
 def _known_weights(weights: pd.DataFrame, panel: Panel) -> pd.DataFrame:
     """The weights with a column for each symbol, by the moments at which they are known."""
+    try:
+        weights = weights.astype(np.float64)
+    except (TypeError, ValueError) as problem:
+        raise ConfigError(f"weights are shares of equity, e.g. 0.6 for 60 %: {problem}") from None
     odd = [str(name) for name in weights.columns if name not in panel.symbols]
     if odd:
         raise DataError(f"weights name '{odd[0]}', which the bars do not have{did_you_mean(odd[0], panel.symbols)}")

@@ -21,6 +21,24 @@ __all__ = [
 ]
 
 MOST_NAMES = 12  # a message lists so many known names; a panel may have thousands
+# words that people type for a key, none of which is spelt like it
+SYNONYMS = {
+    "leverage": "lev max_leverage gross max_gross",
+    "shorting": "short shorts allow_short allow_shorts allow_shorting short_selling long_short long_only",
+    "position_cap": "cap max_weight weight_cap max_position position_limit max_position_size position_size",
+    "costs": "cost fee fees fees_bps fee_bps commission commissions commission_bps slippage slippage_bps spread "
+    "spread_bps transaction_costs cost_bps",
+    "reserve_cash": "cash_reserve min_cash",
+    "initial_cash": "cash capital equity initial_capital start_cash starting_cash",
+    "minimum_notional": "min_trade minimum_trade min_notional",
+    "target_volatility": "vol volatility target target_vol vol_target volatility_target target_risk",
+    "tracking_error": "tracking",
+    "inverse_volatility": "inv_vol invvol inverse_vol inverse_variance risk_parity",
+    "equal_weight": "equal equal_weights equally_weighted 1/n",
+    "halt_fraction": "daily_loss max_daily_loss",
+    "drawdown_fraction": "max_drawdown drawdown",
+}
+KEYS = {word: key for key, words in SYNONYMS.items() for word in words.split()}
 
 
 class PacesetterError(Exception):
@@ -55,6 +73,8 @@ def check_range(least: float, most: float = math.inf, /, owner: str = "", **valu
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` in any case of letters, or the list of what is known when nothing comes close."""
     names = sorted(known)
+    if meant := [each for each in names if each.rpartition(".")[2] == KEYS.get(name.rpartition(".")[2].lower())]:
+        return f"; did you mean '{meant[0]}'?"
     by_lower = {candidate.lower(): candidate for candidate in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if close:

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-__all__ = ["LogLines", "count_progress", "with_heartbeat"]
+__all__ = ["LogLines", "count_progress", "say_long", "with_heartbeat"]
 
 FIRST_SECONDS = 3.0  # below it nothing is said: it is not long
 EVERY_SECONDS = 60.0
@@ -75,6 +75,12 @@ def count_progress(title: str, total: int, unit: str, is_shown: bool | None = No
             lines.update(done)
 
     yield update
+
+
+def say_long(what: str, seconds: float) -> None:
+    """Say before it starts that something takes long; nothing where it does not."""
+    if seconds >= FIRST_SECONDS:
+        print(f"{what}, about {timedelta(seconds=round(seconds))}", file=sys.stderr, flush=True)
 
 
 def _move_bar(bar: tqdm[None], more: int) -> None:

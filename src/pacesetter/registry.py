@@ -203,4 +203,6 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
     if isinstance(hint, type) and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     kind = getattr(hint, "__name__", str(hint))
+    if hint is float and isinstance(value, str) and value.endswith("%"):
+        raise ConfigError(f"{where}={value!r} must be a share of 1, e.g. 0.1 for 10 %")
     raise ConfigError(f"{where}={value!r} must be of type {kind}, not {type(value).__name__}")

@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError, DataError
 
 __all__ = ["StampReader", "bars_per_day", "day_of", "end_of_day", "moment_of", "utc_index"]
 
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 FIRST_YEAR, LAST_YEAR = 1700, 2260  # what nanoseconds can hold, and a bar more
 LONGEST_BAR = timedelta(days=366)
 DATE, CLOCK, ZONE = (
@@ -118,7 +118,9 @@ class StampReader:
         parsed = _Parser(report, self._zone, self._may_be_dates, self.date_format).parse(pd.Series(unique))
         if parsed.isna().all():
             raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; {REMEDY}")
-        return pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
+        moments = pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
+        is_naive = getattr(raw.dtype, "tz", None) is None and str(parsed.tz) == self._zone
+        return moments.where(~_is_first_of_two(parsed, place), moments - HOUR) if is_naive else moments
 
     @property
     def _may_be_dates(self) -> bool:
@@ -272,6 +274,16 @@ class _Parser:
         # the clocks skip was written by somebody who did not change them.
         winter = np.zeros(len(index), bool)
         return index.tz_localize(self.zone, ambiguous=winter, nonexistent=pd.Timedelta(hours=1))
+
+
+def _is_first_of_two(parsed: pd.DatetimeIndex, place: Array) -> Array:
+    """(row,) whether a local hour is the first of the two that autumn has, where the table has both in turn.
+
+    Only where no other stamp repeats: in a long table every stamp does, once for each symbol.
+    """
+    repeats = pd.Series(place).duplicated(keep="last").to_numpy() & (place >= 0)
+    happens_twice = np.asarray((parsed - HOUR).tz_localize(None) == parsed.tz_localize(None))
+    return repeats if happens_twice[place[repeats]].all() else np.zeros(len(place), bool)
 
 
 def _nothing(length: int) -> pd.DatetimeIndex:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from sqlalchemy import text
 from pacesetter.dashboard.book import Book, JournalReader, _realised_gains, age_text, equity_figure, pnl_figure
 from pacesetter.errors import RunError
 from pacesetter.serving.journal import tables
+from pacesetter.serving.journal.journal import Journal
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +92,19 @@ def test_age_of_the_data(book):
 def test_figures(book):
     assert [len(line.x) for line in equity_figure(book).data] == [40, 40, 40]
     assert list(pnl_figure(book.pnl()).data[0].x) == list(book.pnl().index)
+
+
+def test_a_book_is_read_again_only_where_the_journal_grew(journal, tmp_path):
+    path = Path(journal.removeprefix("sqlite:///"))
+    url = f"sqlite:///{shutil.copy(path, tmp_path)}"
+    reader, trader = JournalReader(url), Journal(url, "paper")
+    first = reader.book("paper")
+    assert reader.book("paper") is first
+    trader.note("alert", "written a moment ago")
+    grown = reader.book("paper")
+    assert grown.events["message"].iloc[-1] == "written a moment ago"
+    assert len(grown.events) == len(first.events) + 1
+    trader.close()
 
 
 def test_nothing_can_be_written(journal):

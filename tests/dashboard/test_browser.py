@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from pacesetter.serving.journal.journal import Journal
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PAGES = {"Runs": "", "Lead–lag": "leadlag", "Training live": "live", "Agent": "agent", "Book": "book"}
 PAGES |= {"Programme": "programme"}
@@ -58,12 +60,21 @@ def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(served: Path, journal: str) -> Iterator[str]:
+def trader(journal: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journal]:
+    """A copy of the journal, opened as its trader has it, so that a test may write."""
+    path = Path(journal.removeprefix("sqlite:///"))
+    opened = Journal(f"sqlite:///{shutil.copy(path, tmp_path_factory.mktemp('journal'))}", "paper")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(served: Path, trader: Journal) -> Iterator[str]:
     """The dashboard as its command serves it, on a free port of the loopback address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    line = [sys.executable, "-c", COMMAND, str(served), "--journal", journal, "--port", str(port)]
+    line = [sys.executable, "-c", COMMAND, str(served), "--journal", str(trader.engine.url), "--port", str(port)]
     log = served.with_name("log")
     with log.open("wb") as stream:
         server = subprocess.Popen(line, cwd=served.parent, stdout=stream, stderr=stream)
@@ -215,6 +226,19 @@ def test_a_new_line_of_metrics_appears_by_itself(page, served):
         stream.write('\n{"step": 500, "reward": 5.0, "entropy": 1.5}\n')
     page.get_by_text("500 of 1,000 steps").wait_for(timeout=WAIT_MS)
     print(f"a new line of metrics is on the page after {time.perf_counter() - start:.1f} s")
+
+
+def test_what_a_trader_writes_is_on_the_book_by_itself(page, trader):
+    go(page, "Book")
+    state = page.get_by_test_id("stMetricValue")
+    state.get_by_text("HALTED", exact=True).wait_for(timeout=WAIT_MS)
+    times = []
+    for kind, name in (("resume", "active"), ("halt", "HALTED"), ("resume", "active"), ("halt", "HALTED")):
+        start = time.perf_counter()
+        trader.note(kind, "drilled by the test")
+        state.get_by_text(name, exact=True).wait_for(timeout=WAIT_MS)
+        times.append(time.perf_counter() - start)
+    print(f"what a trader writes is on the book after {sorted(times)[2]:.1f} s (of {len(times)})")
 
 
 def test_the_trades_are_downloaded(page):

@@ -65,6 +65,23 @@ def test_funding_without_a_time_of_day_is_refused() -> None:
     assert "funding_rate" in ps.load(frame, allow=["funding_stamp"]).fields
 
 
+def test_a_rate_that_is_repeated_at_every_bar_is_refused() -> None:
+    bars = np.arange(200)
+    stamped = np.where(bars % 8 == 0, 1e-4 * (1 + np.sin(bars)), np.nan)
+    frame = hourly(200, funding_rate=stamped)
+    assert "funding_rate" in ps.load(frame).fields
+    frame["funding_rate"] = frame["funding_rate"].ffill()
+    with pytest.raises(DataError, match=r"is at every bar, where it would be settled, and changes every 8 bars only"):
+        ps.load(frame)
+    assert "funding_rate" in ps.load(frame, allow=["funding_stamp"]).fields
+    frame["funding_rate"] = 1e-4 * (1 + np.sin(bars))  # as at exchanges that settle every hour
+    assert "funding_rate" in ps.load(frame).fields
+    findings = readiness(read_frame(hourly(funding_rate=np.nan).reset_index())).findings
+    (finding,) = (each for each in findings if each.rule == "funding_stamp")
+    assert finding.severity == "warning"
+    assert "funding_rate has no value, so that none is paid" in finding.sentence()
+
+
 def test_raw_closes_with_events_are_adjusted_forwards() -> None:
     frame = hourly(6, dividend=[0, 0, 2.0, 0, 0, 0], split=[0, 0, 0, 0, 2.0, 0])
     frame["close"] = [100.0, 100, 98, 98, 49, 50]

@@ -55,7 +55,7 @@ def test_what_was_run_is_kept_in_its_folder_and_not_run_again(script: ModuleType
     script.try_row(row, script.Workshop(tmp_path))
     outcomes = script.try_row(row, script.Workshop(tmp_path, is_known_only=True))
     assert [outcome.result for outcome in outcomes] == ["works", "left out"]
-    script.record(outcomes, script.summary(outcomes), tmp_path / "page.md")
+    script.record(outcomes, script.summary(outcomes), "abc", tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "1 of 1 commands work; 1 were left out." in page
     assert "| a | `pacesetter --version` | works |" in page

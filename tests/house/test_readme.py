@@ -18,11 +18,11 @@ FIRST_SCREEN = (
     *(
         "leadership       low",
         "No edge found: Sharpe ratio of hold",
+        "pictures/demo.png",
         "| **+18.5 %** |",
         "no edge found |",
-        "pictures/demo.png",
     ),
-    *("Nothing here is investment advice.", "## The flow and its packages", "## Measured"),
+    *("Nothing here is investment advice.", "beside its peers", "benchmarks/README.md", "## The flow and its packages"),
 )
 
 
@@ -51,20 +51,18 @@ def test_figures_of_the_worlds_are_those_of_the_record() -> None:
     record = (ROOT / "benchmarks" / "results" / "worlds.md").read_text(encoding="utf-8")
     header, *rows = [line.split(" | ") for line in record.splitlines() if line.startswith(("| market", "| planted"))]
     rows += [line.split(" | ") for line in record.splitlines() if re.match(r"\| (th|re|pr|fa|pe|im)", line)]
-    shares = {"**direct**": "direct", "lasso, sized": "lasso_sized", "ridge, sized": "ridge_sized", "hold": "hold"}
     assert len(rows) == 8
-    for shown, name in shares.items():
-        line = next(line for line in README.splitlines() if line.startswith(f"| {shown} |") and line.count("%") == 8)
-        recorded = [re.search(r"\((-?\d+)%\)", row[header.index(name)]).group(1) for row in rows]  # type: ignore[union-attr]
-        assert [int(each.replace("−", "-")) for each in re.findall(r"([−]?\d+) %", line)] == [int(x) for x in recorded]
+    for name in ("direct", "lasso_sized"):
+        shares = [int(re.search(r"\((-?\d+)%\)", row[header.index(name)]).group(1)) for row in rows]  # type: ignore[union-attr]
+        assert f"{min(shares)} to {max(shares)} %" in README, name
 
 
 def test_figures_of_the_demo_are_those_of_its_page() -> None:
     page = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8").replace("_sized", "")
-    for policy in ("direct", "ridge", "lasso", "hold"):
+    for policy in ("direct", "ridge", "hold"):
         line = next(line for line in README.splitlines() if re.match(rf"\| \**{policy}[*,]* .*%", line))
         row = next(row for row in page.splitlines() if re.match(rf"\| {policy} \| .*%", row))
-        assert len(figures(line)) == 6, policy
+        assert len(figures(line)) == 4, policy
         assert set(figures(line)) <= set(figures(row))
 
 

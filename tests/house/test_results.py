@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+PAGES = sorted(path for path in (ROOT / "benchmarks" / "results").iterdir() if path.suffix in (".md", ".txt"))
 COMMIT = re.compile(r"\bcommit `?[0-9a-f]{7,}")
 
 

@@ -31,7 +31,7 @@ def test_the_gallery_has_every_topic_executed_from_its_source():
 
 @pytest.mark.parametrize("name", BOOKS)
 def test_a_notebook_was_executed_to_its_end(name):
-    cells = json.loads((gallery.TARGETS / f"{name}.ipynb").read_text())["cells"]
+    cells = gallery.own_cells(gallery.TARGETS / f"{name}.ipynb")
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     outputs = [output for cell in code for output in cell["outputs"]]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
@@ -42,6 +42,21 @@ def test_a_notebook_was_executed_to_its_end(name):
     assert page.startswith("# ")
     pictures = set(re.findall(r"\]\((\w+\.png)\)", page))
     assert pictures == {posixpath.basename(uri) for uri in pages if uri.endswith(".png")}
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_a_notebook_opens_in_colab_and_installs_what_it_needs(name, monkeypatch):
+    cells = json.loads((gallery.TARGETS / f"{name}.ipynb").read_text())["cells"]
+    assert cells[1:3] == gallery.head(name)
+    assert "[![Open in Colab](https://colab.research.google.com/" in cells[1]["source"]
+    asked = []
+    monkeypatch.setattr(subprocess, "run", lambda line, check: asked.append(line))
+    exec(cells[2]["source"], {})
+    assert asked == []  # it is installed here
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    exec(cells[2]["source"], {})
+    assert asked[0][:4] == [sys.executable, "-m", "pip", "install"]
+    assert asked[0][-1].startswith(("pacesetter[rl,evaluate] @ ", "pacesetter @ "))
 
 
 def test_every_link_of_the_site_leads_to_a_page():

@@ -143,6 +143,8 @@ def test_a_group_moves_by_the_mean_of_the_members_that_are_there() -> None:
     ("groups", "said"),
     [
         ({"A": ["A00"], "B": ["A00"]}, r"^lag\.groups: A00 is in 'A' and in 'B'; give it to one group$"),
+        ({"A": ["A00", "A00"], "B": "*"}, r"^lag\.groups: A00 is in 'A' twice; name it once$"),
+        ({"A": "A0", "B": "*"}, r"^lag\.groups: 'A0' of group 'A' is not in the data; did you mean 'A"),
         ({"A": ["A00"], "B": ["A0"]}, r"^lag\.groups: 'A0' of group 'B' is not in the data; did you mean 'A"),
         ({"A": ["A00"]}, r"^lag\.groups names 1 group; a lead needs two"),
         ({"A": ["A00"], "B": []}, r"^lag\.groups: group 'B' has no members"),

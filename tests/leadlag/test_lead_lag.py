@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import pacesetter as ps
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
+
+METHODS = sorted(set(ESTIMATORS) - {"policy"})  # of a run
 
 
 def test_ranking_and_links_are_those_of_a_study() -> None:
@@ -43,3 +47,50 @@ def test_increments_and_residuals_are_the_same_in_python_and_in_a_study() -> Non
         np.testing.assert_allclose(lag.matrix(lookback=300), study.matrix, atol=1e-10)
         np.testing.assert_allclose(lag.rolling(300, step=100).iloc[-1], study.leadership[-1], atol=1e-9)
         assert np.abs(study.matrix - ps.LeadLag().fit(market).matrix(lookback=300)).max().max() > 1e-4
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_matrix_ranking_links_time_line_and_study_have_one_answer(method: str) -> None:
+    market = ps.load("synthetic", symbols=4, bars=260, strength=0.8, groups=1, seed=2)
+    lag = ps.LeadLag(method).fit(market)
+    study = Study(method, lookback=200, step=30, draws=20).run(market)
+    matrix, ranking = lag.matrix(lookback=200), lag.ranking(lookback=200, draws=20)
+    np.testing.assert_allclose(matrix, study.matrix, atol=1e-8)
+    others = matrix.where(~np.eye(4, dtype=bool)).mean(axis=1)
+    np.testing.assert_allclose(ranking["leadership"], others[ranking.index], atol=1e-8)
+    for ours, theirs in (("leadership", "score"), ("low", "sure_low"), ("high", "sure_high")):
+        np.testing.assert_allclose(ranking[ours], study.ranking.loc[ranking.index, theirs], atol=1e-8)
+    assert ranking["role"].tolist() == study.ranking.loc[ranking.index, "role"].tolist()
+    links = lag.links(lookback=200, draws=20)
+    assert set(zip(links["leader"], links["follower"], strict=True)) == set(study.network.edges)
+    np.testing.assert_allclose(lag.rolling(200, step=30).iloc[-1], study.leadership[-1], atol=1e-8)
+
+
+def test_the_least_leader_score_is_that_of_its_p_value() -> None:
+    market = ps.load("synthetic", symbols=6, bars=500, strength=0.5, groups=1, seed=2)
+    study = Study(lookback=300, draws=60, level=0.2).run(market)
+    links, own = study.links, study.ranking.loc[list(market.symbols), "score"].to_numpy()
+    np.testing.assert_array_equal(np.abs(own) > links.leader_least, links.leader_p <= 0.2)
+    assert (links.leader_p <= 0.2).any()
+    assert (links.leader_p > 0.2).any()
+
+
+def test_what_is_computed_window_by_window_says_so_before_it_starts(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("pacesetter.progress.FIRST_SECONDS", 0.0)
+    market = ps.load("synthetic", symbols=4, bars=260, seed=2)
+    for options, said in (
+        ({"method": "learned"}, "lag.method=learned: 82 windows, each computed by itself, about 0:00:"),
+        ({"residual": "market"}, "lag.residual=market: 62 windows, each computed by itself, about 0:00:"),
+        ({}, ""),
+    ):
+        Study(lookback=200, step=30, draws=20, groups="none", **options).run(market)
+        first = capsys.readouterr().err.split("\n")[0]
+        assert first.startswith(said)
+        assert said or "computed by itself" not in first
+
+
+def test_slow_rolling_scores_say_how_far_they_are(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("pacesetter.progress.FIRST_SECONDS", 0.0)
+    lag = ps.LeadLag("learned").fit(ps.load("synthetic", symbols=4, bars=260, seed=2))
+    lag.rolling(200, step=2)
+    assert capsys.readouterr().err.startswith("learned: 16 of 30 windows, 0:00:")

@@ -21,8 +21,8 @@ from pacesetter.registry import configure
         (lambda: Costs(slippage_bps=nan), "costs.slippage_bps=nan"),
         (lambda: Costs(spread_bps=inf), "costs.spread_bps=inf"),
         (lambda: Costs(slippage_bps=12_000), "12002 bps would make the price of a sale 0 or less"),
-        (lambda: Limits(reserve_cash_fraction=1.5), "limits.reserve_cash_fraction=1.5 must be in 0 … 1"),
-        (lambda: Limits(gross_leverage=0.5), "limits.gross_leverage=0.5"),
+        (lambda: Limits(reserve_cash_fraction=1.5), "market.reserve_cash=1.5 must be in 0 … 1"),
+        (lambda: Limits(gross_leverage=0.5), "market.leverage=0.5"),
         (
             lambda: Limits(position_loss_limit_fraction=0.0),
             "limits.position_loss_limit_fraction=0 would act immediately",
@@ -34,7 +34,8 @@ from pacesetter.registry import configure
         (lambda: MarketParameters(Costs(impact_bps=1)), "needs limits.volume_cap_fraction"),
         (lambda: MarketParameters(exits=Exits(stop_loss_fraction=0.0004)), "within what a fill costs"),
         (lambda: MarketParameters(exits=Exits(trailing_stop_fraction=0.0004)), "exits.trailing_stop_fraction=0.0004"),
-        (lambda: Limits(shorting="no"), "limits.shorting='no' must be True or False"),
+        (lambda: Limits(position_cap_fraction=0), "market.position_cap=0 allows no position"),
+        (lambda: Limits(shorting="no"), "market.shorting='no' must be True or False"),
     ],
 )
 def test_refused_by_key(make: Callable[[], Any], message: str) -> None:

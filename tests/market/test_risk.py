@@ -291,6 +291,7 @@ def test_simulated_device_equals_cpu() -> None:
         ({"target_volatility": 0.05, "base": "equal_weight", "tracking_error": 0.1}, "tracking_error=0.1 is above"),
         ({"target_volatility": 0}, "target_volatility=0 allows nothing"),
         ({"target_volatility": -1}, "target_volatility=-1 must be 0 or more"),
+        ({"target_volatility": 10}, "target_volatility=10 is 1000% a year; write 0.1 for 10 %"),
         ({"base": "inverse_vol"}, "did you mean 'inverse_volatility'"),
         ({"base": {"A": 0.0}}, "weights that sum to 0"),
         ({"base": {"A": -1.0}}, "risk.base.A=-1.0 must be 0 or more"),

@@ -13,7 +13,7 @@ from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.features import FEATURES, feature_table
 from pacesetter.features.table import FeatureTable
 from pacesetter.panel import Panel
-from pacesetter.policies.market_rows import LatestRows, market_bank, table_observer, with_account
+from pacesetter.policies.market_rows import LatestRows, bank_observer, market_bank, table_observer, with_account
 
 WINDOW = 5
 
@@ -64,9 +64,10 @@ def test_a_trader_with_all_bars_sees_the_last_row_of_the_table() -> None:
     panel = load("synthetic", symbols=3, bars=90, seed=1)
     builder = ObservationBuilder(market_bank(panel), WINDOW)
     expected = builder.build(0, 79, np.zeros(builder.vector_size, np.float32))
-    found = table_observer(WINDOW)(panel.rows(0, 80))
-    for name in set(expected) - {"position", "portfolio"}:
-        np.testing.assert_array_equal(found[name], expected[name])
+    for observe in (table_observer(WINDOW), bank_observer(market_bank(panel), WINDOW)):
+        found = observe(panel.rows(0, 80))
+        for name in set(expected) - {"position", "portfolio"}:
+            np.testing.assert_array_equal(found[name], expected[name])
 
 
 def test_the_account_joins_as_in_training() -> None:

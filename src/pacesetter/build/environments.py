@@ -18,7 +18,7 @@ from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.features import Feature, FeatureTable, feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
@@ -55,8 +55,15 @@ LEAST_WINDOWS = 4  # of lead–lag features in a training set: with fewer, most 
 
 
 def build_panel(config: Plan) -> Panel:
-    """The checked panel the configuration asks for."""
-    return load(config.data["source"], **config.data_options)
+    """The checked panel the configuration asks for; refuses symbols of the task that it lacks."""
+    panel = load(config.data["source"], **config.data_options)
+    missing = [symbol for symbol in config.task.symbols if symbol not in panel.symbols]
+    if missing:
+        raise ConfigError(
+            f"the data have no {', '.join(missing)}{did_you_mean(missing[0], panel.symbols)}; name others by "
+            "task.symbols, [] for all of them"
+        )
+    return panel
 
 
 def build_readiness(config: Plan) -> Readiness:

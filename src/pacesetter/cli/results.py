@@ -257,10 +257,7 @@ def _evaluate_at_risk(stored: Any, overrides: list[str]) -> None:
     risk, rest = take_options(overrides, "risk", RiskOptions)
     if rest:
         raise ConfigError(f"{rest[0]} does not go with risk.*, which plays the run's own test set; leave one out")
-    if not risk.is_on:
-        raise ConfigError(
-            "these risk.* keys change nothing; give risk.target_volatility, or a risk.base other than cash"
-        )
+    risk.check_on()
     if not isinstance(stored, StoredRun):
         raise ConfigError(f"{stored.folder} does not trade an account; give a run that trades")
     played = stored.at_risk(risk)

@@ -167,10 +167,11 @@ def _realised_gains(fills: pd.DataFrame) -> list[float]:
 
 
 class JournalReader:
-    """A journal in SQLite or PostgreSQL, opened so that nothing can be written."""
+    """A journal in SQLite or PostgreSQL, opened so that nothing can be written; read again only where it grew."""
 
     def __init__(self, url: str) -> None:
         self.engine = _read_only(url)
+        self._read: dict[str, tuple[str, Book]] = {}  # run -> head of its audit chain, and the book as of it
 
     def runs(self) -> list[str]:
         """Names of the trading runs in it, the one with the newest bar first; none before a first bar."""
@@ -183,22 +184,29 @@ class JournalReader:
     def book(self, run: str) -> Book:
         """All that the page shows of a run, as of its newest bar; refuses a run without one."""
         with self._reading() as connection:
-            equity = _rows(connection, "equity", run)
-            if equity.empty:
-                raise RunError(say("book.no_bar", run=run))
-            positions = _rows(connection, "positions", run, at=equity["time"].iloc[-1])
-            decided = _rows(connection, "decisions", run, at=equity["time"].iloc[-1])
-            states = _rows(connection, "checkpoints", run)["state"]
-            return Book(
-                run=run,
-                equity=equity.set_index("time"),
-                positions=positions,
-                fills=_rows(connection, "fills", run),
-                orders=_rows(connection, "orders", run),
-                events=_rows(connection, "events", run)[-MOST_EVENTS:],
-                guard=dict(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
-                options=_options(decided),
-            )
+            head, (known, book) = _chain_head(connection, run), self._read.get(run, ("", None))
+            if book is None or head != known or not head:
+                book = self._read_book(connection, run)
+                self._read[run] = head, book
+            return book
+
+    def _read_book(self, connection: Connection, run: str) -> Book:
+        equity = _rows(connection, "equity", run)
+        if equity.empty:
+            raise RunError(say("book.no_bar", run=run))
+        positions = _rows(connection, "positions", run, at=equity["time"].iloc[-1])
+        decided = _rows(connection, "decisions", run, at=equity["time"].iloc[-1])
+        states = _rows(connection, "checkpoints", run)["state"]
+        return Book(
+            run=run,
+            equity=equity.set_index("time"),
+            positions=positions,
+            fills=_rows(connection, "fills", run),
+            orders=_rows(connection, "orders", run),
+            events=_rows(connection, "events", run)[-MOST_EVENTS:],
+            guard=dict(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
+            options=_options(decided),
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -210,6 +218,16 @@ class JournalReader:
         except SQLAlchemyError as problem:
             reason = str(getattr(problem, "orig", None) or problem).splitlines()[0]
             raise RunError(say("book.unreadable", url=_url_without_password(self.engine), reason=reason)) from problem
+
+
+def _chain_head(connection: Connection, run: str) -> str:
+    """The hash of the newest audit record, which every write to a journal adds; empty where there is none."""
+    try:
+        audit = _table(connection, "audit")
+    except NoSuchTableError:  # of an early version
+        return ""
+    newest = select(audit.c.hash).where(audit.c.run == run).order_by(audit.c.sequence.desc()).limit(1)
+    return connection.execute(newest).scalar() or ""
 
 
 def _options(decided: pd.DataFrame) -> pd.DataFrame:

@@ -115,7 +115,8 @@ ENGLISH: dict[str, str] = {
     "leadlag.no_run": "there is no run '{run}' under {root}; reload the page",
     "leadlag.no_window": "a window needs a run, a method, an end and a lookback, the last two whole numbers",
     "leadlag.no_link": "no link passes",
-    "leadlag.sentence": "{leaders} rank first by {method} over {window} to {day}. Orange leads, purple follows. "
+    "leadlag.no_leader": "none is clear of zero",
+    "leadlag.sentence": "Leaders by {method} over {window} to {day}: {leaders}. Orange leads, purple follows. "
     "Links: {links}, of which flagged (one bar, thin trading): {flagged}. Chance of any false link: {level}, by the "
     "test of the report.",
     "leadlag.timeline": "Leader scores of windows of {window}",

@@ -20,6 +20,8 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.report import pictures as house
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.leadlag import pictures
+from pacesetter.leadlag.answer import find_links
+from pacesetter.leadlag.answer.intervals import leader_table
 from pacesetter.leadlag.lookback.baselines import GRID
 from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
@@ -43,6 +45,7 @@ __all__ = [
 # Flips of the null: few, so that a slider is followed at once; the level of the test is kept with any number.
 DRAWS, SLOW_DRAWS = 100, 40  # the latter for methods that are computed again for each
 MOST_WINDOWS = 400  # of the time line
+MOST_NAMED = 8  # leaders in the sentence
 HEIGHT = 430
 SCALE = [unlabel_rgb(colour) for colour in getattr(diverging, pictures.SCALE)]
 SHORTEST, LONGEST = 8, 2000  # lookback in bars
@@ -61,7 +64,7 @@ def open_panel(folder: Path) -> Panel:
 class WindowView:
     """One window: its length and last day, what it shows in a sentence, and its three pictures as data.
 
-    sure   of each symbol in the ranking: whether so large a score is rare where nothing leads
+    sure   of each symbol in the ranking: whether the report calls it a leader or a follower
     """
 
     lookback: int
@@ -158,8 +161,8 @@ class Lens:
         day = self.panel.index[end].strftime(form)
         finding = replace(self.study, lookback=lookback).find(self.panel.rows(0, end + 1), self.series, self.gauge)
         matrix, graph = finding.answer.leadership, finding.network
-        ranking = pd.Series(row_mean(matrix), symbols).dropna().sort_values(ascending=False)
-        chance = pd.Series(finding.links.leader_p, symbols)
+        ranking = self._rank(finding).dropna(subset="score")
+        leaders = ranking.index[ranking["role"] == "leader"]
         window = _span(self.panel.index[: end + 1], lookback)
         facts = {"method": self.method, "window": window, "day": day, "level": f"{self.study.level:.0%}"}
         count = graph.number_of_edges()
@@ -167,7 +170,8 @@ class Lens:
             "leadlag.sentence",
             links=count,
             flagged=count - finding.firm_links(),
-            leaders=", ".join(ranking.index[:3]),
+            leaders=", ".join(leaders[:MOST_NAMED]) + (" …" if len(leaders) > MOST_NAMED else "")
+            or say("leadlag.no_leader"),
             **facts,
         )
         linked = finding.links.mask_linked(self.study.level)
@@ -179,10 +183,15 @@ class Lens:
             sentence,
             replace(heat, row_title=say("leadlag.leader"), column_title=say("leadlag.follower")),
             replace(web, title=say("leadlag.network", links=count, drawn=len(web.arrows), **facts)),
-            ranking,
-            tuple((chance[ranking.index] <= self.study.level).tolist()),
+            ranking["score"],
+            tuple((ranking["role"] != "–").tolist()),
             finding,
         )
+
+    def _rank(self, finding: WindowFinding) -> pd.DataFrame:
+        """The ranking of the report, with the same roles."""
+        parts, study = (finding.window, self.gauge, finding.answer, finding.links), self.study
+        return leader_table(*parts, draws=study.draws, level=study.level, seed=study.seed)
 
     def leadership(self, lookback: int) -> Leadership:
         """Windows of one length over the whole panel, at most MOST_WINDOWS of them."""
@@ -192,10 +201,12 @@ class Lens:
         ends = np.arange(lookback, len(panel), step)
         study = replace(self.study, lookback=lookback)
         matrices = study.replay_windows(panel, self.series, self.gauge).matrices(ends)
+        newest = study.preparation.window(self.series.observed_window(len(panel) - 1, lookback))
+        least = find_links(newest, self.gauge, draws=study.draws, level=study.level).leader_least
         times, shares = panel.index[ends], contributions(matrices[-1])
         table = leadership_table(matrices, panel.symbols).reset_index()
         title = say("leadlag.timeline", window=_span(panel.index, lookback))
-        picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title)
+        picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title, least=least)
         line = style_figure(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
         line.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
         text = say(

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 log = logging.getLogger("pacesetter.data")
-CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
+CHECKS = 2  # raised when the rules of loading change, so that panels checked by older ones are checked again
 LONGEST_NAME = 64  # letters of a symbol, as the server takes them
 STRUCTURAL = ("order", "duplicate", "time_zone", "membership", "funding_stamp")
 

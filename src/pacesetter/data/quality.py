@@ -45,6 +45,7 @@ USES = {
     "sentiment": "used as the feature sentiment",
     "adj_close": "used with data.close=adj_close or unadjusted",
 }
+CHANGES = 10  # of a rate that is known at every bar; that so many fall on one step by chance is rare
 COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 
 
@@ -279,6 +280,30 @@ def _funding_stamp(bars: Bars, quality: Quality) -> Iterator[Finding]:
         yield Finding("funding_stamp", what, bars.origins[0], severity="error", remedy=remedy)
 
 
+def _funding_rates(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """A rate that stands at every bar until the next one is known: each of them would be settled; or none at all."""
+    if "funding_rate" not in bars.fields:
+        return
+    table = bars.blocks[bars.fields.index("funding_rate")]
+    for column, name in enumerate(bars.symbols):
+        rates = table[bars.mask[:, column], column]
+        known = np.isfinite(rates)
+        if not known.any():
+            what, remedy = "funding_rate has no value, so that none is paid", "give the rates, or leave the column out"
+            yield Finding("funding_stamp", what, bars.origins[column], name, severity="warning", remedy=remedy)
+            continue
+        first = int(known.argmax())  # stamps of closes are settled at the next bar, so that the first may be empty
+        changes = np.flatnonzero(np.diff(rates[first:])) if known[first:].all() else np.zeros(0, np.int64)
+        every = int(np.gcd.reduce(np.diff(changes))) if len(changes) > CHANGES else 1
+        if every > 1:
+            what = f"funding_rate is at every bar, where it would be settled, and changes every {every} bars only"
+            remedy = (
+                "keep it at the bars of its stamps and leave the others empty, or take it as settled at each bar with "
+                "data.allow=[funding_stamp]"
+            )
+            yield Finding("funding_stamp", what, bars.origins[column], name, severity="error", remedy=remedy)
+
+
 def _nan_volume(bars: Bars, quality: Quality) -> Iterator[Finding]:
     """Bars with a price and no volume."""
     if "volume" not in bars.fields:
@@ -403,5 +428,5 @@ def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
             yield Finding(rule, said, bars.origins[0], None, when, count, "warning", remedy)
 
 
-RULES_OF_SYMBOLS = (_names, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage)
+RULES_OF_SYMBOLS = (_names, _funding_rates, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage)
 RULES_OF_MOMENTS = (_future, _columns, _funding_stamp, _calendar)

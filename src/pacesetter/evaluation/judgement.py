@@ -250,6 +250,8 @@ def judge_policy(
     # First: a policy that was fitted on these bars is refused before anything else is computed.
     account = account.sized_for(policy)
     played = [account.play(each) for each in (policy, *others)]
+    # Before the baselines: two more markets beside the results of twenty policies would be the peak of memory.
+    stressed = [] if is_fast else [_play_stresses(policy, account, tell)]
     tell("baselines")
     plain = account.play_baselines(baselines)
     sized, without = _play_sized(account, plain)
@@ -268,7 +270,6 @@ def judge_policy(
         seed=seed,
     )
     results = {each.name: each for each in (own, *shown)} | simple
-    stressed = [] if is_fast else [_play_stresses(policy, account, tell)]
     judgement = Judgement(
         results=results,
         verdict=verdict,

@@ -67,11 +67,13 @@ class StoredRun:
 
     brief   columns of the verdict that a narrow console leaves out     printed   sections that a console shows
     like    a run of the same data and features, whose tables are used instead of computing them once more
+    is_alone   no baseline is played beside it: features that only those read are left out
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
     """
 
     folder: Path
     like: StoredRun | None = None
+    is_alone: bool = False
     printed: ClassVar[int] = 2
     brief: ClassVar[tuple[str, ...]] = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
@@ -183,7 +185,7 @@ class StoredRun:
         # The features of its own bars, also on a market with more fields: the network has one input for each.
         names = [name for name in asked.names or default_names() if set(FEATURES[name].needs) <= set(self.panel.fields)]
         config = replace(self.config, features=replace(asked, names=tuple(names)))
-        if panel is not self.panel and not config.problem.reads_context:
+        if (self.is_alone or panel is not self.panel) and not config.problem.reads_context:
             # Of its own bars they are there for a baseline that reads them; on other markets none does.
             config = without_leadlag(config)
         table = build_table(config, panel)

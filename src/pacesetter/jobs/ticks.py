@@ -76,7 +76,7 @@ def _section(finding: TickFinding) -> Section:
     text = (
         f"{leads} of {len(rows)} pairs have a leader by {study.method}, lags up to {finding.lags[-1]:g} s in steps of "
         f"{finding.lags[1] - finding.lags[0]:g} s. p is that of the largest correlation over all lags and pairs (block "
-        f"sign flips, {study.draws} draws). A lead also needs a {1 - study.level:.0%} interval of its delay above zero."
+        f"shifts, {study.draws} draws). A lead also needs a {1 - study.level:.0%} interval of its delay above zero."
     )
     faint = tuple(place for place, verdict in enumerate(table["verdict"]) if verdict != "leads")
     return Section("Ticks", text, (_picture(finding, table),), HEADER, rows, faint=faint)

@@ -34,6 +34,7 @@ from pacesetter.tables import kind_of
 __all__ = ["CacheInfo", "Engine", "Window"]
 
 BLOCK_BYTES = 64 * MEGABYTE  # what a rolling computation holds at once
+SLOW_WINDOWS = 16  # at once where each is computed by itself, so that the time left is soon known
 
 
 class CacheInfo(NamedTuple):
@@ -309,7 +310,7 @@ class Engine:
     def _blocks(self, ends: Array, lookbacks: Array, progress: bool | None) -> Iterator[tuple[slice, Array]]:
         """Row slices and their matrices, a block at a time, under a progress bar."""
         # Blocks bound the memory of an iterator, and are large enough to keep all threads busy.
-        size = max(1, BLOCK_BYTES // (self._symbols**2 * 8))
+        size = max(1, BLOCK_BYTES // (self._symbols**2 * 8)) if self._batched else SLOW_WINDOWS
         with count_progress(self.method, len(ends), "window", progress) as update:
             for start in range(0, len(ends), size):
                 rows = slice(start, min(start + size, len(ends)))

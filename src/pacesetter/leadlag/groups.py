@@ -42,7 +42,7 @@ def read_groups(panel: Panel, groups: object, bars: int | None = None) -> Groups
     if isinstance(groups, str):
         named = _of_file(Path(groups)) if groups.endswith(".csv") else _of_field(panel, groups, bars or len(panel))
     elif isinstance(groups, Mapping):
-        named = {str(name): (REST,) if members == REST else tuple(members) for name, members in groups.items()}
+        named = {str(name): (each,) if isinstance(each, str) else tuple(each) for name, each in groups.items()}
     else:
         raise ConfigError(f"lag.groups={groups!r} is not understood; use liquidity, size, sector or {EXAMPLE}")
     return _check_groups(panel, named)
@@ -56,6 +56,8 @@ def _check_groups(panel: Panel, named: Groups) -> Groups:
                 raise ConfigError(
                     f"lag.groups: '{symbol}' of group '{name}' is not in the data{did_you_mean(symbol, panel.symbols)}"
                 )
+            if taken.get(symbol) == name:
+                raise ConfigError(f"lag.groups: {symbol} is in '{name}' twice; name it once")
             if symbol in taken:
                 raise ConfigError(f"lag.groups: {symbol} is in '{taken[symbol]}' and in '{name}'; give it to one group")
             taken[symbol] = name

@@ -126,9 +126,17 @@ def _leaders_first(
 
 
 def leadership_picture(
-    scores: Array, times: Sequence[object], symbols: Sequence[str], title: str = "Leadership over time", most: int = 30
+    scores: Array,
+    times: Sequence[object],
+    symbols: Sequence[str],
+    title: str = "Leadership over time",
+    most: int = 30,
+    least: Array | None = None,
 ) -> Heat:
-    """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top."""
+    """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top.
+
+    Scores within ± `least` (N,), as chance gives them in the last window, are drawn faint; NaN leaves all strong.
+    """
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
     shown = np.argsort(-size, kind="stable")[:most]
     shown = shown[np.argsort(-mean[shown], kind="stable")]
@@ -136,7 +144,9 @@ def leadership_picture(
     if len(set(days)) < len(days):  # several windows a day
         days = tuple(str(time)[:16] for time in times)
     names = tuple(symbols[i] for i in shown)
-    return Heat(title, scores[:, shown].T, names, days, "asset (leaders on top)", "end of window", "leader score")
+    strong = None if least is None or np.isnan(least).all() else (np.abs(scores) > least)[:, shown].T
+    axes = "asset (leaders on top)", "end of window", "leader score"
+    return Heat(title, scores[:, shown].T, names, days, *axes, strong)
 
 
 def network_picture(graph: networkx.DiGraph, title: str = "Significant lead–lag links", most: int = 150) -> Web:

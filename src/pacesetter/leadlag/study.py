@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +42,7 @@ from pacesetter.leadlag.structure.concentration import contributions, gini, herf
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
 from pacesetter.leadlag.windows import bars_in, is_span, span_text
 from pacesetter.panel import Panel
+from pacesetter.progress import say_long
 from pacesetter.registry import configure
 
 if TYPE_CHECKING:
@@ -161,6 +163,7 @@ class Study:
         refuse_mixed_days(panel)
         study = self.at(panel)
         study.check_memory(panel)
+        study.say_time(panel)
         pooled = study.find_groups(panel)
         return dataclasses.replace(study._run(panel), pooled=pooled)
 
@@ -210,6 +213,26 @@ class Study:
             f"lead–lag of {symbols:,} symbols with {self.draws} draws and {windows} windows",
             "take fewer symbols (data.symbols), fewer draws (lag.draws) or a larger lag.step",
         )
+
+    def say_time(self, panel: Panel) -> None:
+        """Say before it starts how long it takes where windows are computed one by one; the default slides."""
+        gauge = self.make_gauge()
+        if gauge.is_linear and self.preparation.is_plain:
+            return
+        series, last = self.read(panel, gauge), len(panel) - 1
+
+        def answer() -> Answer:
+            raw = series.observed_window(last, self.bars)
+            return answer_window(self.preparation.window(raw), panel.symbols, gauge)
+
+        answer()  # compiles
+        started = time.perf_counter()
+        answer()
+        each = time.perf_counter() - started
+        windows = len(range(self.bars, len(panel), self.step or 1)) + min(MOST_STRATEGY_BARS, len(panel) - self.bars)
+        drawn = self.draws * ((not gauge.is_linear) + (not gauge.is_linear and not gauge.is_conditional))
+        what = f"lag.method={self.method}" if self.preparation.is_plain else f"lag.residual={self.residual}"
+        say_long(f"{what}: {windows + drawn:,} windows, each computed by itself", each * (windows + drawn))
 
     @property
     def bars(self) -> int:

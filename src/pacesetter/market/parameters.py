@@ -214,17 +214,19 @@ class Limits:
     shorting: bool = False
 
     def __post_init__(self) -> None:
-        check_range(0, owner="limits", position_cap_fraction=self.position_cap_fraction)
-        check_range(0, 1, owner="limits", reserve_cash_fraction=self.reserve_cash_fraction)
+        check_range(0, owner="market", position_cap=self.position_cap_fraction)
+        if self.position_cap_fraction == 0:
+            raise ConfigError("market.position_cap=0 allows no position; give a share of equity above 0, e.g. 0.5")
+        check_range(0, 1, owner="market", reserve_cash=self.reserve_cash_fraction)
         check_range(0, 1, owner="limits", ruin_fraction=self.ruin_fraction)
-        check_range(1, owner="limits", gross_leverage=self.gross_leverage)
+        check_range(1, owner="market", leverage=self.gross_leverage)
         if self.reserve_cash_fraction >= self.gross_leverage:
             raise ConfigError(
-                f"limits.reserve_cash_fraction={self.reserve_cash_fraction:g} leaves nothing of "
-                f"gross_leverage={self.gross_leverage:g} to hold; keep less in cash"
+                f"market.reserve_cash={self.reserve_cash_fraction:g} leaves nothing of "
+                f"market.leverage={self.gross_leverage:g} to hold; keep less in cash"
             )
         if not isinstance(self.shorting, bool):
-            raise ConfigError(f"limits.shorting={self.shorting!r} must be True or False")
+            raise ConfigError(f"market.shorting={self.shorting!r} must be True or False")
         _check_shares(
             "limits",
             volume_cap_fraction=self.volume_cap_fraction,
@@ -439,6 +441,8 @@ def expand_key(key: str, value: object, where: str = "market") -> dict[str, obje
     if key == "costs" and isinstance(value, (int, float)) and not isinstance(value, bool):
         check_range(0, owner=where, costs=value)
         return {"costs.commission_bps": value, "costs.spread_bps": 0.0, "costs.slippage_bps": 0.0}
+    if key == "costs" and isinstance(value, str) and not value.startswith("{"):
+        raise ConfigError(f"{where}.costs={value} must be a number, of bps a side all in")
     if key == "margin" and isinstance(value, str):
         return {"margin.mode": value}
     if key in SHORT_ORDERS:
@@ -479,6 +483,8 @@ def configure_market(options: Mapping[str, Any], where: str = "market") -> Marke
     if isinstance(costs, (int, float)) and not isinstance(costs, bool):
         check_range(0, owner=where, costs=costs)
         given["costs"] = {"commission_bps": costs, "spread_bps": 0.0, "slippage_bps": 0.0}
+    elif isinstance(costs, str):
+        raise ConfigError(f"{where}.costs={costs} must be a number, of bps a side all in")
     return configure(MarketParameters, given, where)
 
 

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 BASES = ("cash", "equal_weight", "inverse_volatility")
+MOST_TARGET = 5.0  # annual volatility; above it a percentage was meant
 PEAK = 1.5  # of the target: the most that a bar may have where the base is cash
 
 
@@ -116,6 +117,10 @@ class RiskOptions:
                 check_range(0, owner="risk", **{name: value})
                 if value == 0 and name != "scale":
                     raise ConfigError(f"risk.{name}=0 allows nothing; give a number above 0, or leave it out")
+        for name in ("target_volatility", "tracking_error"):
+            if (getattr(self, name) or 0) >= MOST_TARGET:
+                value = getattr(self, name)
+                raise ConfigError(f"risk.{name}={value:g} is {value:.0%} a year; write {value / 100:g} for {value:g} %")
         check_range(0, 1, owner="risk", band=self.band)
         self._check_base()
         target, error = self.target_volatility, self.tracking_error
@@ -146,6 +151,13 @@ class RiskOptions:
     def is_on(self) -> bool:
         """Whether the step does anything."""
         return self.has_base or self.target_volatility is not None
+
+    def check_on(self) -> None:
+        """Refuse options that change nothing."""
+        if not self.is_on:
+            raise ConfigError(
+                "these risk.* keys change nothing; give risk.target_volatility, or a risk.base other than cash"
+            )
 
     @property
     def views_volatility(self) -> float | None:

@@ -1,8 +1,9 @@
 """What is shown at a bar's close: the one place where backtest, paper trading and API get an observation from.
 
-A backtest gathers from the tables of all its bars (`market_bank`), a trader with all bars at hand does so for the last
-(`table_observer`), and a server that receives bars one by one keeps the latest rows (`LatestRows`); all three fill,
-split and order features by the same functions, and give the same numbers bit for bit. `with_account` adds the account.
+A backtest gathers from the tables of all its bars (`market_bank`), and so does a replay (`bank_observer`). A trader
+with all bars so far at hand does so for the last (`table_observer`), and a server that receives bars one by one keeps
+the latest rows (`LatestRows`). All fill, split and order features by the same functions, and give the same numbers bit
+for bit. `with_account` adds the account.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pacesetter.envs.batch.tables import entry_columns, last_known, to_observati
 from pacesetter.features.table import FeatureTable, feature_table
 from pacesetter.panel import Panel
 
-__all__ = ["LatestRows", "Observe", "market_bank", "table_observer", "with_account"]
+__all__ = ["LatestRows", "Observe", "bank_observer", "market_bank", "table_observer", "with_account"]
 
 Observe = Callable[[Panel], Mapping[str, Array]]  # of the market at the panel's last bar
 
@@ -37,6 +38,16 @@ def table_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] =
         return builder.build(0, len(panel) - 1, np.zeros(builder.vector_size, np.float32))
 
     return observe
+
+
+def bank_observer(bank: Bank, window_bars: int) -> Observe:
+    """The same at the last bar of a panel that is the beginning of a stored market, by the tables of all its bars.
+
+    They are causal: a later bar changes no row. So nothing is computed again as bars are added.
+    """
+    builder = ObservationBuilder(bank, window_bars)
+    vector = np.zeros(builder.vector_size, np.float32)
+    return lambda panel: builder.build(0, len(panel) - 1, vector)
 
 
 def with_account(market: Mapping[str, Array], vector: Array) -> dict[str, Array]:

@@ -94,3 +94,6 @@ def test_a_bank_has_plain_bars_where_nothing_else_is_used(panel: Panel) -> None:
     assert bank.with_market(MarketParameters(funding="none")).bars.shape[-1] == PLAIN
     with pytest.raises(ConfigError, match=r"market\.lot names XYZ, which is not traded"):
         bank.check_market(MarketParameters(lot={"XYZ": 1.0}))
+    for made in (bank, bank_of(panel, is_whole=True)):
+        with pytest.raises(ConfigError, match=r"one lot of S\d+ costs .*, more than the 15,000\.00 that one position"):
+            made.check_market(MarketParameters(lot=1e5))

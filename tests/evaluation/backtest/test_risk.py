@@ -168,7 +168,7 @@ def test_a_cut_is_never_silent(market: ps.Panel) -> None:
         halved = ps.backtest({"S0": 1.0, "S1": 1.0}, market, first=FIRST, position_cap=1)
     assert halved.weights.iloc[0].sum() == pytest.approx(1, abs=0.01)
     with pytest.warns(ps.errors.LimitWarning, match="shorting=false took 5"):
-        ps.backtest({"S0": -0.5}, market, first=FIRST, risk={"scale": 1, "target_volatility": 9}, position_cap=1)
+        ps.backtest({"S0": -0.5}, market, first=FIRST, risk={"scale": 1, "target_volatility": 4}, position_cap=1)
 
 
 def test_keys_that_a_person_would_guess(market: ps.Panel) -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import (
+    BASELINES,
     drop_equal,
     evaluate_baselines,
     left_out_sentence,
@@ -47,6 +49,19 @@ def direct_equal_weight(panel: Panel, first: int, every: int = 21) -> pd.Series:
         parts.append(at_open + (bars - opens.loc[t + 1]) @ wanted)
         equity, held = parts[-1].iloc[-1], wanted
     return pd.concat(parts)
+
+
+def test_a_baseline_that_reads_no_features_does_the_same_with_few() -> None:
+    panel = load("synthetic", symbols=4, bars=200, seed=1)
+    plain = sorted(name for name in BASELINES if not BASELINES[name].reads_features)
+    assert {"cash", "hold", "equal_weight", "momentum", "carry"} <= set(plain)
+    banks = market_bank(panel), market_bank(panel, feature_table(panel, ["return_1"]))
+    for name in (name for name in plain if not BASELINES[name].lacks(banks[0])):
+        results = [
+            backtest(make_baseline(name, bank, FREE), panel, first=120, bank=bank, market=FREE, window_bars=1)
+            for bank in banks
+        ]
+        np.testing.assert_array_equal(results[0].equity, results[1].equity, name)
 
 
 def test_every_baseline_plays_the_same_bars() -> None:

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.baselines.closed_forms import (
     DecayProblem,
+    OracleClosed,
+    WorldGoal,
     cushion_growth,
     cushion_shares,
     play_cushion,
 )
+from pacesetter.market.parameters import MarketParameters
 
 DECAY = DecayProblem(np.array([0.5, 0.95]), variance=1e-4, aversion=10.0, cost=60.0)
 
@@ -115,3 +118,11 @@ def test_a_problem_that_cannot_be_is_refused():
         cushion_shares(DRIFT, COVARIANCE, 1.0, 1.0, 1.0)
     with pytest.raises(ConfigError, match="cost=0"):
         DecayProblem(np.array([0.5]), 1e-4, cost=0)
+
+
+def test_a_market_without_what_the_formula_reads_is_refused():
+    panel = Synthetic(symbols=3, bars=60, groups=1).read()
+    with pytest.raises(DataError, match="oracle_closed reads the signals that a world is the sum of"):
+        OracleClosed.for_goal(WorldGoal(aversion=10.0), panel.truth, MarketParameters())
+    with pytest.raises(DataError, match=r"and this market has none; give data\.world=decay"):
+        OracleClosed.for_goal(WorldGoal(limit=0.2), None, MarketParameters())

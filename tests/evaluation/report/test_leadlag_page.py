@@ -41,6 +41,9 @@ def test_a_symbol_that_is_not_scored_says_why():
 
 def test_sections_hold_the_four_pictures(results):
     assert [len(section.figures) for section in leadlag_sections(results[0])] == [1, 0, 0, 2, 1]
+    assert results[1].network.number_of_edges() == 0  # of no link there is no picture
+    links = next(section for section in leadlag_sections(results[1]) if section.title == "Links and lags")
+    assert len(links.figures) == 1
 
 
 def test_artefacts_are_written(results, tmp_path):

@@ -115,3 +115,13 @@ def test_persian_words_are_of_this_page():
     )
     missing = [word for word in PERSIAN if not re.search(rf'["\'>]{re.escape(word)}["\'<]', written)]
     assert missing == []
+
+
+def test_a_page_without_facts_has_no_empty_part_about_how_it_was_made(tmp_path):
+    section = Section("Found", "a sentence")
+    bare, told = (
+        write_report(tmp_path / f"{len(facts)}.html", "Report", [section], facts=facts).read_text(encoding="utf-8")
+        for facts in ({}, {"seed": "0"})
+    )
+    assert "<details" not in bare
+    assert "<dt>seed</dt>" in told

@@ -23,6 +23,10 @@ def test_what_differs_is_named(typed: str, label: str) -> None:
     assert label_of(resolve(typed.split())) == label
 
 
+def test_a_run_without_an_agent_names_none() -> None:
+    assert label_of(resolve(["data=sample", "name=leadlag"]), has_agent=False) == "leadlag · sample"
+
+
 def test_many_differences_are_counted() -> None:
     words = ["data=synthetic", "data.symbols=5", "data.bars=900", "seed=1", "train.steps=99", "train.envs=2"]
     assert label_of(resolve(words)) == "synthetic · ppo · symbols 5 · bars 900 · steps 99 · 2 more"

@@ -201,15 +201,32 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
     assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
 
 
+GUARD = "breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("shorting=true", "unknown key 'shorting'; did you mean 'market.shorting' or 'task.market.limits.shorting'?"),
+        ("shorting=true", "unknown key 'shorting'; did you mean 'market.shorting'?"),
         ("agent.objective=x", "unknown key 'agent.objective'; only agent=direct has it"),
         ("task=lookback agent.objective=x", "unknown key 'agent.objective'; only agent=direct of task=trading has it"),
-        ("leverage=2", "unknown key 'leverage'; did you mean 'task.market.limits.gross_leverage'?"),
+        (
+            "task=fleet agent=option_critic agent.prior=direct",
+            "unknown key 'agent.prior'; agent=es, agent=hybrid, agent=impala and 3 more have it",
+        ),
+        ("leverage=2", "unknown key 'leverage'; did you mean 'market.leverage'?"),
+        ("lev=2", "unknown key 'lev'; did you mean 'market.leverage'?"),
+        ("market.allow_short=true", "unknown key 'market.allow_short'; did you mean 'market.shorting'?"),
+        ("max_weight=1", "unknown key 'max_weight'; did you mean 'market.position_cap'?"),
+        ("fees=2", "unknown key 'fees'; did you mean 'market.costs'?"),
+        ("market.slippage_bps=1", "unknown key 'market.slippage_bps'; did you mean 'market.costs'?"),
+        ("capital=5000", "unknown key 'capital'; did you mean 'market.initial_cash'?"),
+        ("minimum_trade=0", "unknown key 'minimum_trade'; did you mean 'market.minimum_notional'?"),
+        ("risk.vol=0.1", "unknown key 'risk.vol'; did you mean 'risk.target_volatility'?"),
+        ("target_volatility=0.1", "unknown key 'target_volatility'; did you mean 'risk.target_volatility'?"),
+        ("guard.daily_loss=0.1", f"unknown key 'guard.daily_loss'; {GUARD}"),
         ("agent.gama=1", "unknown key 'agent.gama'; did you mean 'agent.gamma'?"),
-        ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'task.market.costs'?"),
+        ("task.market.cost=2", "unknown key 'task.market.cost'; did you mean 'market.costs'?"),
     ],
 )
 def test_an_unknown_key_is_found_where_it_is(typed: str, said: str) -> None:
@@ -245,7 +262,10 @@ def test_the_market_has_short_keys_and_costs_are_one_number():
     for wrong, sentence in {
         "market.levrage=2": "unknown key 'market.levrage'; did you mean 'market.leverage'?",
         "costs=-1": "market.costs=-1 must be 0 or more",
-        "market.reserve_cash=1": "leaves nothing of gross_leverage=1 to hold",
+        "costs=low": "market.costs=low must be a number, of bps a side all in",
+        "risk.target_volatility=10%": "risk.target_volatility='10%' must be a share of 1, e.g. 0.1 for 10 %",
+        "risk.target_volatility=10": "risk.target_volatility=10 is 1000% a year; write 0.1 for 10 %",
+        "market.reserve_cash=1": "leaves nothing of market.leverage=1 to hold",
     }.items():
         with pytest.raises(ConfigError, match=re.escape(sentence)):
             resolve([wrong])

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from pacesetter.build import Plan, build_panel, stored_plan
 from pacesetter.cli import fleet
+from pacesetter.errors import DataError
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline import fleet_stage
-from pacesetter.jobs.pipeline.fleet_stage import RISK, fleet_config, job_overrides, train_fleet
+from pacesetter.jobs.pipeline.fleet_stage import RISK, fleet_config, job_overrides, needs_no_lookback, train_fleet
+from pacesetter.jobs.pipeline.lookback_stage import check_bars
 from pacesetter.jobs.pipeline.stages import Job, only_run
 from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import Run
@@ -45,6 +48,22 @@ def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
     assert job_overrides(["task=fleet"]) == ["agent=direct", *RISK, "task=fleet"]
     for words in (["task=fleet", "agent.heads=[8]"], ["task=portfolio", "agent=sac"], ["task=fleet", "+preset=x"]):
         assert job_overrides(words) == words
+
+
+def test_one_account_does_without_a_lookback_agent_for_which_bars_are_too_few(tmp_path):
+    words = ["data=synthetic", "data.symbols=2", "data.bars=600", "features.names=[return_1]"]
+    for more, is_left_out in (
+        (["data.bars=600"], True),
+        (["data.bars=900"], False),
+        (["task=fleet", "agent=ppo"], False),
+    ):
+        config = resolve(job_overrides([*words, *more]))
+        job = Job(config, Run.create(tmp_path, "job", {}), Console(quiet=True))
+        job.panel = build_panel(config)
+        assert needs_no_lookback(job).startswith("left out: the lookback agent is trained on half") == is_left_out
+        if not is_left_out and len(job.panel) == 600:
+            with pytest.raises(DataError, match=r"give \d+ bars, or raise the first of train.shares"):
+                check_bars(job)
 
 
 def test_a_job_takes_a_stated_risk_that_train_presets_and_other_methods_do_not():

@@ -129,6 +129,13 @@ def test_an_index_that_the_data_lack_is_refused_before_a_folder_is_made(small, c
     assert not list(small.runs.glob("*/manifest.json"))
 
 
+def test_symbols_of_a_task_that_the_data_lack_are_all_named_before_a_folder_is_made(small, console):
+    config = small("ppo", "task.symbols=[S0,QQQ,XOM]")
+    with pytest.raises(ConfigError, match=r"the data have no QQQ, XOM.*; name others by task\.symbols"):
+        train(config, console=console)
+    assert not list(small.runs.glob("*/manifest.json"))
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_that_is_not_there_is_refused_before_a_folder_is_made(small, console, device):
     with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); use cpu"):

@@ -141,6 +141,13 @@ def test_a_misspelt_league_is_refused(asked, message, tmp_path):
         league([f"league.folder={tmp_path}", asked], Console(quiet=True))
 
 
+@pytest.mark.parametrize(("market", "entrant"), [("regime", "oracle_returns"), ("decay", "oracle_sized")])
+def test_a_world_without_what_an_oracle_reads_is_refused(market, entrant, tmp_path):
+    asked = [f"league.folder={tmp_path}", f"league.markets=[{market}]", f"league.entrants=[{entrant}]"]
+    with pytest.raises(ConfigError, match=f"no entrant of {entrant} plays on {market}: "):
+        league(asked, Console(quiet=True))
+
+
 def test_slow_entrants_play_only_where_they_are_named():
     assert {"direct", "ppo_target", "lasso"} <= set(ladder.entrants_of(()))
     assert not set(ladder.ONLY_NAMED) & set(ladder.entrants_of(()))

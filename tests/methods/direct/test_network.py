@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from pacesetter.agents.encoders import network
+from pacesetter.build import build_panel, build_parts
 from pacesetter.errors import ConfigError
+from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.methods.direct.learner import load_direct
 from pacesetter.methods.direct.objective import objective
 from pacesetter.methods.direct.options import Direct
@@ -68,3 +70,11 @@ def test_other_networks_are_refused_in_a_sentence() -> None:
     for name in ("linear_cross", "shared", "team"):
         with pytest.raises(ConfigError, match=rf"network={name} is one of agent=direct"):
             network(name)
+
+
+@pytest.mark.parametrize("name", ["shared", "team", "team_cross"])
+def test_a_network_of_several_on_one_symbol_is_refused(name: str) -> None:
+    market = ["task=fleet", "agent=direct", "+preset=planted", "data.symbols=1", "data.groups=1", "data.bars=900"]
+    config = resolve([*market, f"agent.network={name}"])
+    with pytest.raises(ConfigError, match=rf"agent\.network={name} is shared by symbols, and .* is alone; give more"):
+        build_parts(config, build_panel(config))

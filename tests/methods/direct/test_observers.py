@@ -17,7 +17,7 @@ from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.statistics.metrics import metrics
-from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.evaluation.stored_run import MOST_MEASURED, StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.folds import run_walk_forward
 from pacesetter.jobs.run.train import TrainingResult, train
@@ -70,10 +70,15 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path, monkeypatch: 
 @pytest.mark.filterwarnings("ignore::pacesetter.errors.LimitWarning")
 def test_a_stated_risk_is_used_by_training_validation_test_folds_and_python(tmp_path: Path) -> None:
     stated = ("risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04")
+    stated = (*stated, "features.leadlag.lookback=60")
     result = trained(tmp_path, "task=fleet", *stated, "task.market.limits.position_cap_fraction=0.5")
     run = StoredRun(result.run.folder)
     assert run.risk.scale is not None  # fitted to training and validation bars, and stored with the run
     assert run.sizing == run.risk
+    # Features that only a baseline reads are not computed for it, and change nothing.
+    alone = StoredRun(result.run.folder, is_alone=True)
+    assert set(run.table.names) > set(alone.table.names)
+    assert alone.measure_scale(run.first - MOST_MEASURED) == run.risk.scale
     played, validated = run.play(), Backtest.load(result.run.folder)
     for each in (played, validated):
         assert each.risk is not None

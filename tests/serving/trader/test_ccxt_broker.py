@@ -291,6 +291,16 @@ def test_the_sandbox_is_the_default_and_real_money_says_so(market: Any, sandbox:
     assert real_money.cap == 500.0
 
 
+def test_real_money_is_asked_for_as_the_sandbox_is(rig: Rig) -> None:
+    paths = []
+    for options in ({}, {"live": True, "notional_cap": 500.0}):
+        rig.exchange.requests.clear()
+        rig.broker(**options)
+        paths.append([path.replace("/v3/", "/v2/") for _, path in rig.exchange.requests])
+    assert paths[0] == paths[1]
+    assert "REAL MONEY" in rig.broker(live=True, notional_cap=500.0).name
+
+
 # ---- feed, and a dry run beside the backtest -------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from pacesetter.errors import DataError, RunError
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.serving.journal.journal import tables
-from pacesetter.serving.trader.feeds import OnlineFeed, find_adjustments
+from pacesetter.serving.trader.feeds import OnlineFeed, ReplayFeed, find_adjustments
 from pacesetter.serving.trader.paper import PaperTrader
 
 SYMBOLS = ("A", "B", "C")
@@ -215,3 +216,14 @@ def test_one_corrected_bar_is_not_a_re_based_history() -> None:
     assert find_adjustments(panel, replace(panel, blocks=panel.blocks * [[[0.25, 1.0]]]).rows(-7, None)) == {
         panel.symbols[0]: 0.25
     }
+
+
+def test_the_digest_of_bars_is_that_of_each_in_turn_in_any_order() -> None:
+    panel = load("synthetic", symbols=2, bars=60, delisted_share=0.5, seed=1)
+    feed, digest, expected = ReplayFeed(panel, 10), hashlib.sha256(), []
+    values = np.where(np.isnan(panel.blocks), np.nan, panel.blocks) + 0.0
+    for moment, bar in zip(panel.index.asi8, values.swapaxes(0, 1), strict=True):
+        digest.update(moment.tobytes() + bar.tobytes())
+        expected.append(digest.hexdigest())
+    for row in (10, 11, 40, 40, 3, 59):
+        assert feed.digest(panel.index[row]) == expected[row]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -28,7 +30,7 @@ from pacesetter.serving.risk.order import Decision
 from pacesetter.serving.trader import session
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, GuardedPolicy, Ticket
 from pacesetter.serving.trader.paper import PaperTrader
-from pacesetter.serving.trader.session import PaperConfig, load_history, open_session
+from pacesetter.serving.trader.session import PaperConfig, _bar_length, fit_panel, load_history, open_session
 
 DATA = ["data.source=synthetic", "data.symbols=8", "data.bars=260", "first=220"]
 
@@ -281,9 +283,43 @@ def test_a_network_feed_is_asked_for_the_policys_own_symbols(
     monkeypatch.setattr("pacesetter.serving.trader.session.load", load)
     config = PaperConfig(feed="ccxt", data={"start": "2024-01-01"})
     assert load_history(config, fleet.bundle) is fleet.panel
-    assert asked == [{"source": "ccxt", "symbols": list(fleet.panel.symbols), "start": "2024-01-01"}]
+    (given,) = asked
+    assert (given["source"], given["symbols"], given["start"]) == ("ccxt", list(fleet.panel.symbols), "2024-01-01")
     asked.clear()
     there = {"name": "ccxt", "exchange": "okx", "dry_run": True}
     for data in ({}, {"exchange": "kraken"}):  # bars of where the orders go, unless another is typed
         load_history(PaperConfig(feed="ccxt", broker=there, data=data), fleet.bundle)
     assert [each["exchange"] for each in asked] == ["okx", "kraken"]
+
+
+def test_a_bundle_knows_the_length_of_its_bars_and_where_its_history_begins(
+    fleet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def load(source: str, **options: Any) -> Any:
+        asked.append(options)
+        return fleet.panel
+
+    monkeypatch.setattr("pacesetter.serving.trader.session.load", load)
+    features, year = fleet.bundle.features, pd.Timedelta(days=365.25)
+    lengths = {1764.0: "1h", 6552.0: "15min", 252.0: "1D"}
+    for bars_per_year, freq in lengths.items():
+        assert _bar_length(bars_per_year, "XNYS") == freq
+    assert [_bar_length(year / pd.Timedelta(each), "24/7") for each in ("1min", "15min", "1h", "1D")] == [
+        *("1min", "15min", "1h", "1D")
+    ]
+    load_history(PaperConfig(feed="yahoo"), fleet.bundle)
+    assert asked[0]["freq"] == _bar_length(features.bars_per_year, "XNYS")
+    needed = (features.memory_bars + features.window_bars) / features.bars_per_year * year
+    assert pd.Timestamp(asked[0]["start"], tz="UTC") < pd.Timestamp.now("UTC") - needed
+
+
+def test_bars_of_another_length_are_refused(fleet: Any) -> None:
+    for rows in (len(fleet.panel), 6):
+        part = fleet.panel.rows(0, rows)
+        assert fit_panel(part, fleet.bundle) is part
+        for factor in (0.1, 8.0):
+            index = part.index[0] + factor * (part.index - part.index[0])
+            with pytest.raises(ConfigError, match=r"bars of which a year has .* minutes apart; give bars"):
+                fit_panel(replace(part, index=index), fleet.bundle)

@@ -103,7 +103,8 @@ PERSIAN: dict[str, str] = {
     "leadlag.no_run": "اجرای '{run}' در {root} نیست؛ صفحه را دوباره بار کنید",
     "leadlag.no_window": "پنجره یک اجرا، یک روش، یک پایان و یک طول می‌خواهد؛ دو تای آخر عدد درست",
     "leadlag.no_link": "هیچ پیوندی نمی‌گذرد",
-    "leadlag.sentence": "{leaders} با {method} در {window} تا {day} اول‌اند. نارنجی پیشرو است و بنفش پیرو. پیوندها: {links}، "
+    "leadlag.no_leader": "هیچ‌کدام از صفر جدا نیست",
+    "leadlag.sentence": "پیشروها با {method} در {window} تا {day}: {leaders}. نارنجی پیشرو است و بنفش پیرو. پیوندها: {links}، "
     "از آن‌ها نشان‌دار (یک میله، معاملهٔ کم): {flagged}. احتمال هر پیوند نادرست: {level}، با آزمون گزارش.",
     "leadlag.timeline": "امتیاز پیشروی پنجره‌های {window}",
     "leadlag.concentration": "{windows} پنجره، یکی در هر {step} میله. تمرکز پیشروی در تازه‌ترین: هرفیندال {herfindahl:.3f}، "

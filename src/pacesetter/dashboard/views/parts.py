@@ -180,8 +180,8 @@ def _reader(url: str) -> JournalReader:
 def open_book(run: str | None = None) -> Book | None:
     """The book of a trading run, that with the newest bar unless it is named; None without a journal or a bar."""
     url = current_settings().journal
-    runs = _reader(url).runs() if url else []
-    return _reader(url).book(run or runs[0]) if runs else None
+    name = run or next(iter(trading_runs()), None)
+    return _reader(url).book(name) if url and name else None
 
 
 def trading_runs() -> list[str]:

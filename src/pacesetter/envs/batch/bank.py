@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -201,14 +201,22 @@ class Bank:
         """Refuse what is not a `MarketParameters`, a cap on volume where there is none, and what bars cannot serve."""
         check_kind(MarketParameters, market=market)
         check_step_symbols([name for names in self.symbols for name in names], market)
-        if self.is_whole:
-            for bars, names in zip(self.bars, self.symbols, strict=True):
-                check_account_bars(bars, names, market)
+        for bars, names in self._markets():
+            check_account_bars(bars, names, market)
         if market.limits.volume_cap_fraction is not None and self._volumeless is not None:
             raise ConfigError(
                 f"limits.volume_cap_fraction needs volume, which {self._volumeless} lacks; "
                 "give it or set the limit to None"
             )
+
+    def _markets(self) -> Iterable[tuple[Array, Sequence[str]]]:
+        """Bars (time, symbol, column) and names of each market; blocks of one symbol each are one together.
+
+        What one symbol's bars lack, e.g. a dividend, another's may have.
+        """
+        if self.is_whole:
+            return zip(self.bars, self.symbols, strict=True)
+        return [(np.swapaxes(self.bars[:, :, 0], 0, 1), [name for names in self.symbols for name in names])]
 
     @cached_property
     def _volumeless(self) -> str | None:

@@ -64,6 +64,7 @@ FREE = MarketParameters(
     Limits(position_cap_fraction=1e3, gross_leverage=1e3, shorting=True),
     orders=Orders(minimum_trade=0.0),
 )
+LARGEST_SHARE = 10.0  # of equity in one symbol; above it a percentage was meant
 EARLIER_PART = 4  # one in so many of the earlier bars, the latest, is what views are measured on
 SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at before they are sized
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
@@ -392,6 +393,11 @@ class _Account:
         outside = np.flatnonzero((targets < low) | (targets > high))
         if len(outside):
             share, symbol = targets[outside[0]], self.panel.symbols[outside[0]]
+            if abs(share) > LARGEST_SHARE:
+                raise ConfigError(
+                    f"{self.policy.name} asks for {share:g} times equity in {symbol} at {self.panel.index[t]:%Y-%m-%d};"
+                    " weights are shares of equity, 0.6 for 60 %"
+                )
             enough = f"leverage={np.ceil(abs(share) * 100 - 1e-9) / 100:g}"
             raise ConfigError(
                 f"{self.policy.name} asks for {share:.0%} of equity in {symbol} at {self.panel.index[t]:%Y-%m-%d}, and "

@@ -7,8 +7,10 @@ from collections import Counter
 import numpy as np
 
 from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions, name_bounds
+from pacesetter.market.targets import within_account
 
 __all__ = ["describe_cuts", "describe_limits"]
 
@@ -16,7 +18,10 @@ LEAST = 0.0005  # of equity on average; less is rounding
 
 
 def describe_cuts(result: Backtest, market: MarketParameters) -> str:
-    """How much of the weights asked for each limit took on average, by its key; empty where none did."""
+    """How much of the weights asked for each limit took on average, by its key; empty where none did.
+
+    The band and the smallest trade are limits too: what they leave as it is, is said.
+    """
     if result.wanted is None:
         return ""
     asked = np.nan_to_num(result.wanted[np.isfinite(result.wanted).any(axis=1)])
@@ -39,11 +44,32 @@ def describe_cuts(result: Backtest, market: MarketParameters) -> str:
         for (key, remedy), before, after in zip(remedies, gross[:-1], gross[1:], strict=True)
         if before - after > LEAST
     ]
-    if not said:
-        return ""
-    return f"{result.name}: {gross[0]:.0%} of equity was asked on average, and the limits left {gross[-1]:.0%}: " + (
-        "; ".join(said)
-    )
+    sentences = []
+    if said:
+        left = f"{gross[0]:.0%} of equity was asked on average, and the limits left {gross[-1]:.0%}"
+        sentences.append(f"{left}: {'; '.join(said)}")
+    sentences += [
+        f"{key} left orders of {share:.1%} of equity a bar unsent (send them by {key.partition('=')[0]}=0)"
+        for key, share in _unsent(result, market).items()
+        if share > LEAST
+    ]
+    return f"{result.name}: {'. '.join(sentences)}" if sentences else ""
+
+
+def _unsent(result: Backtest, market: MarketParameters) -> dict[str, float]:
+    """Average distance to the weights asked for, where the band or the smallest trade left positions as they were."""
+    if result.wanted is None or result.held is None or result.risk is not None:
+        return {}  # the risk step has a band of its own, which is stated
+    before = np.vstack([np.zeros(result.held.shape[1]), result.held[:-1]])
+    asked = np.array([within_account(np.nan_to_num(row), market) for row in result.wanted])
+    distance = np.abs(asked - before)
+    # Without a price nothing can be sent, however large.
+    is_left = np.isfinite(result.wanted) & (result.fills[:, :, Fill.ORDERED] == 0) & (result.closes > 0)
+    equity = result.ledger[:, [Column.EQUITY_BEFORE]]
+    is_near = is_left & (distance < market.band)
+    is_small = is_left & ~is_near & (distance * equity < market.orders.minimum_trade)
+    keys = (f"band={market.band:g}", is_near), (f"minimum_notional={market.orders.minimum_trade:g}", is_small)
+    return {key: float(np.where(where, distance, 0.0).sum(axis=1).mean()) for key, where in keys}
 
 
 def describe_limits(result: Backtest, risk: RiskOptions) -> str:

@@ -37,6 +37,7 @@ class Cash(Baseline):
     """Holds nothing."""
 
     name: ClassVar[str] = "cash"
+    reads_features: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot) -> Array:
         return np.zeros(len(snapshot.panel.symbols))

@@ -32,6 +32,7 @@ class Baseline(ABC):
     name: ClassVar[str]
     action: ClassVar[str] = "target"
     is_default: ClassVar[bool] = True  # False: played only where it is named
+    reads_features: ClassVar[bool] = True  # False: bars and the account are enough
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:
@@ -64,6 +65,7 @@ class Allocation(Baseline):
     A symbol that is halted keeps its position, which the others leave room for; one that is delisted is paid out.
     """
 
+    reads_features: ClassVar[bool] = False
     every_bars: int = 21
     cap: float = 0.15
     history_bars: int = 0

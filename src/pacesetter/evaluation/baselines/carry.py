@@ -29,6 +29,7 @@ class Carry(Baseline):
     """
 
     name: ClassVar[str] = "carry"
+    reads_features: ClassVar[bool] = False
     every_bars: int = 21
     history_bars: int = 63
     cap: float = 0.15

@@ -18,8 +18,9 @@ from typing import ClassVar
 import numpy as np
 
 from pacesetter.arrays import Array
+from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.baselines.baseline import recent_returns
 from pacesetter.evaluation.baselines.forecasting import Oracle
 from pacesetter.evaluation.statistics.metrics import ended_growth
@@ -154,9 +155,16 @@ class OracleClosed(Oracle):
     capital: float = 1e5
 
     @classmethod
-    def for_goal(cls, goal: WorldGoal, market: MarketParameters) -> OracleClosed:
-        """The oracle without its truth."""
-        return cls(goal=goal, impact=market.costs.impact_bps * BPS, capital=market.initial_cash)
+    def for_goal(cls, goal: WorldGoal, truth: Truth | None, market: MarketParameters) -> OracleClosed:
+        """The oracle of a world; refuses a market without what the formula reads."""
+        if truth is None or (not goal.limit and truth.signals is None):
+            raise DataError(
+                f"{cls.name} reads the signals that a world is the sum of, and this market has none; give "
+                "data.world=decay, or data.world=cushion with a limit"
+            )
+        made = cls(goal=goal, impact=market.costs.impact_bps * BPS, capital=market.initial_cash)
+        made.truth = truth
+        return made
 
     def decide(self, snapshot: Snapshot) -> Array:
         if snapshot.t == snapshot.first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pacesetter.words import for_spreadsheets
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
 HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "windows as top leader", "note")
+MARGINS, ROW_HEIGHT = 200, 40  # of a picture with a row for each symbol, in pixels
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
 
 
@@ -69,7 +71,7 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
     shown = {
         "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})", known),
         "network": pictures.network_picture(result.network, f"Significant links ({method})"),
-        "leadership": pictures.leadership_picture(result.leadership, times, symbols),
+        "leadership": pictures.leadership_picture(result.leadership, times, symbols, least=result.links.leader_least),
     }
     if result.answer.max_lag:  # a method without delays has no lag map
         title = f"Delay of each pair ({method})"
@@ -79,12 +81,12 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
 
 def leadlag_sections(result: StudyResult) -> list[Section]:
     """Leaders and followers, links, lags, and leadership over time, each with what may be concluded from it."""
-    shown = {name: _style_picture(picture) for name, picture in leadlag_pictures(result).items()}
+    shown = {name: _style_picture(picture, len(result.panel.symbols)) for name, picture in _shown_pictures(result)}
     rows = leadlag_rows(result)
     faint = tuple(place for place, row in enumerate(rows) if row[2] not in ("leader", "follower"))
     return [
         Section("Lead–lag", leadlag_verdict(result), (shown["matrix"],), HEADER, tuple(rows), faint=faint),
-        *_group_sections(result.pooled),
+        *_group_sections(result.pooled, len(result.panel.symbols)),
         Section(
             "Links and lags",
             _links_text(result),
@@ -101,7 +103,7 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
     ]
 
 
-def _group_sections(finding: GroupFinding | None) -> list[Section]:
+def _group_sections(finding: GroupFinding | None, symbols: int) -> list[Section]:
     """Relations between groups, and when the strongest of them began and ended."""
     if finding is None:
         return []
@@ -116,16 +118,18 @@ def _group_sections(finding: GroupFinding | None) -> list[Section]:
         rows.append((row["leader"], row["follower"], role, delay, *strengths, f"{row['p_value']:.2g}", thin))
     header = ("leader", "follower", "relation", "delay (bars)", "forward", "backward", "p", "thin members")
     faint = tuple(place for place, p_value in enumerate(table["p_value"]) if not p_value <= level)
-    sections = [Section("Groups", group_verdict(finding), (), header, tuple(rows), faint=faint)]
+    sections = [Section("Groups", group_verdict(finding, symbols), (), header, tuple(rows), faint=faint)]
     if finding.relation is not None and len(finding.periods):
         sections.append(_periods_section(finding))
     return sections
 
 
-def group_verdict(finding: GroupFinding) -> str:
-    """Which group leads which, all relations tested together, and what following the leading one earned."""
+def group_verdict(finding: GroupFinding, symbols: int) -> str:
+    """Which group leads which of so many symbols, all relations tested together; what following the leader earned."""
     result, flow = finding.result, finding.earned
     sizes = ", ".join(f"{name} ({len(members)})" for name, members in finding.groups.items())
+    if rest := symbols - sum(map(len, finding.groups.values())):
+        sizes += f"; {rest} of {symbols} symbols are in no group"
     table = finding.table()
     firm = table[table["p_value"] <= result.study.level].to_dict("records")
     said = "; ".join(
@@ -176,10 +180,18 @@ def store_leadlag(result: StudyResult, folder: Path) -> None:
         pictures.save_picture(picture, folder, name)
 
 
-def _style_picture(picture: Any) -> Any:
-    """A lead–lag picture in the report's style."""
+def _shown_pictures(result: StudyResult) -> Iterator[tuple[str, Any]]:
+    """The pictures of the page: of no link there is none."""
+    for name, picture in leadlag_pictures(result).items():
+        if name != "network" or result.network.number_of_edges():
+            yield name, picture
+
+
+def _style_picture(picture: Any, symbols: int) -> Any:
+    """A lead–lag picture in the report's style, lower for few symbols so that the table is in sight."""
     figure = pictures.to_plotly(picture)
-    return style_figure(figure, picture.title, figure.layout.height).update_layout(width=None)
+    height = min(figure.layout.height, MARGINS + symbols * ROW_HEIGHT)
+    return style_figure(figure, picture.title, height).update_layout(width=None)
 
 
 def leadlag_verdict(result: StudyResult) -> str:

@@ -27,9 +27,9 @@ SHORT = {
 }
 
 
-def label_of(config: Plan) -> str:
+def label_of(config: Plan, has_agent: bool = True) -> str:
     """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them."""
-    about = [data_name(config.data), str(config.agent.get("algorithm", "no agent"))]
+    about = [data_name(config.data), *([str(config.agent.get("algorithm", "no agent"))] if has_agent else [])]
     if config.name != UNNAMED:
         return " · ".join([config.name, *about])
     changed = list(_differences(config))

@@ -12,7 +12,7 @@ from pacesetter.build.learner import check_agent
 from pacesetter.build.plan import parse_plan
 from pacesetter.build.sections import Evaluation
 from pacesetter.build.tasks.task import TASKS, Task
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import KEYS, ConfigError, did_you_mean
 from pacesetter.jobs.hydra.groups import (
     UNSET,
     Chosen,
@@ -24,7 +24,7 @@ from pacesetter.jobs.hydra.groups import (
 )
 from pacesetter.jobs.hydra.overrides import expand_market_keys, name_source, parse_override
 from pacesetter.learning.methods import METHODS, find_support
-from pacesetter.market.parameters import SHORT_KEYS
+from pacesetter.market.parameters import SHORT_KEYS, SHORT_ORDERS
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Composed", "resolve", "resolve_tree"]
 
 Tree = dict[str, Any]
-MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, "currency")]  # that `expand_market_keys` reads
+# that `expand_market_keys` reads
+MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, *SHORT_ORDERS, "costs", "initial_cash", "currency")]
+MOST_NAMED = 3  # of the methods that have a key
 
 
 class Composed:
@@ -197,7 +199,11 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
     """Where an unknown key may have been meant: spelt otherwise in its group, elsewhere, or of another agent."""
     group, _, rest = key.partition(".")
     leaf = key.rpartition(".")[2]
-    leaf = SHORT_KEYS.get(leaf, leaf)
+    if key == leaf or group in ("market", "risk") or key.startswith("task.market."):
+        short = {full: name for name, full in (SHORT_KEYS | SHORT_ORDERS).items()}
+        meant = KEYS.get(leaf.lower(), short.get(leaf, leaf))
+        if named := [name for name in (f"market.{meant}", f"risk.{meant}") if name in known]:
+            return f"; did you mean '{named[0]}'?"
     # Without the group's name, which all its keys share and which would make any of them look close.
     parts = (name.split(".") for name in known if "." in key and name.startswith(f"{group}."))
     inside = {".".join(part[1:end]): ".".join(part[:end]) for part in parts for end in range(2, len(part) + 1)}
@@ -213,10 +219,16 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
             owners = {name: _methods_with(rest, name) for name in TASKS if name != task}
             where, methods = next(((f" task={name}", held) for name, held in owners.items() if held), ("", []))
         if methods:
-            named = " and ".join(f"agent={name}" for name in methods[:3])
-            return f"; only {named}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+            shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
+            others = len(methods) - len(shown)
+            named = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
+            return f"; {named}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+    if group == "guard":
+        return "; breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
     if not inside:
-        return did_you_mean(key, [*known, *group_names(), "preset"])
+        known = [*known, *group_names(), "preset"]
+        is_close = get_close_matches(key, known, n=1)
+        return did_you_mean(key, known if is_close else {name.partition(".")[0] for name in known})
     if close := get_close_matches(rest, inside, n=1, cutoff=0.6):
         return f"; did you mean '{inside[close[0]]}'?"
     return did_you_mean("", inside.values())  # what the group has

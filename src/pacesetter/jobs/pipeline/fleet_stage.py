@@ -13,12 +13,12 @@ from pacesetter.build import Plan, build_fold
 from pacesetter.build.learner import check_agent, check_device
 from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
-from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run
+from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run, missing_bars
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.late import load
 from pacesetter.market.covariance import check_history
 
-__all__ = ["check_episodes", "fleet_config", "job_overrides", "traded_config", "train_fleet"]
+__all__ = ["check_episodes", "fleet_config", "job_overrides", "needs_no_lookback", "traded_config", "train_fleet"]
 
 DIRECT = "direct"  # the method
 AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
@@ -119,6 +119,15 @@ def _lookback(job: Job) -> str | int:
     an agent would take longer than the rest of the judgement.
     """
     given = lookback_run(job)
-    if given is None and fleet_config(job.config, Path(), "").problem.allocates:
+    if given is None and _is_one_account(job):
         return longest_window(job.config)
     return str(given or only_run(job.folder("lookback")))
+
+
+def _is_one_account(job: Job) -> bool:
+    return fleet_config(job.config, Path(), "").problem.allocates
+
+
+def needs_no_lookback(job: Job) -> str:
+    """Why no one misses a lookback agent that cannot be trained: one account does not read its windows; else empty."""
+    return f"left out: {why}" if _is_one_account(job) and (why := missing_bars(job)) else ""

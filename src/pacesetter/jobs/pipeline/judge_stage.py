@@ -37,8 +37,7 @@ def judge_agents(job: Job, folder: Path) -> StageResult:
     is_fast = job.config.job.fast
     judgement = run.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell)
     store_judgement(judgement, folder, {"config hash": job.run.manifest["config_hash"]})
-    passed = sum(gate.passed for gate in judgement.gates)
-    line = f"{judgement.verdict.headline}; {passed} of {len(judgement.gates)} gates passed"
+    line = judgement.verdict.headline
     release_memory()  # explanations read whole markets again
     insights = [] if is_fast else insight_sections(walk.fits[-1], judgement)
     shown: dict[str, tuple[str, ...]] = {VERDICT: BRIEF}
@@ -74,7 +73,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
         try:
             folders.append(_refit(job, own, folder / "fits"))
         except DataError as problem:
-            job.tell(f"left out: {problem}")
+            job.tell(f"refit {place} is left out: {problem}")
     return tuple(_played_alike(folders, agents))
 
 

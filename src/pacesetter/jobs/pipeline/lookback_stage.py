@@ -28,6 +28,7 @@ __all__ = [
     "longest_window",
     "lookback_config",
     "lookback_run",
+    "missing_bars",
 ]
 
 AGENT = "agent"
@@ -124,16 +125,23 @@ def lookback_run(job: Job) -> Path | None:
 
 def check_bars(job: Job) -> None:
     """Refuse bars of which half of the training set has no room for a decision behind the longest window."""
+    if why := missing_bars(job):
+        raise DataError(f"{why}, or raise the first of train.shares")
+
+
+def missing_bars(job: Job) -> str:
+    """How many bars the lookback agent needs and has, where they are too few for it to be trained; else empty."""
     if lookback_run(job) is not None:
-        return
+        return ""
     config, panel = lookback_config(job.config, Path()), job.panel
     task, learned = config.lookback, int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2
-    if learned < least:
-        raise DataError(
-            f"the lookback agent is trained on half of the training set, {learned} of {len(panel)} bars, and needs "
-            f"{least}; give {math.ceil(len(panel) * least / learned)} bars, or raise the first of train.shares"
-        )
+    if learned >= least:
+        return ""
+    return (
+        f"the lookback agent is trained on half of the training set, {learned} of {len(panel)} bars, and needs "
+        f"{least}; give {math.ceil(len(panel) * least / learned)} bars"
+    )
 
 
 def _best_fixed(evaluation: LookbackEvaluation) -> str:

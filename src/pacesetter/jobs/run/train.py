@@ -282,7 +282,7 @@ def _store_scale(folder: Path, config: Plan) -> None:
         return
     from pacesetter.evaluation.stored_run import StoredRun
 
-    sizing = StoredRun(folder).sizing
+    sizing = StoredRun(folder, is_alone=True).sizing
     if sizing is not None and sizing.scale is not None:
         write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 

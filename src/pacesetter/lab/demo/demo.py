@@ -47,7 +47,7 @@ REGRESSIONS = ("lasso_sized", "ridge_sized", TREES)  # sized to the same volatil
 BESIDE = (*REGRESSIONS, "hold")
 HOLD, CASH, EQUAL = "hold", "cash", "equal_weight"
 HIDDEN = ("turnover", "costs", "round trips")
-TARGET, FAR = 0.1, 1e6  # annual volatility that is asked for, and one that no account has
+TARGET, FAR = 0.1, 4.0  # annual volatility that is asked for, and one that no account has
 COMMON = (
     *("task=fleet", "agent=direct", "features.names=[return_1]", "features.leadlag.lookback=null"),
     *(f"risk.target_volatility={TARGET}", "market.position_cap=1", "market.orders.minimum_trade=0"),

@@ -24,6 +24,7 @@ from pacesetter.evaluation.statistics.intervals import Difference, paired_differ
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.jobs.pipeline.memory import peak_mb, release_memory, reset_peak
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.behaviour import Behaviour, behaviour
 from pacesetter.lab.league.ladder import GOALS, REAL
@@ -65,7 +66,7 @@ class Score(Behaviour):
     """What a cell came to, after costs: how it behaved on the test set, and how it learned.
 
     steps    of training          steps_to, seconds_to   those after which it had 80 % of its last validation score
-    seconds  of training and playing
+    seconds  of training and playing; processor_seconds and peak_mb of that, the latter of the whole process
     above_hold, above_hold_low, above_hold_high   Sharpe difference to hold over the same bars, with its 95 %
                interval by paired blocks of bars; on real markets, of which no second seed can be drawn
     worth      a bar, by what a world with a closed form asks for
@@ -82,6 +83,8 @@ class Score(Behaviour):
     above_hold_low: float = np.nan
     above_hold_high: float = np.nan
     worth: float = np.nan
+    processor_seconds: float = np.nan
+    peak_mb: float = np.nan
 
 
 def play_cell(cell: Cell) -> Score:
@@ -91,12 +94,15 @@ def play_cell(cell: Cell) -> Score:
     known = Path(cell.folder) / "cells" / f"{cell_key(cell, config, panel)}.json"
     if known.is_file():
         return Score(**json.loads(known.read_text(encoding="utf-8")))
-    start = time.perf_counter()
+    release_memory()
+    reset_peak()
+    start, used = time.perf_counter(), time.process_time()
     if cell.overrides is None:
         result, learned = _yardstick(cell, config, panel), NO_SPEED
     else:
         result, learned = _train_cell(cell, config)
     seconds, figures = time.perf_counter() - start, asdict(behaviour(result)) | asdict(learned)
+    figures |= {"processor_seconds": time.process_time() - used, "peak_mb": peak_mb()}
     score = Score(market=cell.market, entrant=cell.entrant, seed=cell.seed, seconds=seconds, **figures)
     if cell.market in GOALS:
         score = replace(score, worth=GOALS[cell.market].worth(result.returns))
@@ -131,8 +137,7 @@ def _yardstick(cell: Cell, config: Plan, panel: Panel) -> Backtest:
         config = replace(config, features=replace(config.features, leadlag=none))
     bank = market_bank(panel, build_table(config, panel))
     if cell.entrant == OracleClosed.name:
-        policy: Any = OracleClosed.for_goal(GOALS[cell.market], task.market)
-        policy.truth = panel.truth
+        policy: Any = OracleClosed.for_goal(GOALS[cell.market], panel.truth, task.market)
     elif cell.entrant in ORACLES:
         policy = ORACLES[cell.entrant].from_truth(panel.truth, bank, task.market)
     else:

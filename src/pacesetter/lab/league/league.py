@@ -16,6 +16,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.jobs.hydra.overrides import take_options
@@ -81,7 +82,7 @@ class League:
     folder: str = "runs/league"
 
     def cells(self, more: Sequence[str] = ()) -> list[Cell]:
-        """Every cell; `more` overrides go to the entrants that learn."""
+        """Every cell; `more` overrides go to the entrants that learn. Refuses entrants that none of the markets has."""
         small_markets, small_seeds = QUICK if self.name == "quick" else ((), "tuning")
         markets, seeds = markets_of(self.markets or small_markets), seeds_of(str(self.seeds or small_seeds))
         folder = str(Path(self.folder).resolve())
@@ -91,7 +92,7 @@ class League:
                 return None
             return (*ENTRANTS[entrant], *own_goal(market, entrant), *more)
 
-        return [
+        cells = [
             Cell(folder, market, entrant, seed, overrides, entrant_overrides(market, entrant))
             for market, overrides in markets.items()
             # Real bars do not change with the seed.
@@ -101,6 +102,12 @@ class League:
             if not (market in WORLDS and entrant == LINEAR)
             if (market in GOALS) == (entrant == CLOSED) or entrant not in (CLOSED, ORACLE)
         ]
+        if not cells:
+            raise ConfigError(
+                f"no entrant of {', '.join(self.entrants)} plays on {', '.join(markets)}: real markets have no oracle, "
+                f"{LINEAR} is of planted markets, {CLOSED} of {' and '.join(GOALS)}, where {ORACLE} has no part"
+            )
+        return cells
 
 
 def league(overrides: Sequence[str], console: Console | None = None) -> pd.DataFrame:

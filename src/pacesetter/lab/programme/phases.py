@@ -33,6 +33,7 @@ from pacesetter.methods.master.page import allocation_sentence, better_run, read
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
+from pacesetter.words import count_noun
 
 __all__ = [
     "check_data",
@@ -64,7 +65,7 @@ def check_data(job: Job, folder: Path) -> StageResult:
         json.dumps([row._asdict() for row in rows], indent=2) + "\n", encoding="utf-8"
     )
     poor = sum(not row.is_enough for row in rows)
-    line = f"{len(readiness.findings)} warnings of the data, {poor} of the environment"
+    line = f"{count_noun(len(readiness.findings), 'warning')} of the data, {poor} of the environment"
     return StageResult(line, (*readiness_sections(readiness), environment_section(rows)))
 
 

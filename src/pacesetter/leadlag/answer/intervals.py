@@ -19,6 +19,7 @@ from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, fold_in, w
 from pacesetter.leadlag.answer.links import Links
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.structure.ranking import ranks, row_mean
+from pacesetter.progress import count_progress
 
 __all__ = ["Resampled", "Score", "leader_table", "ranking_intervals"]
 
@@ -26,6 +27,7 @@ Score = Callable[[Array], Array]
 PRODUCT_BYTES = 32 * 2**20  # of products in memory at once
 BLOCK_BARS = 20  # drawn together by the bootstrap
 BATCH_BYTES = 32 * 2**20  # of increments per call of the score; small enough for a laptop's prefix tables
+DRAWN_AT_ONCE = 16  # where each is scored by itself, so that the time left is soon known
 
 
 def leader_table(
@@ -100,10 +102,10 @@ def _moments(weights: Array, part: Array, total: Array) -> tuple[Array, Array]:
     return mean, np.nan_to_num(np.sqrt(ratio(1.0, np.where(variance > 1e-6, variance, 0.0)))).astype(np.float32)
 
 
-def _batches(increments: Array, draws: int, draw: Callable[[], Array]) -> Iterator[Array]:
-    """`draws` redrawn copies of the increments in stacks of at most BATCH_BYTES."""
+def _batches(increments: Array, draws: int, draw: Callable[[], Array], most: int) -> Iterator[Array]:
+    """`draws` redrawn copies of the increments in stacks of `most` and BATCH_BYTES at most."""
     check_range(1, draws=draws)
-    size = max(int(BATCH_BYTES // max(increments.nbytes, 1)), 1)
+    size = min(max(int(BATCH_BYTES // max(increments.nbytes, 1)), 1), most)
     for start in range(0, draws, size):
         yield np.stack([draw() for _ in range(min(size, draws - start))])
 
@@ -144,12 +146,16 @@ def ranking_intervals(
 
     point = ranking(score(increments[None]))[0]
     if resampled is None:
-        batches = _batches(increments, draws, lambda: np.take(increments, rows(), axis=0))
+        batches = _batches(increments, draws, lambda: np.take(increments, rows(), axis=0), DRAWN_AT_ONCE)
     else:
         # as many draws at once as their matrices allow
-        batches = _batches(point[:, None] * point, draws, lambda: np.bincount(rows(), minlength=bars))
-    drawn = np.concatenate([ranking((resampled or score)(batch)) for batch in batches])
-    return _interval_table(symbols, point, drawn, level)
+        batches = _batches(point[:, None] * point, draws, lambda: np.bincount(rows(), minlength=bars), draws)
+    drawn = []
+    with count_progress("intervals", draws, "draw") as update:
+        for batch in batches:
+            drawn.append(ranking((resampled or score)(batch)))
+            update(len(batch))
+    return _interval_table(symbols, point, np.concatenate(drawn), level)
 
 
 def _interval_table(symbols: Sequence[str], point: Array, drawn: Array, level: float) -> pd.DataFrame:

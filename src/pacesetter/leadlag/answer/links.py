@@ -43,6 +43,7 @@ from pacesetter.leadlag.answer.answer import (
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import prewhiten
+from pacesetter.progress import count_progress
 
 __all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "find_links"]
 
@@ -59,6 +60,7 @@ NEWEY_WEST_LAGS = 10
 FOUR_OF_FIVE = 0.8  # the power at which a relation counts as detectable
 HALVINGS = 12
 CANDIDATES_AT_ONCE = 512
+DRAWN_AT_ONCE = 16  # where each is computed by itself, so that the time left is soon known
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,7 @@ class Links:
 
     p_values     (symbol, symbol) adjusted for all ordered pairs: row leads column; 1 where it does not lead, NaN absent
     leader_p     (symbol,) of the leader score's size, adjusted for all symbols
+    leader_least (symbol,) leader scores above which leader_p is within the level; NaN where none was tested
     orders       (symbol,) order of the autoregression that was taken off before testing; 0 for none
     detectable   correlation of a single relation that the first test finds in this window with 80 % power; NaN
                  where the method tests another thing
@@ -74,6 +77,7 @@ class Links:
 
     p_values: Array
     leader_p: Array
+    leader_least: Array
     orders: Array
     detectable: float = float("nan")
 
@@ -121,9 +125,9 @@ def find_links(
     answer = answer or answer_window(window, tuple(map(str, range(symbols))), gauge)
     scored = np.isfinite(np.diag(answer.forward))
     orders = np.zeros(symbols, dtype=int)
-    p_values, leader_p = np.full((symbols, symbols), np.nan), np.full(symbols, np.nan)
+    p_values, leader_p, leader_least = np.full((symbols, symbols), np.nan), *np.full((2, symbols), np.nan)
     if scored.sum() < 2:
-        return Links(p_values, leader_p, orders)
+        return Links(p_values, leader_p, leader_least, orders)
     if gauge.estimator.is_given:
         return _used_links(answer, orders)
     inner = np.ix_(scored, scored)
@@ -148,21 +152,22 @@ def find_links(
         # Bonferroni: twice the smaller of two.
         final = differs if test == "differs" else np.minimum(2 * np.minimum(final, differs), 1.0)
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
-    leader_p[scored] = _leader_p(lead, null)
+    leader_p[scored], leader_least[scored] = _leader_chance(lead, null, level)
     in_correlations = gauge.is_conditional or (gauge.is_linear and gauge.fold == PEAK)
     detectable = (
         _detectable_correlation(null, len(window), level)
         if in_correlations and control == "max" and test == "predicts"
         else float("nan")
     )
-    return Links(p_values, leader_p, orders, detectable)
+    return Links(p_values, leader_p, leader_least, orders, detectable)
 
 
 def _used_links(answer: Answer, orders: Array) -> Links:
     """The links that a policy uses; which those are was tested where it was trained, on bars that it left out."""
     is_used = (answer.forward > 0) & (answer.leadership > 0)
     leads = is_used.any(axis=1)
-    return Links(np.where(is_used, 0.0, 1.0) + 0.0 * answer.forward, np.where(leads, 0.0, 1.0), orders)
+    leader_p, untested = np.where(leads, 0.0, 1.0), np.full(len(orders), np.nan)
+    return Links(np.where(is_used, 0.0, 1.0) + 0.0 * answer.forward, leader_p, untested, orders)
 
 
 # ---- from statistics to p-values ---------------------------------------------------------------------------------
@@ -227,12 +232,15 @@ def _by_discovery(observed: Array, drawn: Array, method: str) -> Array:
     return np.asarray(false_discovery_control((1 + above) / (1 + len(pool)), method=method))
 
 
-def _leader_p(lead: Array, null: _Null) -> Array:
-    """(n,) chance of so large a leader score, of the largest among all symbols in each draw."""
+def _leader_chance(lead: Array, null: _Null, level: float) -> tuple[Array, Array]:
+    """(n,) chance of so large a leader score, of the largest among all symbols in each draw; and the score at level."""
     own, drawn = lead.sum(axis=1), null.drawn_lead.sum(axis=2)
     # The observed score belongs to the spread: under the null all rows are exchangeable, so the test keeps its level.
     spread = np.sqrt((np.vstack([own, drawn]) ** 2).mean(axis=0))
-    return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), np.nan_to_num(ratio(np.abs(drawn), spread)))
+    sizes = np.nan_to_num(ratio(np.abs(drawn), spread))
+    largest, allowed = np.sort(sizes.max(axis=1)), int(level * (1 + len(sizes))) - 1  # draws that may be as large
+    least = largest[-1 - allowed] * spread / (len(own) - 1) if allowed >= 0 else np.full(len(own), np.inf)
+    return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), sizes), least
 
 
 # ---- does i predict j better than j predicts i? -----------------------------------------------------------------
@@ -378,15 +386,17 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
 
 def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
     """Strengths of flipped windows, each pair's in units of its own null."""
-    size = max(BLOCK_BYTES // max(white.nbytes, 1), 1)
+    size = min(max(BLOCK_BYTES // max(white.nbytes, 1), 1), DRAWN_AT_ONCE)
     strengths, leads = [], []
-    for windows in _flip_blocks(white, draws, size, rng):
-        if gauge.has_lags:
-            cube = gauge.dependence(windows)
-            strengths.append(fold_delays(cube, gauge.fold))
-            leads.append(weigh_directions(fold_delays(cube, gauge.score_fold), gauge.weighing))
-        else:
-            leads.append(gauge.scores(windows))
+    with count_progress(f"{gauge.method}: null", 1 + draws, "draw") as update:
+        for windows in _flip_blocks(white, draws, size, rng):
+            if gauge.has_lags:
+                cube = gauge.dependence(windows)
+                strengths.append(fold_delays(cube, gauge.fold))
+                leads.append(weigh_directions(fold_delays(cube, gauge.score_fold), gauge.weighing))
+            else:
+                leads.append(gauge.scores(windows))
+            update(len(windows))
     lead = np.nan_to_num(np.concatenate(leads))
     if not gauge.has_lags:
         # A score without delays is signed with null mean 0: its size counts, in units of its null.

@@ -58,10 +58,10 @@ class ViewSizer:
         # Full matrices of the days that are used: gathered for every bar, they must not be unpacked there.
         used, places = np.unique(days, return_inverse=True)
         low = np.tril_indices(count, -1)
-        full = np.zeros((len(used), count, count), dtype=np.float32)
-        full[:, low[0], low[1]] = tables.correlations[used]
-        full += full.transpose(0, 2, 1)
-        full[:, np.arange(count), np.arange(count)] = 1.0
+        full = np.ones((len(used), count, count), dtype=np.float32)
+        # A day at a time: together, each step would hold the whole once more.
+        for day, row in enumerate(used):
+            full[day][low] = full[day].T[low] = tables.correlations[row]
         volatility, base = (torch.from_numpy(part[first:].copy()) for part in (tables.volatilities, tables.base))
         parts = volatility, base, torch.from_numpy(places.astype(np.int64)), torch.from_numpy(full)
         volatility, base, day, correlations = (part.to(device) for part in parts)

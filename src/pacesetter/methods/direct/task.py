@@ -95,9 +95,19 @@ class DirectTask(Task):
         return Parts(market, market)
 
     def whole_market(self, config: Plan, panel: Panel, **known: Any) -> WholeMarket:
-        """All bars of the panel as one market; refuses a task that has an account for each of several symbols."""
+        """All bars of the panel as one market.
+
+        Refuses a task that has an account for each of several symbols, and a network of several on one symbol.
+        """
         task = config.trading
         symbols = task.symbols or panel.symbols
+        # A master above a drawdown limit has its part to do with one symbol too.
+        is_shared = self.direct.network != "linear_cross" and self.direct.objective != "cushion"
+        if len(symbols) == 1 and is_shared:
+            raise ConfigError(
+                f"agent.network={self.direct.network} is shared by symbols, and {symbols[0]} is alone; give more "
+                "symbols, or agent.network=linear_cross"
+            )
         if self.name == "trading" and len(symbols) > 1:
             raise ConfigError(
                 f"agent=direct trades the {len(symbols)} symbols in one account: take task=fleet or task=portfolio, or "

@@ -426,7 +426,10 @@ def _make_client(options: CcxtOptions) -> Any:
     }
     if options.exchange.startswith("binance"):  # which lists its kinds of markets one by one
         settings["options"]["fetchMarkets"] = {"types": [options.market]}
+        settings["options"]["fetchMargins"] = False
     client = getattr(ccxt, options.exchange)(settings)
+    # With real keys ccxt would ask for currencies and margins, too: a right that keys for trading may lack.
+    client.has = {**client.has, "fetchCurrencies": False}
     _refuse_garbage(client)
     if not options.dry_run:
         _give_keys(client, options)

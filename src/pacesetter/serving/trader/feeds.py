@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -103,6 +103,7 @@ class ReplayFeed:
         if not 0 <= first < len(panel) - 1:
             raise DataError(f"first={first} leaves no bar to replay; give 0 to {len(panel) - 2}")
         self.panel, self.first, self.clock = panel, first, ReplayClock()
+        self._digest, self._hashed = hashlib.sha256(), 0
 
     def history(self, until: pd.Timestamp | None) -> Panel:
         return self.panel.rows(0, self.first + 1) if until is None else self.panel.between(None, until)
@@ -112,17 +113,17 @@ class ReplayFeed:
         return self.panel.rows(row, row + 1) if row < len(self.panel) else None
 
     def digest(self, until: pd.Timestamp) -> str:
-        return self._digests[int(self.panel.index.searchsorted(until, side="right")) - 1]
-
-    @cached_property
-    def _digests(self) -> list[str]:
-        """Hashes of the bars up to each one."""
-        panel, digest, digests = self.panel, hashlib.sha256(), []
-        values = np.where(np.isnan(panel.blocks), np.nan, panel.blocks) + 0.0  # one NaN pattern, one zero
-        for moment, bar in zip(panel.index.asi8, values.swapaxes(0, 1), strict=True):
-            digest.update(moment.tobytes() + bar.tobytes())
-            digests.append(digest.hexdigest())
-        return digests
+        """The hash of the bars up to one; bars that were hashed before are not hashed again."""
+        row = int(self.panel.index.searchsorted(until, side="right"))
+        if row < self._hashed:
+            self._digest, self._hashed = hashlib.sha256(), 0
+        if row > self._hashed:
+            part = self.panel.rows(self._hashed, row)
+            values = np.where(np.isnan(part.blocks), np.nan, part.blocks) + 0.0  # one NaN pattern, one zero
+            numbers = np.ascontiguousarray(values.swapaxes(0, 1)).reshape(len(part), -1)
+            self._digest.update(np.column_stack([part.index.asi8, numbers.view(np.int64)]).tobytes())
+            self._hashed = row
+        return self._digest.hexdigest()
 
 
 class OnlineFeed:

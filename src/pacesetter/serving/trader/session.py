@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+import numpy as np
 import pandas as pd
 
 from pacesetter.data.loading import load
+from pacesetter.data.online import Freq
+from pacesetter.data.source import SOURCES
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
+from pacesetter.features.table import feature_table
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.panel import Panel
-from pacesetter.policies.market_rows import Observe, market_bank, table_observer
+from pacesetter.panel import SECONDS_PER_YEAR, Panel
+from pacesetter.policies.market_rows import Observe, bank_observer, market_bank, table_observer
 from pacesetter.policies.policy import Policy
 from pacesetter.registry import Registry
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
@@ -36,12 +42,17 @@ from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.record import PublicRecord
+from pacesetter.serving.trader.sizing import RISK_STATE
 from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
 
 MOST_LETTERS = 42  # of a run's name: a client id has 128, with the bar's 17, 5 of a stop or a halt, a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
+SESSIONS_PER_YEAR, SESSION_SECONDS = 252, 6.5 * 3600  # of a stock exchange
+SPARE, SPARE_DAYS = 1.2, pd.Timedelta(days=10)  # of history beyond what features read: holidays, missing bars
+LEAST_SPAN, MOST_OFF = pd.Timedelta(days=14), 1.5  # over which bars a year can be told, and how far they may be off
+LEAST_FEATURES = ("return_1",)  # for a baseline that reads none
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class PaperConfig:
     first       bar of a replay's first decision; None is the first after the policy's training, or the middle
     bars        stop after this many; None runs until the feed ends
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
-                sample. Of a network feed: symbols, start, freq …
+                sample. Of a network feed: symbols, start, freq …, which a bundle knows by itself
     guard       circuit breakers that replace the bundle's
     key         file of the signing key; PACESETTER_SIGNING_KEY where empty
     unverified  take a signed bundle without a key to check it by
@@ -132,13 +143,21 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
             panel = load_history(config, bundle)
     feed = _feed(config, panel, bundle, is_resumed=succession is not None and _read_state(config) is not None)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
-    decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
+    decider: Policy
+    if bundle:
+        decider, observe = BundlePolicy(bundle), _bundle_observer(bundle, panel.symbols)
+    else:
+        assert baselines is not None
+        # All features of two million bars take longer than everything else before the first decision.
+        few = None if baselines[policy].reads_features else feature_table(panel, LEAST_FEATURES)
+        bank = market_bank(panel, few)
+        decider = _baseline(baselines[policy], bank, market)
+        observe = bank_observer(bank, WINDOW_BARS) if feed.is_stored else table_observer(WINDOW_BARS)
     guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
     broker = options.open(panel.symbols, market)
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
     watch = Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle))
-    observe = _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS)
     reasons = OrderReasons.of(bundle) if bundle and config.why else None
     decision_log = _decision_log(policy, config, bundle)
     # The journal last: whatever is refused above leaves nothing behind.
@@ -202,13 +221,11 @@ def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
     return Journal(_journal_url(config), config.run, heads)
 
 
-def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:
+def _baseline(baseline: Any, bank: Bank, market: MarketParameters) -> Policy:
     """The policy of a baseline; refuses one that needs more than bars."""
-    assert baselines is not None
-    bank, baseline = market_bank(panel), baselines[name]
     needed = baseline.lacks(bank)
     if needed:
-        raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
+        raise ConfigError(f"'{baseline.name}' needs {needed}, which paper trading does not have; give another baseline")
     made: Policy = baseline.on(bank, market)
     return made
 
@@ -233,7 +250,26 @@ def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
             f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
             f"these have {', '.join(panel.fields)}; leave out data to replay its own"
         )
+    if bundle and len(panel) > 1 and not _is_of_length(panel, bundle.features.bars_per_year):
+        trained, minutes = bundle.features.bars_per_year, _spacing(panel) / 60
+        raise ConfigError(
+            f"{bundle.name} was trained on bars of which a year has {trained:,.0f}, and these are {minutes:,.0f} "
+            "minutes apart; give bars of the same length, of a network feed by data.freq=…"
+        )
     return panel
+
+
+def _spacing(panel: Panel) -> float:
+    """Seconds between two bars, most often."""
+    return float(np.median(np.diff(panel.index.asi8))) / 1e9
+
+
+def _is_of_length(panel: Panel, trained: float) -> bool:
+    """Whether bars can be as long as those of which a year had `trained`."""
+    # A market that is closed at times has fewer bars than fit into a year: Tokyo, 5 hours on 245 days, has 14 %.
+    is_alike = 0.12 < _spacing(panel) * trained / SECONDS_PER_YEAR < 1.15
+    is_long = panel.index[-1] - panel.index[0] >= LEAST_SPAN
+    return is_alike and (not is_long or 1 / MOST_OFF < panel.bars_per_year / trained < MOST_OFF)
 
 
 def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
@@ -258,7 +294,33 @@ def _network_options(config: PaperConfig, bundle: Bundle | None) -> dict[str, An
         own["symbols"] = list(bundle.model.spec.symbols or bundle.features.symbols)
     if config.feed == config.broker["name"] and "exchange" in config.broker:
         own["exchange"] = config.broker["exchange"]
-    return own | {key: value for key, value in config.data.items() if key != "source"}
+    own |= {key: value for key, value in config.data.items() if key != "source"}
+    if bundle is not None:
+        calendar = str(own.get("calendar", getattr(SOURCES[config.feed], "calendar", "24/7")))
+        own = {"freq": _bar_length(bundle.features.bars_per_year, calendar), "start": _first_day(bundle)} | own
+    return own
+
+
+def _bar_length(bars_per_year: float, calendar: str) -> str:
+    """The bars of a network source that come nearest to as many a year."""
+
+    def count(freq: str) -> float:
+        seconds = pd.Timedelta(freq).total_seconds()
+        if calendar == "24/7":
+            return SECONDS_PER_YEAR / seconds
+        return SESSIONS_PER_YEAR * math.ceil(SESSION_SECONDS / seconds)
+
+    lengths: tuple[str, ...] = get_args(Freq)
+    return min(lengths, key=lambda freq: abs(math.log(count(freq) / bars_per_year)))
+
+
+def _first_day(bundle: Bundle) -> str:
+    """The day from which on the bars fill the policy's features, and its averages follow those of its training."""
+    bars = bundle.features.memory_bars + bundle.features.window_bars
+    span = pd.Timedelta(seconds=SPARE * bars / bundle.features.bars_per_year * SECONDS_PER_YEAR)
+    fitted_until, now = BundlePolicy(bundle).fitted_until, pd.Timestamp.now("UTC")
+    begin = fitted_until if RISK_STATE in bundle.files and fitted_until is not None else now
+    return f"{min(begin, now) - span - SPARE_DAYS:%Y-%m-%d}"
 
 
 def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: bool) -> Feed:
