@@ -21,13 +21,6 @@ from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sect
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.hydra.label import label_of
-<<<<<<< HEAD
-=======
-from pacesetter.jobs.pipeline.fleet_stage import check_episodes, needs_no_lookback, traded_config, train_fleet
-from pacesetter.jobs.pipeline.judge_stage import judge_agents
-from pacesetter.jobs.pipeline.lookback_stage import check_bars, learn_lookback
-from pacesetter.jobs.pipeline.master_stage import needs_no_master, train_master
->>>>>>> main
 from pacesetter.jobs.pipeline.memory import check_budget, within_budget
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
@@ -145,11 +138,11 @@ STAGES: dict[str, Stage] = {
         Stage("leadlag", find_leaders, ("load",), ("lag",), check=check_window),
         Stage(
             "lookback",
-<<<<<<< HEAD
             f"{HERE}.lookback_stage:learn_lookback",
             ("load",),
             ("data", "train", "job"),
             check=f"{HERE}.lookback_stage:check_bars",
+            skipped=f"{HERE}.fleet_stage:needs_no_lookback",
         ),
         Stage(
             "agents",
@@ -158,15 +151,6 @@ STAGES: dict[str, Stage] = {
             TRADED,
             check=f"{HERE}.fleet_stage:check_episodes",
         ),
-=======
-            learn_lookback,
-            ("load",),
-            ("data", "train", "job"),
-            check=check_bars,
-            skipped=needs_no_lookback,
-        ),
-        Stage("agents", train_fleet, ("load", "lookback"), TRADED, check=check_episodes),
->>>>>>> main
         Stage(
             "master",
             f"{HERE}.master_stage:train_master",
@@ -198,11 +182,7 @@ def run_job(
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
     trains = any(stage.name == "agents" for stage in chosen)
-<<<<<<< HEAD
-    label, config = label_of(_as_traded(config) if trains else config), _with_costs(config)
-=======
-    label, config = label_of(traded_config(config) if trains else config, has_agent=trains), _with_costs(config)
->>>>>>> main
+    label, config = label_of(_as_traded(config) if trains else config, has_agent=trains), _with_costs(config)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
