@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
-from numba import config, get_num_threads, typeof
+from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
@@ -485,7 +485,7 @@ def batch_of(environments: object) -> Batch | None:
 def _typed_step(types: tuple[Any, ...], is_parallel: bool, has_one: bool) -> Callable[..., int]:
     """The step compiled for these types; where numba compiles nothing (NUMBA_DISABLE_JIT), the function itself."""
     step = STEPS[is_parallel, has_one]
-    compiled: Callable[..., int] = step if config.DISABLE_JIT else step.compile(types)
+    compiled: Callable[..., int] = step.compile(types) if hasattr(step, "compile") else step
     return compiled
 
 
