@@ -21,7 +21,7 @@ from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sect
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.hydra.label import label_of
-from pacesetter.jobs.pipeline.fleet_stage import check_episodes, needs_no_lookback, traded_config, train_fleet
+from pacesetter.jobs.pipeline.fleet_stage import RISK, check_episodes, needs_no_lookback, traded_config, train_fleet
 from pacesetter.jobs.pipeline.judge_stage import judge_agents
 from pacesetter.jobs.pipeline.lookback_stage import check_bars, learn_lookback
 from pacesetter.jobs.pipeline.master_stage import needs_no_master, train_master
@@ -177,7 +177,8 @@ def run_job(
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
     trains = any(stage.name == "agents" for stage in chosen)
-    label, config = label_of(traded_config(config) if trains else config, has_agent=trains), _with_costs(config)
+    label = label_of(traded_config(config) if trains else config, has_agent=trains, standard=RISK if trains else ())
+    config = _with_costs(config)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
