@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pacesetter as ps
+from pacesetter.errors import ConfigError
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
 
@@ -73,6 +74,30 @@ def test_the_least_leader_score_is_that_of_its_p_value() -> None:
     np.testing.assert_array_equal(np.abs(own) > links.leader_least, links.leader_p <= 0.2)
     assert (links.leader_p <= 0.2).any()
     assert (links.leader_p > 0.2).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "said"),
+    [
+        ({}, {"level": 2}, r"^lag\.level=2 must be between 0 and 1$"),
+        ({}, {"test": "leads"}, r"^lag\.test='leads' is unknown; known: differs, either, predicts$"),
+        ({}, {"control": "maximum"}, r"^lag\.control='maximum' is unknown; did you mean 'max'\?$"),
+        ({"max_lag": 99}, {}, r"^lag\.max_lag=99 does not fit into lag\.lookback=100 bars; lower the one"),
+    ],
+)
+def test_what_cannot_be_tested_is_one_sentence(options, asked, said) -> None:
+    lag = ps.LeadLag(**options).fit(ps.load("synthetic", symbols=4, bars=260, seed=2))
+    with pytest.raises(ConfigError, match=said):
+        lag.links(lookback=100, **asked)
+
+
+def test_links_by_another_test_are_those_of_a_study() -> None:
+    market = ps.load("synthetic", symbols=5, bars=500, strength=0.8, groups=1, seed=2)
+    options = {"test": "either", "control": "by", "draws": 40}
+    links = ps.LeadLag().fit(market).links(lookback=300, **options)
+    study = Study(lookback=300, **options).run(market)
+    assert set(zip(links["leader"], links["follower"], strict=True)) == set(study.network.edges)
+    assert len(links)
 
 
 def test_what_is_computed_window_by_window_says_so_before_it_starts(monkeypatch, capsys) -> None:

@@ -15,6 +15,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.jobs.pipeline.show import section_table
+from pacesetter.leadlag.pictures import FAINT
 from pacesetter.leadlag.ticks import TickFinding, TickStudy
 from pacesetter.runs import Run
 from pacesetter.words import for_spreadsheets
@@ -90,6 +91,7 @@ def _picture(finding: TickFinding, table: pd.DataFrame) -> go.Figure:
         place = places[frozenset((row["leader"], row["follower"]))]
         is_turned = finding.pairs[place][0] != row["leader"]
         rho = finding.rho[place][::-1] if is_turned else finding.rho[place]
-        figure.add_scatter(x=finding.lags, y=rho, name=f"{row['leader']} → {row['follower']}", mode="lines")
+        look = {"name": f"{row['leader']} → {row['follower']}", "opacity": FAINT if row["verdict"] == "–" else 1.0}
+        figure.add_scatter(x=finding.lags, y=rho, mode="lines", **look)
     figure.update_xaxes(title="seconds by which the leader is ahead")
     return style_figure(figure, "Correlation at each lag")

@@ -10,9 +10,9 @@ import pandas as pd
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, answer_window
+from pacesetter.leadlag.answer.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.intervals import leader_table
-from pacesetter.leadlag.answer.links import find_links
+from pacesetter.leadlag.answer.links import Control, Test, find_links
 from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.groups import FIELDS
 from pacesetter.leadlag.pictures import matrix_picture, to_plotly
@@ -93,16 +93,46 @@ class LeadLag(Engine):
         >>> ps.LeadLag("ccf_lag1").fit(market).ranking(lookback=250).columns.tolist()
         ['leadership', 'low', 'high', 'leads', 'role']
         """
-        window = self._increments(end, lookback)
-        frame = ranking_frame(window, self.symbols_, self._strength_measure(), draws=draws, level=level, seed=seed)
+        window, gauge = self._increments(end, lookback), self._strength_measure()
+        answer = answer_window(window, self.symbols_, gauge)
+        links = find_links(window, gauge, answer, draws=draws, level=level, seed=seed)
+        table = leader_table(window, gauge, answer, links, draws=draws, level=level, seed=seed)
+        leads = pd.Series((answer.leadership > 0).sum(axis=1), list(self.symbols_), name="leads")
+        columns = {"score": "leadership", "sure_low": "low", "sure_high": "high"}
+        frame = Ranking(table.rename(columns=columns).join(leads)[["leadership", "low", "high", "leads", "role"]])
+        if (table["role"] == "–").all():
+            frame.attrs["note"] = f"none is clear of zero ({1 - level:.0%}, all symbols together)"
         return as_kind(frame, self.kind_)
 
     def links(
-        self, end: object = None, lookback: object = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
+        self,
+        end: object = None,
+        lookback: object = None,
+        *,
+        test: Test = "predicts",
+        control: Control = "max",
+        level: float = 0.05,
+        draws: int = 200,
+        seed: int = 0,
     ) -> pd.DataFrame:
-        """Who leads whom beyond chance, with sign and delay: false links in at most `level` of markets without any."""
-        window = self._increments(end, lookback)
-        frame = links_frame(window, self.symbols_, self._strength_measure(), draws=draws, level=level, seed=seed)
+        """Who leads whom beyond chance, with sign and delay: false links in at most `level` of markets without any.
+
+        test, control   see `answer.find_links`
+        """
+        window, gauge = self._increments(end, lookback), self._strength_measure()
+        answer = answer_window(window, self.symbols_, gauge)
+        links = find_links(window, gauge, answer, test=test, control=control, draws=draws, level=level, seed=seed)
+        # NaN, an unscored pair, compares as not linked.
+        pairs = zip(*np.nonzero(links.mask_linked(level)), strict=True)
+        rows = [
+            (
+                *(answer.symbols[i], answer.symbols[j], answer.forward[i, j], answer.relation(i, j)),
+                *(answer.delays[i, j], links.p_values[i, j]),
+            )
+            for i, j in pairs
+        ]
+        columns = ["leader", "follower", "strength", "relation", "delay", "p_value"]
+        frame = pd.DataFrame(rows, columns=columns).sort_values("strength", ascending=False, ignore_index=True)
         return as_kind(frame, self.kind_)
 
     def groups(
@@ -178,7 +208,9 @@ class LeadLag(Engine):
         self._require_fit()
         last = bar_of(self.index_, end)
         back = bars_in(self.index_, last, lookback) if 0 <= last < self._bars else lookback
-        return self._check_window(last, back)
+        last, back = self._check_window(last, back)
+        self._strength_measure().check(back)
+        return last, back
 
     def _increments(self, end: object, lookback: object) -> Array:
         """(time, symbol) increments of a window, as the answer of a study reads them."""
@@ -191,35 +223,3 @@ class LeadLag(Engine):
 
 def _names(role: str, symbols: tuple[str, ...]) -> pd.Index[str]:
     return pd.Index(symbols, name=role)
-
-
-def ranking_frame(
-    window: Array, symbols: tuple[str, ...], gauge: StrengthMeasure, *, draws: int, level: float, seed: int
-) -> Ranking:
-    """Symbols in order of leadership, the row mean of the matrix: see `LeadLag.ranking`."""
-    answer = answer_window(window, symbols, gauge)
-    links = find_links(window, gauge, answer, draws=draws, level=level, seed=seed)
-    table = leader_table(window, gauge, answer, links, draws=draws, level=level, seed=seed)
-    leads = pd.Series((answer.leadership > 0).sum(axis=1), list(symbols), name="leads")
-    columns = {"score": "leadership", "sure_low": "low", "sure_high": "high"}
-    frame = Ranking(table.rename(columns=columns).join(leads)[["leadership", "low", "high", "leads", "role"]])
-    if (table["role"] == "–").all():
-        frame.attrs["note"] = f"none is clear of zero ({1 - level:.0%}, all symbols together)"
-    return frame
-
-
-def links_frame(
-    window: Array, symbols: tuple[str, ...], gauge: StrengthMeasure, *, draws: int, level: float, seed: int
-) -> pd.DataFrame:
-    """The links that chance does not explain at a family-wise `level`, strongest first."""
-    answer = answer_window(window, symbols, gauge)
-    links = find_links(window, gauge, answer, draws=draws, level=level, seed=seed)
-    # NaN, an unscored pair, compares as not linked.
-    rows = [_link(answer, links.p_values, i, j) for i, j in zip(*np.nonzero(links.mask_linked(level)), strict=True)]
-    columns = ["leader", "follower", "strength", "relation", "delay", "p_value"]
-    return pd.DataFrame(rows, columns=columns).sort_values("strength", ascending=False, ignore_index=True)
-
-
-def _link(answer: Answer, p_values: Array, i: int, j: int) -> tuple[object, ...]:
-    names = answer.symbols[i], answer.symbols[j]
-    return *names, answer.forward[i, j], answer.relation(i, j), answer.delays[i, j], p_values[i, j]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Decision
-from pacesetter.serving.trader import session
+from pacesetter.serving.trader import feeds, session
 from pacesetter.serving.trader.desk import LOW_CONFIDENCE, GuardedPolicy, Ticket
 from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.session import PaperConfig, _bar_length, fit_panel, load_history, open_session
@@ -323,3 +324,28 @@ def test_bars_of_another_length_are_refused(fleet: Any) -> None:
             index = part.index[0] + factor * (part.index - part.index[0])
             with pytest.raises(ConfigError, match=r"bars of which a year has .* minutes apart; give bars"):
                 fit_panel(replace(part, index=index), fleet.bundle)
+
+
+def test_what_a_venue_settles_by_itself_may_be_missing_from_its_bars(
+    fleet: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A policy that learned with funding is traded on an exchange's bars, which have none."""
+    unknown = np.full(fleet.panel.mask.shape, np.nan)
+    trained = fleet.panel.with_field("funding_rate", unknown)
+    bundle = SimpleNamespace(name="perps", model=fleet.bundle.model, files={}, config=fleet.bundle.config)
+    bundle.features = replace(fleet.bundle.features, fields=trained.fields)
+    monkeypatch.setattr(session, "load", lambda *words, **options: fleet.panel)
+    monkeypatch.setattr(feeds, "load", lambda *words, **options: fleet.panel)
+    monkeypatch.setattr(session, "_first_day", lambda bundle: "2024-01-01")
+    at_a_venue = PaperConfig(feed="ccxt", broker={"name": "ccxt", "market": "linear"})
+    panel = load_history(at_a_venue, bundle)  # type: ignore[arg-type]
+    assert panel.fields == trained.fields
+    assert np.isnan(panel["funding_rate"]).all()
+    assert caplog.messages == []
+    feed = session._feed(at_a_venue, panel, bundle, is_resumed=True)  # type: ignore[arg-type]
+    assert feed.history(None).fields == trained.fields
+    load_history(PaperConfig(feed="ccxt"), bundle)  # type: ignore[arg-type]
+    assert caplog.messages == ["bars of ccxt have no funding_rate: an account that is kept here pays and gets none"]
+    bundle.features = replace(fleet.bundle.features, fields=(*fleet.panel.fields, "dividend"))
+    with pytest.raises(ConfigError, match=r"these have"):
+        load_history(at_a_venue, bundle)  # type: ignore[arg-type]

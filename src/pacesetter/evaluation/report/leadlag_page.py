@@ -159,8 +159,8 @@ def _periods_section(finding: GroupFinding) -> Section:
             (*period, f"{row['forward']:+.3f}", interval, f"{row['backward']:+.3f}", "yes" if row["leads"] else "no")
         )
     text = (
-        f"Over all bars {leader} leads {follower} most, at a delay of {delay}. The correlation is split where it "
-        "changed (each split at 1 %; returns in units of their volatility), with a 95 % interval for each date."
+        f"The strongest relation over all bars is {leader} → {follower}, at a delay of {delay}. The correlation "
+        "is split where it changed (each at 1 %; returns in units of volatility), with a 95 % interval for each date."
     )
     header = ("from", "to", "began within", "forward", "95 % interval", "backward", "leads")
     faint = tuple(place for place, is_lead in enumerate(finding.periods["leads"]) if not is_lead)

@@ -120,6 +120,10 @@ def find_links(
     """
     if control not in CONTROLS:
         raise ConfigError(f"lag.control='{control}' is unknown{did_you_mean(control, CONTROLS)}")
+    if test not in TESTS:
+        raise ConfigError(f"lag.test='{test}' is unknown{did_you_mean(test, TESTS)}")
+    if not 0 < level < 1:
+        raise ConfigError(f"lag.level={level} must be between 0 and 1")
     check_range(2, owner="lag", draws=draws)
     symbols = window.shape[1]
     answer = answer or answer_window(window, tuple(map(str, range(symbols))), gauge)

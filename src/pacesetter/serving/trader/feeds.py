@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Protocol
 
@@ -17,12 +17,22 @@ from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
 from pacesetter.panel import Panel
 
-__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed", "find_adjustments"]
+__all__ = [
+    "Feed",
+    "FeedClock",
+    "LiveClock",
+    "OnlineFeed",
+    "ReplayClock",
+    "ReplayFeed",
+    "complete_fields",
+    "find_adjustments",
+]
 
 OVERLAP_DAYS = 7  # asked for again with every poll: longer than holidays, short enough to poll
 SPLIT_FRACTION = 0.05  # from which a re-adjusted history is a split; below it is a dividend
 SAME_PRICE = 1e-4  # relative, up to which two downloads of a price are the same
 MOST_SILENT = 3  # symbols in a row without bars, and none with, after which the source counts as down
+SETTLED = ("funding_rate", "mark_price")  # what a venue settles by itself, and network sources do not have
 MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which cannot be set
 
 
@@ -131,12 +141,15 @@ class OnlineFeed:
 
     One symbol that vanished, or a broken or doubled bar, does not stop the others: it is missing, and a note says so
     once. A poll overlaps the bars before: where the source re-based them, as for a split, it is refused.
+    Of `fields` those that a venue settles by itself are unknown where the source lacks them.
     """
 
     is_stored = False
 
-    def __init__(self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None) -> None:
-        self.source, self.options, self.clock = source, dict(options), clock or LiveClock()
+    def __init__(
+        self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None, fields: Sequence[str] = ()
+    ) -> None:
+        self.source, self.options, self.clock, self.fields = source, dict(options), clock or LiveClock(), fields
         self._known: Panel | None = None  # the latest bars that were given
         self._problems: dict[str, str] = {}  # of symbols that the last poll lacked
 
@@ -204,7 +217,17 @@ class OnlineFeed:
         return ""
 
     def _load(self, **changed: Any) -> Panel:
-        return load(self.source, **{**self.options, "refresh": True, **changed})
+        return complete_fields(load(self.source, **{**self.options, "refresh": True, **changed}), self.fields)
+
+
+def complete_fields(panel: Panel, fields: Sequence[str]) -> Panel:
+    """The panel in the order of `fields`, funding and mark price unknown where it lacks no others; else as it is."""
+    lacking = [name for name in fields if name not in panel.fields]
+    if not lacking or set(panel.fields) - set(fields) or not set(lacking) <= set(SETTLED):
+        return panel
+    unknown = np.full(panel.mask.shape, np.nan)
+    blocks = [unknown if name in lacking else panel[name] for name in fields]
+    return replace(panel, fields=tuple(fields), blocks=np.stack(blocks))
 
 
 def find_adjustments(before: Panel, after: Panel) -> dict[str, float]:

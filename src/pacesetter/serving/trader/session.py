@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -38,7 +39,7 @@ from pacesetter.serving.trader.broker import BrokerOptions, broker_options
 from pacesetter.serving.trader.bundle_follower import BundleFollower, follow_store
 from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
-from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
+from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed, complete_fields
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.record import PublicRecord
@@ -46,6 +47,8 @@ from pacesetter.serving.trader.sizing import RISK_STATE
 from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "fit_panel", "load_history", "open_session", "replayed_data"]
+
+log = logging.getLogger("pacesetter.paper")
 
 MOST_LETTERS = 42  # of a run's name: a client id has 128, with the bar's 17, 5 of a stop or a halt, a symbol's 64
 WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
@@ -238,7 +241,10 @@ def load_history(config: PaperConfig, bundle: Bundle | None) -> Panel:
     panel = load(config.feed, **_network_options(config, bundle))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
-    return fit_panel(panel, bundle)
+    whole = complete_fields(panel, bundle.features.fields) if bundle else panel
+    if "funding_rate" in set(whole.fields) - set(panel.fields) and config.broker_options.is_local:
+        log.warning("bars of %s have no funding_rate: an account that is kept here pays and gets none", config.feed)
+    return fit_panel(whole, bundle)
 
 
 def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
@@ -326,7 +332,8 @@ def _first_day(bundle: Bundle) -> str:
 def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: bool) -> Feed:
     """Where bars come from. A run that is resumed with the policy of its journal begins behind the last bar there."""
     if config.feed != "replay":
-        return OnlineFeed(config.feed, {**_network_options(config, bundle), "symbols": list(panel.symbols)})
+        options = {**_network_options(config, bundle), "symbols": list(panel.symbols)}
+        return OnlineFeed(config.feed, options, fields=bundle.features.fields if bundle else ())
     if is_resumed:
         return ReplayFeed(panel, len(panel) // 2 if config.first is None else config.first)
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
