@@ -30,7 +30,7 @@ SHORT = {
 def label_of(config: Plan, has_agent: bool = True, standard: Sequence[str] = ()) -> str:
     """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them.
 
-    standard   overrides of a command that has defaults of its own; what they set is no difference
+    standard   overrides of a command that has defaults of its own; what they set is not named
     """
     about = [data_name(config.data), *([str(config.agent.get("algorithm", "no agent"))] if has_agent else [])]
     if config.name != UNNAMED:
