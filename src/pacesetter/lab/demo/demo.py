@@ -204,7 +204,8 @@ class Demo:
         title = f"{self.leader} led the others, an agent learned it, and then it was gone"
         picture = DemoPicture(market, self.leader, leadership, equities, title)
         picture.to_png(self.run.path("demo.png"))
-        self.sections.insert(0, Section("The picture", title + ".", (picture.to_plotly(),)))
+        text = f"Above: how far {self.leader} leads the others. Below: what an account became after costs."
+        self.sections.insert(0, Section("The picture", text, (picture.to_plotly(),)))
 
     def finish(self) -> Run:
         """Report and figures, and where they are."""
@@ -275,8 +276,10 @@ class Demo:
             key: interval(each.returns, _statistic(each), draws=self.settings.draws) for key, each in results.items()
         }
         period = f"{own.times[0]:%Y-%m-%d} to {own.times[-1]:%Y-%m-%d}"
+        said = verdict.sentence  # begins with the headline where no edge was found
+        said = said if said.startswith(verdict.headline) else f"{verdict.headline}. {said}"
         text = (
-            f"{period}. {verdict.headline}. {verdict.sentence} Sharpe difference to hold: {gap}. {_money(own)} Hold: "
+            f"{period}. {said} Sharpe difference to hold: {gap}. {_money(own)} Hold: "
             f"{_money(simple[HOLD])} On average {_invested_share(own):.0%} of equity was invested "
             f"(hold: {_invested_share(simple[HOLD]):.0%})."
         )
