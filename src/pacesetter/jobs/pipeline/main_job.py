@@ -65,7 +65,7 @@ def describe(job: Job, folder: Path) -> StageResult:
     return StageResult(line, sections)
 
 
-def _bars_section(panel: Panel, labels: Any) -> Section:
+def _bars_section(panel: Panel, labels: object) -> Section:
     text = f"{len(panel):,} bars of {len(panel.symbols)} symbols, {pictures.span_text(panel.index)}."
     return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
 
@@ -182,7 +182,7 @@ def run_job(
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
     trains = any(stage.name == "agents" for stage in chosen)
-    label, config = label_of(_as_traded(config) if trains else config, has_agent=trains), _with_costs(config)
+    label, config = _label(config, trains), _with_costs(config)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
@@ -207,6 +207,14 @@ def run_job(
     _show(job)
     _warn_of_memory(job)
     return job
+
+
+def _label(config: Plan, trains: bool) -> str:
+    if not trains:
+        return label_of(config, has_agent=False)
+    from pacesetter.jobs.pipeline.fleet_stage import RISK  # here: a study trades nothing
+
+    return label_of(_as_traded(config), has_agent=True, standard=RISK)
 
 
 def _as_traded(config: Plan) -> Plan:
@@ -246,7 +254,7 @@ def _show(job: Job) -> None:
         job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
 
 
-def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+def summary(panel: Panel, labels: object) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
     """One row a symbol: life, annual return and volatility of its closes, deepest drawdown, regime now."""
     header = ("symbol", "first", "last", "bars", "annual return", "volatility", "drawdown", "regime now")
     return header, tuple(_symbol_row(panel, labels, column) for column in range(len(panel.symbols)))
