@@ -202,8 +202,8 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
     if key == leaf or group in ("market", "risk") or key.startswith("task.market."):
         short = {full: name for name, full in (SHORT_KEYS | SHORT_ORDERS).items()}
         meant = KEYS.get(leaf.lower(), short.get(leaf, leaf))
-        if named := [name for name in (f"market.{meant}", f"risk.{meant}") if name in known]:
-            return f"; did you mean '{named[0]}'?"
+        if keys := [name for name in (f"market.{meant}", f"risk.{meant}") if name in known]:
+            return f"; did you mean '{keys[0]}'?"
     # Without the group's name, which all its keys share and which would make any of them look close.
     parts = (name.split(".") for name in known if "." in key and name.startswith(f"{group}."))
     inside = {".".join(part[1:end]): ".".join(part[:end]) for part in parts for end in range(2, len(part) + 1)}
