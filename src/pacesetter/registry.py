@@ -108,7 +108,7 @@ class Registry(Generic[Member]):
                 self.add(point.name, member)
 
 
-def configure(cls: type[Config], options: Mapping[str, Any], where: str) -> Config:
+def configure(cls: type[Config], options: Mapping[str, object], where: str) -> Config:
     """An instance of the dataclass `cls` from plain options; refuses unknown keys and wrong types by name.
 
     `where` names the options in messages, e.g. `data` for `data.symbols`.

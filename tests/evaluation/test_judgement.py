@@ -17,6 +17,7 @@ from pacesetter.features import feature_table
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions
 from pacesetter.policies.market_rows import market_bank
+from pacesetter.policies.policy import Policy
 
 FIRST = 320
 BESIDE = ("cash", "hold", "equal_weight")
@@ -81,7 +82,7 @@ def test_each_set_of_rules_is_played_once(panel, monkeypatch):
 
 
 def test_no_policy_is_overwritten_by_one_of_its_name(panel):
-    class Idle:
+    class Idle(Policy):
         name, action = "hold", "target"
 
         def decide(self, snapshot):

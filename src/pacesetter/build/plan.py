@@ -26,7 +26,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
-from pacesetter.runs import Run, check_schema, config_hash
+from pacesetter.runs import Run, check_schema, config_hash, read_yaml
 
 __all__ = [
     "Plan",
@@ -224,7 +224,7 @@ def _read_stored(run: Run) -> dict[str, Any]:
 
     try:
         text = (run.folder / "config.yaml").read_text(encoding="utf-8")
-        plain = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        plain = read_yaml(text)
     except (OSError, yaml.YAMLError) as problem:
         why = " ".join(str(problem).split())  # YAML says it in several lines
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem

@@ -67,7 +67,7 @@ def _name(command: Any) -> str:
     return str(command.name or getattr(command.callback, "__name__", ""))
 
 
-def _rank(command: Any, places: dict[str, tuple[str, int]], order: list[str]) -> tuple[int, int]:
+def _rank(command: object, places: dict[str, tuple[str, int]], order: list[str]) -> tuple[int, int]:
     title, place = places.get(_name(command), ("Trade", len(places)))
     return order.index(title), place
 

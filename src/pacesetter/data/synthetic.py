@@ -154,7 +154,7 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         for name, bounds in RANGES.items():
-            check_range(*bounds, owner="data", **{name: getattr(self, name)})
+            check_range(*bounds, owner="data", **{name: vars(self)[name]})
         self._sessions.closes(self.bars)  # refuses a bar length, date or number of bars that cannot be
         self._check_relations()
         self._check_regimes()
@@ -169,7 +169,7 @@ class Synthetic:
         drawn = draw(self.randomise, self._generator("randomise"), "data.randomise")
         described = ", ".join(f"{name}={value!r}" for name, value in drawn.items())
         logging.getLogger("pacesetter.data").info("synthetic market of seed %d: %s", self.seed, described)
-        options = {option.name: getattr(self, option.name) for option in fields(self)}
+        options = {option.name: vars(self)[option.name] for option in fields(self)}
         return configure(type(self), options | drawn | {"randomise": {}}, "data")._market(drawn)
 
     def _generator(self, purpose: str) -> np.random.Generator:
@@ -266,7 +266,7 @@ class Synthetic:
     @property
     def _world(self) -> PlantedWorld:
         own = [option.name for option in fields(PlantedWorld) if option.name != "name"]
-        return PlantedWorld(self.world, **{name: getattr(self, name) for name in own})
+        return PlantedWorld(self.world, **{name: vars(self)[name] for name in own})
 
     def _check_world(self) -> None:
         world = self._world

@@ -111,14 +111,13 @@ class Study:
         if self.step is not None:
             check_range(1, owner="lag", step=self.step)
         check_range(0, owner="lag", clusters=self.clusters)
-        for name in ("level", "quantile"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"lag.{name}={getattr(self, name)} must be between 0 and 1")
-        for name, known in (("control", CONTROLS), ("test", TESTS), ("thin", ("flag", "exclude", "ignore"))):
-            if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"lag.{name}='{getattr(self, name)}' is unknown{did_you_mean(getattr(self, name), known)}"
-                )
+        for name, share in (("level", self.level), ("quantile", self.quantile)):
+            if not 0 < share < 1:
+                raise ConfigError(f"lag.{name}={share} must be between 0 and 1")
+        thin = "thin", self.thin, ("flag", "exclude", "ignore")
+        for name, chosen, known in (("control", self.control, CONTROLS), ("test", self.test, TESTS), thin):
+            if chosen not in known:
+                raise ConfigError(f"lag.{name}='{chosen}' is unknown{did_you_mean(chosen, known)}")
         self.preparation, self.thin_trading  # noqa: B018  (each refuses what it cannot read)
         # Made once here, so that a wrong option is refused before any data is read.
         gauge = self.make_gauge()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +44,7 @@ def as_panel(bars: object) -> Panel:
     raise DataError(f"bars must be a Panel or a DataFrame, not {type(bars).__name__}; load files by ps.load(…)")
 
 
-def bar_of(index: pd.DatetimeIndex, end: Any) -> int:
+def bar_of(index: pd.DatetimeIndex, end: object) -> int:
     """The bar that a window ends at: a place, None for the last, or the last bar known by a date or moment."""
     if end is None:
         return len(index) - 1
@@ -58,7 +57,7 @@ def bar_of(index: pd.DatetimeIndex, end: Any) -> int:
     return place
 
 
-def bars_in(index: pd.DatetimeIndex, end: int, lookback: Any) -> int:
+def bars_in(index: pd.DatetimeIndex, end: int, lookback: object) -> int:
     """The increments of a window: their number, or a length of time such as "30D" before the bar `end`."""
     if lookback is None:
         return usual_window(index[: end + 1])

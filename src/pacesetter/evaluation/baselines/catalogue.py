@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 
-def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
+def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: object) -> Baseline:
     """The registered baseline `name` with the options that the market gives it; refuses an unknown name or option."""
     return BASELINES[name].on(bank, market or MarketParameters(), **options)
 

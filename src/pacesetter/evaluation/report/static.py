@@ -39,7 +39,7 @@ class Axis(NamedTuple):
         placed: Array = self.start + (values - self.low) / span * (self.stop - self.start)
         return placed
 
-    def numbers(self, values: Sequence[Any] | Array) -> Array:
+    def numbers(self, values: Sequence[object] | Array) -> Array:
         """Values as numbers of this axis."""
         if self.names:
             places = {name: place for place, name in enumerate(self.names)}
@@ -125,7 +125,7 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     return Axis(start, stop, low, high, (), is_date, is_shown)
 
 
-def _is_length(trace: Mapping[str, Any], letter: str) -> bool:
+def _is_length(trace: Mapping[str, object], letter: str) -> bool:
     """Whether bars have their length along this axis, which then begins at 0."""
     return trace.get("type") == "bar" and (letter == "x") == (trace.get("orientation") == "h")
 
@@ -170,7 +170,7 @@ def _line(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
     )
 
 
-def _bars(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
+def _bars(trace: Mapping[str, object], x: Axis, y: Axis, color: str) -> str:
     is_flat = trace.get("orientation") == "h"
     along, across = (y, x) if is_flat else (x, y)
     first, second = ("y", "x") if is_flat else ("x", "y")
@@ -211,7 +211,7 @@ def _heat(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
     return f'<g opacity="{float(trace.get("opacity", 1.0)):.2f}">{"".join(rects)}</g>'
 
 
-def _nothing(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
+def _nothing(trace: Mapping[str, object], x: Axis, y: Axis, color: str) -> str:
     return ""
 
 
@@ -221,7 +221,7 @@ DRAWN = {"scatter": _line, "scattergl": _line, "bar": _bars, "heatmap": _heat}
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _values(trace: Mapping[str, Any], letter: str) -> Sequence[Any] | Array:
+def _values(trace: Mapping[str, object], letter: str) -> Sequence[Any] | Array:
     """What a trace has along an axis; places from 0 where it names none."""
     own: Sequence[Any] | Array | None = _plain(trace.get(letter))
     if own is not None:
@@ -232,7 +232,7 @@ def _values(trace: Mapping[str, Any], letter: str) -> Sequence[Any] | Array:
     return np.arange(len(other) if other is not None else 0, dtype=float)
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: object) -> Any:
     """Values of plotly's JSON, whose arrays of numbers are packed."""
     if not isinstance(values, Mapping):
         return values
@@ -241,7 +241,7 @@ def _plain(values: Any) -> Any:
     return unpacked.reshape([int(size) for size in str(shape).split(",")]) if shape else unpacked
 
 
-def _matrix(values: Any) -> Array:
+def _matrix(values: object) -> Array:
     plain = _plain(values)
     if isinstance(plain, np.ndarray):
         return plain.astype(float)
@@ -289,7 +289,7 @@ def _channels(color: str) -> tuple[float, ...]:
     return tuple(float(part) for part in re.findall(r"[\d.]+", color)[:3])
 
 
-def _draw_note(note: Mapping[str, Any], axes: Mapping[str, Axis]) -> str:
+def _draw_note(note: Mapping[str, object], axes: Mapping[str, Axis]) -> str:
     """The arrow and the words of an annotation that stands at values of the axes."""
     x, y = axes.get(str(note.get("xref", "x"))), axes.get(str(note.get("yref", "y")))
     if x is None or y is None:
@@ -305,7 +305,7 @@ def _draw_note(note: Mapping[str, Any], axes: Mapping[str, Axis]) -> str:
     return line + f'<circle cx="{near[0]:.1f}" cy="{near[1]:.1f}" r="4" fill="#999"/>' + words
 
 
-def _title(layout: Mapping[str, Any]) -> str:
+def _title(layout: Mapping[str, object]) -> str:
     title = layout.get("title", "")
     return str(title.get("text") or "") if isinstance(title, Mapping) else str(title or "")
 

@@ -78,7 +78,7 @@ def _changed_keys(
             yield _describe_value(str(key), value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value by which lists and tuples, whole numbers and floats are alike, and nothing is like empty."""
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value] or None
@@ -87,7 +87,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _describe_value(key: str, value: Any) -> str:
+def _describe_value(key: str, value: object) -> str:
     name = SHORT.get(key) or key.removesuffix("_fraction").replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"

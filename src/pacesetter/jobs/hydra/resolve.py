@@ -159,7 +159,7 @@ def _below(place: Any, part: str) -> Any:
     return place[int(part)] if _is_place(place, part) else None
 
 
-def _is_place(place: Any, part: str) -> bool:
+def _is_place(place: object, part: str) -> bool:
     return isinstance(place, list) and part.isdigit() and int(part) < len(place)
 
 
@@ -221,8 +221,8 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
         if methods:
             shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
             others = len(methods) - len(shown)
-            named = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
-            return f"; {named}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+            them = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
+            return f"; {them}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
     if group == "guard":
         return "; breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
     if not inside:

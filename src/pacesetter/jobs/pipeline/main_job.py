@@ -69,7 +69,7 @@ def describe(job: Job, folder: Path) -> StageResult:
     return StageResult(line, sections)
 
 
-def _bars_section(panel: Panel, labels: Any) -> Section:
+def _bars_section(panel: Panel, labels: object) -> Section:
     text = f"{len(panel):,} bars of {len(panel.symbols)} symbols, {pictures.span_text(panel.index)}."
     return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
 
@@ -235,7 +235,7 @@ def _show(job: Job) -> None:
         job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
 
 
-def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+def summary(panel: Panel, labels: object) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
     """One row a symbol: life, annual return and volatility of its closes, deepest drawdown, regime now."""
     header = ("symbol", "first", "last", "bars", "annual return", "volatility", "drawdown", "regime now")
     return header, tuple(_symbol_row(panel, labels, column) for column in range(len(panel.symbols)))

@@ -34,7 +34,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 from torch import nn
 
-from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.heads import silence_head
 from pacesetter.agents.initialise import initialise_encoder
@@ -407,8 +407,10 @@ def _is_learning(extractor: EncoderExtractor) -> bool:
 # ---- acting ---------------------------------------------------------------------------------------------------------
 
 
-class AlgorithmAgent:
+class AlgorithmAgent(Agent):
     """A trained algorithm as an `Agent`; a recurrent one remembers until `reset`."""
+
+    masked: bool
 
     def __init__(self, algorithm: AnyAlgorithm) -> None:
         self.algorithm = algorithm
