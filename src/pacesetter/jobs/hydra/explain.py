@@ -14,9 +14,10 @@ from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Tra
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.late import load
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
-from pacesetter.learning.methods import TargetOptions, find_support, load
+from pacesetter.learning.methods import TargetOptions, find_support
 from pacesetter.market.parameters import SHORT_KEYS
 
 __all__ = ["Explained", "explain_keys", "field_texts"]

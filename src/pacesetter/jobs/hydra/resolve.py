@@ -221,8 +221,8 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
         if methods:
             shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
             others = len(methods) - len(shown)
-            them = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
-            return f"; {them}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+            said = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
+            return f"; {said}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
     if group == "guard":
         return "; breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
     if not inside:
