@@ -98,9 +98,7 @@ def main() -> None:
         f"with views over the last three quarters, within a tracking error of {ERROR:.0%}, or around cash sized to the"
     )
     print("target. Expected is the root of the mean square of what the step expects after limits.")
-    print(
-        "Caveats: deciles are portfolios, not securities; stocks and perpetuals are survivors. Funding is not paid.\n"
-    )
+    print("Caveats: deciles are portfolios, not securities; stocks and perpetuals are survivors. Funding is paid.\n")
     print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
     for label, (name, calendar) in SETS.items():
         panel = load(name, calendar)

@@ -1,10 +1,11 @@
 """A team of agents with its master beside direct alone, on bars that neither saw.
 
-python benchmarks/team.py MARKET SEEDS [--network team] [--rounds 15] [--stages]
+python benchmarks/team.py MARKET SEEDS [--network team] [--rounds 15] [--stages] [--fleet]
 
 MARKET is a market of the league, `impact 50` or `cushion 50`. Prints a JSON line a seed and network. Without `--stages`
 only what a team begins at is played (in `cushion 50` the published rule; elsewhere it is direct); with it all stages
-are trained and compared on held-out blocks, and what is kept is played.
+are trained and compared on held-out blocks, and what is kept is played. With `--fleet` a fleet of PPO and its master,
+trained and untrained, are played on the same bars.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import tempfile
 import time
 from typing import Any
+
+from master_planted import MASTER, QUIET, on_test
 
 from pacesetter.build import build_fold, build_panel
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.statistics.metrics import ended_growth, sharpe
+from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, WORLDS
 from pacesetter.methods.direct.learner import DirectLearner
 from pacesetter.methods.direct.options import Direct
@@ -73,6 +79,31 @@ def play(market: str, seed: int, network: str, rounds: int, stages: bool) -> dic
     }
 
 
+def play_fleet(market: str, seed: int) -> list[dict[str, Any]]:
+    """A fleet of PPO alone, and its master, on the test bars; processor seconds of each training."""
+    made = []
+    with tempfile.TemporaryDirectory() as runs:
+        common, start = (*QUIET, f"runs={runs}", f"seed={seed}"), time.process_time()
+        fleet = train(resolve([*(MARKETS | OWN)[market], *ENTRANTS["ppo_fleet"], *common])).run.folder
+        fleet_seconds, start = time.process_time() - start, time.process_time()
+        run = StoredRun(train(resolve([*MASTER, f"task.fleet={fleet}", *common])).run.folder)
+        seconds = time.process_time() - start
+        played = {"fleet of PPO": StoredRun(fleet).play(), "its master": on_test(run).master}
+        played["its master, untrained"] = on_test(run, is_untrained=True).master
+    for name, result in played.items():
+        made.append(
+            {
+                "market": market,
+                "seed": seed,
+                "network": name,
+                "sharpe": float(sharpe(result.returns, result.bars_per_year)),
+                "processor_seconds": round(seconds if name == "its master" else fleet_seconds, 1),
+                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            }
+        )
+    return made
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("market")
@@ -80,10 +111,13 @@ def main() -> None:
     parser.add_argument("--network", default="team")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--stages", action="store_true")
+    parser.add_argument("--fleet", action="store_true")
     asked = parser.parse_args()
     for seed in map(int, asked.seeds.split("+")):
         for network in ("linear_cross", asked.network):
             print(json.dumps(play(asked.market, seed, network, asked.rounds, asked.stages)), flush=True)
+        for figures in play_fleet(asked.market, seed) if asked.fleet else ():
+            print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

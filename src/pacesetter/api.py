@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -232,7 +232,7 @@ def _count_trial(result: Result) -> Result:
     return replace(result, trial=name)
 
 
-def check_causal(function: Any, bars: Panel | pd.DataFrame, t: Any = None, *, draws: int = 2) -> None:
+def check_causal(function: Any, bars: Panel | pd.DataFrame, t: object = None, *, draws: int = 2) -> None:
     """Refuse what looks ahead: bars after `t` are altered, and nothing up to `t` may change.
 
     function   of a panel that gives a row for each of its bars (a feature, a signal, weights); of a panel that gives a
@@ -258,7 +258,7 @@ def check_causal(function: Any, bars: Panel | pd.DataFrame, t: Any = None, *, dr
         check_policy(make, panel, place, first=min(250, place // 2), draws=draws)
 
 
-def _policy_maker(function: Any, panel: Panel) -> Callable[[Panel], Policy] | None:
+def _policy_maker(function: object, panel: Panel) -> Callable[[Panel], Policy] | None:
     """What makes the policy of a panel; None of a function that gives a row for each bar of one."""
     rules = configure_market({})
     if not callable(function) or (hasattr(function, "decide") and not isinstance(function, type)):
@@ -270,7 +270,7 @@ def _policy_maker(function: Any, panel: Panel) -> Callable[[Panel], Policy] | No
     return function if hasattr(made, "decide") else None
 
 
-def train(*overrides: str, data: Any = None, **settings: Any) -> Path:
+def train(*overrides: str, data: object = None, **settings: object) -> Path:
     """Train as `pacesetter train` does; gives the run's folder.
 
     data       a source's name, a path, a source with its options (`{"source": "synthetic", "symbols": 4}`), or bars
@@ -329,7 +329,7 @@ def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionPolicy:
+class FunctionPolicy(Policy):
     """A function of what is seen that gives a weight for each symbol."""
 
     function: Callable[[Snapshot], object]
@@ -362,8 +362,38 @@ class FunctionPolicy:
         return self.function(snapshot)
 
 
+class _Decides(Protocol):
+    """What a caller's own policy has at least; it may say when it was fitted, in `fitted_until`, too."""
+
+    name: str
+    action: str
+
+    def decide(self, snapshot: Snapshot, /) -> Array: ...
+
+
 @dataclass(frozen=True, eq=False)
-class WeightsPolicy:
+class DuckPolicy(Policy):
+    """A caller's own policy, which does not inherit from `Policy`."""
+
+    own: _Decides
+
+    @property
+    def name(self) -> str:
+        return self.own.name
+
+    @property
+    def action(self) -> str:
+        return self.own.action
+
+    def decide(self, snapshot: Snapshot) -> Array:
+        return self.own.decide(snapshot)
+
+    def parts(self) -> Mapping[str, object]:
+        return {"policy": self.own, **getattr(self.own, "__dict__", {})}
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsPolicy(Policy):
     """Weights by date: at each bar those of the last row that was known; before the first, cash."""
 
     weights: pd.DataFrame
@@ -404,12 +434,12 @@ def _warn_of_cuts(result: Result) -> Result:
     return result
 
 
-def _shorten(value: Any) -> str:
+def _shorten(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHORT else text[:SHORT] + "…"
 
 
-def _first_bar(panel: Panel, first: Any) -> int:
+def _first_bar(panel: Panel, first: object) -> int:
     """The bar of the first decision; refuses a date after the last bar at which one can be made."""
     place = bar_of(panel.index, first)
     if place >= len(panel) - 1:
@@ -417,7 +447,7 @@ def _first_bar(panel: Panel, first: Any) -> int:
     return place
 
 
-def _is_run(policy: Any) -> bool:
+def _is_run(policy: object) -> bool:
     return isinstance(policy, (str, Path)) and not (isinstance(policy, str) and policy in BASELINES)
 
 
@@ -428,9 +458,10 @@ def _as_policy(policy: Any, panel: Panel, bank: Any, rules: MarketParameters) ->
         return WeightsPolicy(_known_weights(_by_date(read_table(policy)), panel))
     if isinstance(policy, (Mapping, pd.Series, list, tuple, np.ndarray)):
         return WeightsPolicy(_known_weights(_constant_weights(policy, panel), panel))
+    if isinstance(policy, Policy):
+        return policy
     if hasattr(policy, "decide"):
-        decides: Policy = policy
-        return decides
+        return DuckPolicy(policy)
     if hasattr(policy, "predict") and hasattr(policy, "action_space"):
         return _model_policy(policy)
     if callable(policy):
@@ -487,7 +518,11 @@ def _model_policy(model: Any) -> Policy:
 
 
 def _backtest_run(
-    folder: Path, panel: Panel, first: Any, market: Mapping[str, Any], risk: Mapping[str, Any] | RiskOptions | None
+    folder: Path,
+    panel: Panel,
+    first: object,
+    market: Mapping[str, object],
+    risk: Mapping[str, object] | RiskOptions | None,
 ) -> Result:
     from pacesetter.evaluation.stored_run import StoredRun
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Array", "Booleans", "Dates", "Floats", "Integers", "Singles", "Values"]
+__all__ = ["Array", "Booleans", "Dates", "DeviceArray", "Floats", "Integers", "Singles", "Values"]
 
 Array: TypeAlias = NDArray[Any]  # of any kind of number
 Floats: TypeAlias = NDArray[np.float64]
@@ -18,4 +18,5 @@ Singles: TypeAlias = NDArray[np.float32]
 Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 Dates: TypeAlias = NDArray[np.datetime64]
+DeviceArray: TypeAlias = Array  # memory of a GPU, where it is a torch tensor; both have what is used of them
 Values = TypeVar("Values", NDArray[Any], "Tensor")  # for functions that take NumPy arrays and torch tensors alike

@@ -15,6 +15,7 @@ __all__ = [
     "LimitWarning",
     "PacesetterError",
     "RunError",
+    "check_above",
     "check_range",
     "did_you_mean",
     "needs",
@@ -68,6 +69,13 @@ def check_range(least: float, most: float = math.inf, /, owner: str = "", **valu
         if not (is_number and least <= value <= most):
             bounds = f"be in {least:g} … {most:g}" if math.isfinite(most) else f"be {least:g} or more"
             raise ConfigError(f"{owner}{'.' if owner else ''}{name}={value!r} must {bounds}")
+
+
+def check_above(least: float, /, owner: str = "", **values: float) -> None:
+    """Refuse, by its key `owner.name`, a value that is not above `least`."""
+    for name, value in values.items():
+        if not value > least:
+            raise ConfigError(f"{owner}{'.' if owner else ''}{name}={value} must be above {least:g}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

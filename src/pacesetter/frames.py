@@ -380,7 +380,7 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
     raise DataError(f"{table} has no timestamps: name a column timestamp or date (it has {has})")
 
 
-def _is_counter(name: Any, values: pd.Series[Any]) -> bool:
+def _is_counter(name: object, values: pd.Series[Any]) -> bool:
     """Whether a column without a name counts the rows, as pandas writes an index that was not asked for."""
     if not _is_nameless(name):
         return False
@@ -461,13 +461,13 @@ def _holds_numbers(values: pd.Series[Any]) -> bool:
     return _is_numeric(values) or bool(2 * _cells(values)[1].sum() > len(values))
 
 
-def _left_out(names: list[Any], words: list[str], places: list[int]) -> tuple[str, ...]:
+def _left_out(names: Sequence[object], words: list[str], places: list[int]) -> tuple[str, ...]:
     """Names of the columns that hold no numbers."""
     return tuple(str(names[k]).strip() for k, word in enumerate(words) if k not in places and word != "symbol")
 
 
 def _read_long(
-    frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, table: _Table, columns: list[Any]
+    frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, table: _Table, columns: Sequence[object]
 ) -> Bars:
     owner, names = _owners(frame[words.index("symbol")])
     nameless = np.array([*(not name for name in names), True])[owner]  # place −1 is a missing name

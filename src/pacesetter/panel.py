@@ -102,7 +102,7 @@ class Panel:
         return cls(utc_index(index), tuple(map(str, symbols)), tuple(fields), blocks, is_known, **attributes)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, *, symbol: str = "asset", **attributes: Any) -> Panel:
+    def from_frame(cls, frame: pd.DataFrame, *, symbol: str = "asset", **attributes: object) -> Panel:
         """A panel from wide closes, from (field, symbol) columns, from long rows, or from one symbol's OHLCV columns.
 
         Time stamps say when a bar is known; naive ones are UTC, and bare dates move to the end of their day. The first
@@ -117,7 +117,7 @@ class Panel:
 
     def __reduce__(self) -> tuple[object, ...]:
         # a copy, also in another process, is created again and so is read-only too
-        return Panel, tuple(getattr(self, part.name) for part in dataclasses.fields(self))
+        return Panel, tuple(vars(self)[part.name] for part in dataclasses.fields(self))
 
     # ---- looking --------------------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Panel:
         cut = {"index": self.index[part], "blocks": self.blocks[:, part], "mask": self.mask[part], "truth": truth}
         # rows of what was checked need no check: a backtest takes them at every bar
         panel = object.__new__(type(self))
-        vars(panel).update(cut | {name: getattr(self, name) for name in UNCUT})
+        vars(panel).update(cut | {name: vars(self)[name] for name in UNCUT})
         return panel
 
     def between(self, start: object = None, end: object = None) -> Panel:

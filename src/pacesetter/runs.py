@@ -35,6 +35,7 @@ __all__ = [
     "data_name",
     "provenance",
     "read_tags",
+    "read_yaml",
     "sha256",
     "write_atomic",
     "write_tags",
@@ -154,13 +155,13 @@ class Run:
         plain = json.loads(json.dumps(content, default=str))
         return write_atomic(self.path(name), yaml.safe_dump(plain, sort_keys=False))
 
-    def log(self, **metrics: Any) -> None:
+    def log(self, **metrics: object) -> None:
         """Append one line to metrics.jsonl."""
         # Opened and closed for each line: what was logged before a crash is in the file.
         with self.path("metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(metrics, default=str) + "\n")
 
-    def finish(self, **facts: Any) -> dict[str, object]:
+    def finish(self, **facts: object) -> dict[str, object]:
         """Complete the manifest with `facts` and the SHA-256 of every artefact in the folder."""
         artefacts = {
             path.relative_to(self.folder).as_posix(): sha256(path)
@@ -182,6 +183,13 @@ def data_name(data: Mapping[str, object]) -> str:
 def config_hash(config: Mapping[str, object]) -> str:
     """SHA-256 of the configuration as JSON, keys in their own order: a source may read it, e.g. that of regimes."""
     return hashlib.sha256(json.dumps(config, default=str).encode()).hexdigest()
+
+
+def read_yaml(text: str) -> Any:
+    """The values of a text in YAML, by libyaml where it is there: ten times as fast."""
+    import yaml
+
+    return yaml.load(text, Loader=yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
 
 
 def sha256(path: Path) -> str:

@@ -53,8 +53,8 @@ class FasterOf:
 
     def __init__(
         self,
-        one: Callable[..., Any],
-        many: Callable[..., Any],
+        one: Callable[..., object],
+        many: Callable[..., object],
         clock: Callable[[], float] = time.perf_counter,
         again_after: int = AGAIN_AFTER,
         is_taken: Callable[[int], bool] = cores_are_taken,
@@ -70,7 +70,7 @@ class FasterOf:
         """Whether the second one is in use."""
         return self._chosen is self.functions[1]
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: object) -> Any:
         self._left -= self._chosen is not None  # a comparison is brought to its end
         if self._left == 0:
             self._begin()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacesetter.agents.agent import Agent
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
@@ -63,7 +64,7 @@ def test_the_future_changes_no_order_of_a_baseline(name: str) -> None:
 
 
 @dataclass
-class Peeks:
+class Peeks(Policy):
     """Holds what will rise within `ahead` bars, read from a panel that the backtest did not hand to it."""
 
     panel: Panel
@@ -85,7 +86,7 @@ def test_a_policy_that_peeks_is_caught(ahead: int, symbols: int) -> None:
 
 
 def test_features_that_peek_are_caught_through_the_observation() -> None:
-    class Follows:
+    class Follows(Policy):
         name, action = "follows", "target"
 
         def decide(self, seen: Snapshot) -> Any:
@@ -103,7 +104,7 @@ def test_features_that_peek_are_caught_through_the_observation() -> None:
 
 
 @dataclass
-class Scaled:
+class Scaled(Policy):
     """Acts on the newest bar's features, normalised."""
 
     scaler: Normaliser
@@ -127,7 +128,7 @@ def test_a_scaler_fitted_on_the_tested_bars_is_caught() -> None:
 def test_an_agent_trained_on_the_tested_bars_is_caught() -> None:
     panel = load("synthetic", symbols=3, bars=300, seed=0)
 
-    class Idle:
+    class Idle(Agent):
         def act(self, observation: Any, deterministic: bool = True) -> Any:
             return np.zeros(3)
 

@@ -25,6 +25,7 @@ from pacesetter.data.loading import load
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import RunError
 from pacesetter.leadlag.answer import StrengthMeasure, answer_window
+from pacesetter.leadlag.lookback.policy import LookbackPolicy
 from pacesetter.leadlag.study import Study
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -136,7 +137,7 @@ def test_the_run_of_the_agent_is_found_inside_a_main_job(tmp_path):
 
 
 def test_the_agent_is_asked_at_each_test_bar_and_told_its_last_answer(tmp_path, panel, monkeypatch):
-    class Growing:
+    class Growing(LookbackPolicy):
         def choose(self, panel, t, previous):
             return previous + 1
 

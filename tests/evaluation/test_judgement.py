@@ -17,6 +17,7 @@ from pacesetter.features import feature_table
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions
 from pacesetter.policies.market_rows import market_bank
+from pacesetter.policies.policy import Policy
 
 FIRST = 320
 BESIDE = ("cash", "hold", "equal_weight")
@@ -81,7 +82,7 @@ def test_each_set_of_rules_is_played_once(panel, monkeypatch):
 
 
 def test_no_policy_is_overwritten_by_one_of_its_name(panel):
-    class Idle:
+    class Idle(Policy):
         name, action = "hold", "target"
 
         def decide(self, snapshot):
@@ -95,16 +96,21 @@ def test_no_policy_is_overwritten_by_one_of_its_name(panel):
     assert judged.verdict.name == judged.to_json()["policy"] == "hold (policy)"
 
 
-def test_a_regression_without_views_is_called_its_base():
+@pytest.mark.parametrize(
+    ("base", "stays"),
+    [
+        ("inverse_volatility", "ridge_sized at 10% volatility are inverse_volatility at 10% volatility"),
+        ("cash", "lasso_sized at 10% volatility is cash"),
+    ],
+)
+def test_a_regression_without_views_is_called_its_base(base, stays):
     panel = load("synthetic", symbols=4, bars=600, seed=3, strength=0.0)
-    risk = RiskOptions(target_volatility=0.1, base="inverse_volatility", tracking_error=0.04)
+    risk = RiskOptions(target_volatility=0.1, base=base, tracking_error=0.04)
     account = JudgedAccount(panel, 400, bank_of=bank_of, risk=risk)
     names = ["cash", "lasso_sized", "ridge_sized"]
     judged = judge_policy(make_baseline("cash", account.bank), account, baselines=names, draws=20, is_fast=True)
-    assert (
-        "are inverse_volatility at 10% volatility: no fit earned its costs on bars that it had not seen."
-        in judged.sentence
-    )
+    assert f"{stays}: no fit earned its costs on bars that it had not seen." in judged.sentence
+    assert "at 10% volatility ha" not in judged.sentence  # has the same returns as its base: it is said once
 
 
 def test_it_is_plain_json_with_every_figure(found):

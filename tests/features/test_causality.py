@@ -13,6 +13,7 @@ import pacesetter as ps
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import Feature
 from pacesetter.features.causality import altered_after
+from pacesetter.policies.policy import Policy
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_causal_functions_frames_and_policies_pass(market: ps.Panel) -> None:
 
 
 @dataclass(frozen=True)
-class Peeks:
+class Peeks(Policy):
     """Holds what will rise by the whole panel that it was made with."""
 
     panel: ps.Panel

@@ -11,7 +11,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag import LeadLag, signals
-from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
+from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
 from pacesetter.leadlag.shrinkage import SHRINKAGE, shrink
 from pacesetter.leadlag.signals import expected_follow_through, expected_returns, leadlag_features
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -194,7 +194,7 @@ def test_a_panel_shorter_than_the_window_has_no_values() -> None:
 
 
 def test_the_policy_is_rolled_once_for_the_four_features() -> None:
-    class Counting:
+    class Counting(LookbackPolicy):
         longest = 60
         asked = 0
 
@@ -281,7 +281,7 @@ def test_an_asset_without_bars_does_not_hide_the_others_when_links_are_shrunk() 
 # ---- measured once --------------------------------------------------------------------------------------------------
 
 
-class Noted:
+class Noted(LookbackPolicy):
     """A policy that notes the bars it was asked at."""
 
     longest = 40

@@ -29,7 +29,7 @@ from pacesetter.market.fill import impact
 from pacesetter.market.parameters import Orders, StartingHolding, SymbolCost
 from pacesetter.market.state import Account, Position
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import QUANTITIES
+from pacesetter.policies.policy import QUANTITIES, Policy
 
 FREE = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0)
 DEAR = replace(FREE, by_symbol=(SymbolCost("B", 50.0),))
@@ -40,7 +40,7 @@ def play(policy: Any, panel: Any, rules: MarketParameters) -> Any:
     return backtest(policy, panel, first=60, market=rules, bank=bank, window_bars=2)
 
 
-class Still:
+class Still(Policy):
     """A policy that trades nothing."""
 
     name, action = "still", QUANTITIES

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pacesetter.agents import RULES
+from pacesetter.agents.agent import Agent
 from pacesetter.data import load
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.observation import ObservationBuilder
@@ -20,7 +21,7 @@ from pacesetter.market import Column, Fill
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 BARS, SYMBOLS = 300, 3
 
@@ -30,7 +31,7 @@ def market() -> Panel:
     return load("synthetic", symbols=SYMBOLS, bars=BARS, seed=2)
 
 
-class Recorder:
+class Recorder(Agent):
     """An agent that keeps what it was shown and gives one answer."""
 
     def __init__(self, answer: Any) -> None:
@@ -41,7 +42,7 @@ class Recorder:
         return self.answer
 
 
-class Remembering:
+class Remembering(Agent):
     """An agent whose orders grow with what it has seen since `reset`, as a recurrent one's hang on its memory."""
 
     bars = 0
@@ -54,7 +55,7 @@ class Remembering:
         return np.full(len(observation["position"]), self.bars / BARS)
 
 
-class Recording:
+class Recording(Policy):
     """A policy that keeps the masks that another one was shown."""
 
     def __init__(self, policy: AgentPolicy) -> None:

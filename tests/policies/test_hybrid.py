@@ -15,13 +15,13 @@ from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.run.train import train
 from pacesetter.market.ledger import Column
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 BARS, FIRST = 500, 400
 MARKET = load("synthetic", symbols=3, bars=BARS, seed=2)
 
 
-class Script:
+class Script(Policy):
     """A policy that reads its orders (bar, symbol, …) from a list."""
 
     name = "script"

@@ -13,7 +13,7 @@ import pandas as pd
 from pacesetter.data.loading import load
 from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch
@@ -38,7 +38,7 @@ RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
 SAME_AFTER_RESUMING = GuardLimits(stop_count=999, reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9)
 
 
-class Rule:
+class Rule(Policy):
     """Follows the trend of ten bars."""
 
     def __init__(self, action: str) -> None:

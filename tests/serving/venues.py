@@ -26,7 +26,7 @@ from trading import FIRST
 from pacesetter.errors import RunError
 from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch
@@ -72,7 +72,7 @@ FAULT_SECONDS = 0.5  # that a request may take where some are held back
 Plan = Callable[[int], Any]  # bar since the first -> weights (symbol,)
 
 
-class Targets:
+class Targets(Policy):
     """Asks for the weights of a plan."""
 
     name, action = "targets", "target"

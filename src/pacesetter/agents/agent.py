@@ -1,10 +1,11 @@
-"""The protocol that every decision maker implements, and a record of its decisions."""
+"""The base of every decision maker, and a record of its decisions."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,13 +31,32 @@ ACTION_MASK = "action_mask"  # the entry (action,) that is true where a discrete
 PROPOSALS, CONFIDENCE, UNIVERSE = "proposals", "confidence", "universe_mask"
 
 
-@runtime_checkable
-class Agent(Protocol):
-    """Maps an observation to an action; a batch of observations to a batch of actions."""
+class Agent(ABC):
+    """Maps an observation to an action; a batch of observations to a batch of actions.
 
+    masked       whether it reads the entry `action_mask`
+    takes_rows   whether one of the whole market answers for several markets or accounts at once
+    has_memory   whether what it did before changes what it does; `reset` lets it forget
+    """
+
+    if TYPE_CHECKING:  # to be read: an agent has them as attributes, or works them out
+
+        @property
+        def masked(self) -> bool: ...
+        @property
+        def takes_rows(self) -> bool: ...
+        @property
+        def has_memory(self) -> bool: ...
+
+    else:
+        masked = takes_rows = has_memory = False
+
+    @abstractmethod
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """The action, drawn at random unless `deterministic`."""
-        ...
+
+    def reset(self) -> None:  # noqa: B027 - most remember nothing
+        """Forget the episode so far."""
 
 
 @dataclass(frozen=True, eq=False)

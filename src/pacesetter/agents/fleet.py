@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor, silence_head
@@ -175,7 +175,7 @@ def _check_symbols(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, 
     return joined
 
 
-class FleetAgent:
+class FleetAgent(Agent):
     """A fleet in a whole market: observations (symbol, …) to orders (symbol,).
 
     symbols  the market's, in its order; all of the fleet's when None

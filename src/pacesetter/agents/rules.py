@@ -6,14 +6,14 @@ whose order is nearest to s. A feature that is still warming up (NaN) gives s = 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.registry import Registry
@@ -22,7 +22,7 @@ __all__ = ["RULES", "MeanReversion", "RuleAgent", "Trend", "Votes"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleAgent(ABC):
+class RuleAgent(Agent):
     """An order from named features; refuses a window that lacks one of them.
 
     names   the features of the window's last axis, in order

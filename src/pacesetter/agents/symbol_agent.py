@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.heads import Critic, DiscreteActor, Distribution, MaskedCategorical, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
@@ -15,7 +15,7 @@ from pacesetter.arrays import Array
 __all__ = ["SymbolAgent"]
 
 
-class SymbolAgent(nn.Module):
+class SymbolAgent(nn.Module, Agent):
     """Policy and value of one observation; with `actions` discrete under the entry `action_mask`, else continuous.
 
     actions  how many discrete actions there are, or None for one order in [-1, 1]

@@ -248,7 +248,7 @@ def feature_split(config: Plan, panel: Panel, table: FeatureTable | None = None)
     )
 
 
-def build_environment(config: Plan, panel: Panel, envs: int = 1, **options: Any) -> Environments:
+def build_environment(config: Plan, panel: Panel, envs: int = 1, **options: object) -> Environments:
     """A vector environment of the configured problem on all of the panel; `options` beside those of the task.
 
     Refuses a task that learns in a market of its own, a fleet or a master.

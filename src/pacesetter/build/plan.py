@@ -19,14 +19,15 @@ from pacesetter.data.loading import source_and_loading
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
-from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.late import load
+from pacesetter.leadlag.study import Study, configure_study, study_defaults
 from pacesetter.leadlag.windows import is_span
-from pacesetter.learning.methods import METHODS, load
+from pacesetter.learning.methods import METHODS
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
-from pacesetter.runs import Run, check_schema, config_hash
+from pacesetter.runs import Run, check_schema, config_hash, read_yaml
 
 __all__ = [
     "Plan",
@@ -88,7 +89,8 @@ class Plan:
         if sizes.leaders:
             # Before the study and the task are built, which read the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
-        build_study(self)
+        if self.lag and self.lag != study_defaults():
+            build_study(self)  # refuses what it cannot do
         # What is written is what is used: windows as long as the agent reads them, the reward it is trained by.
         object.__setattr__(self, "task", _adapted(self))
         source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
@@ -224,7 +226,7 @@ def _read_stored(run: Run) -> dict[str, Any]:
 
     try:
         text = (run.folder / "config.yaml").read_text(encoding="utf-8")
-        plain = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        plain = read_yaml(text)
     except (OSError, yaml.YAMLError) as problem:
         why = " ".join(str(problem).split())  # YAML says it in several lines
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
@@ -73,7 +73,7 @@ class LeadLagFeatures:
     def options(self) -> dict[str, Any]:
         """Options of `leadlag_features` beside the method and the policy."""
         others = ("lookback", "method")
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in others}
+        return {name: value for name, value in vars(self).items() if name not in others}
 
     def __post_init__(self) -> None:
         if self.method not in ESTIMATORS:
@@ -180,11 +180,11 @@ class Gates:
             "min_states",
         )
         for name in shares:
-            value = getattr(self, name)
+            value = vars(self)[name]
             if value is not None and not 0 <= value <= 1:
                 raise ConfigError(f"train.gates.{name}={value} must be a share, from 0 to 1")
-        for name in ("min_entropy", "min_round_trips", "temperature"):
-            value = getattr(self, name)
+        amounts = {"min_entropy": self.min_entropy, "min_round_trips": self.min_round_trips}
+        for name, value in {**amounts, "temperature": self.temperature}.items():
             if value is not None and not value > 0:
                 raise ConfigError(f"train.gates.{name}={value} must be above 0, or null to leave it out")
         check_range(1, owner="train.gates", episodes=self.episodes)
@@ -266,8 +266,7 @@ class Train:
     log_episodes: bool = False
 
     def __post_init__(self) -> None:
-        counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
-        check_range(1, owner="train", **counts)
+        check_range(1, owner="train", steps=self.steps, envs=self.envs, seeds=self.seeds, log_every=self.log_every)
         check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
         check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
         check_shares("train", self.shares)
@@ -306,7 +305,7 @@ class MainJob:
 
     def __post_init__(self) -> None:
         counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "folds", "draws")
-        check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: getattr(self, name) for name in counts})
+        check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: vars(self)[name] for name in counts})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-import yaml
 
 from pacesetter.dashboard.live import CURVES, read_metrics
 from pacesetter.dashboard.texts import in_own_language, say
@@ -21,14 +20,13 @@ from pacesetter.evaluation.report.compare import Judged
 from pacesetter.evaluation.report.pictures import style_figure, thin_bars
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.regression import read_result
-from pacesetter.runs import EVALUATION, TAGS, Run, data_name, read_tags
+from pacesetter.runs import EVALUATION, TAGS, Run, data_name, read_tags, read_yaml
 
 __all__ = ["Filters", "RunFacts", "by_job", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]
 
 PASSED_BY = {"bundles", "cache", "checkpoints", "tensorboard", "mlflow", "supervised", "diagnostics"}
 DEEPEST = 5  # folders below the runs: a stage's own run, and those of a sweep
 JUDGED = (EVALUATION, "judge")
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class RunFacts:
         figures, gates = result["figures"][policy], result["gates"]
         common = {
             "policy": policy,
-            "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}",
+            "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}" if gates else "–",
             "verdict": in_own_language(result["headline"]),
         }
         if self.chooses_windows:  # it has a reward and no Sharpe ratio
@@ -145,7 +143,7 @@ def read_run(folder: Path, root: Path) -> RunFacts:
 
 def _facts(folder: Path, name: str) -> RunFacts:
     manifest = Run.open(folder).manifest
-    config = yaml.load((folder / "config.yaml").read_text(encoding="utf-8"), Loader)
+    config = read_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
     presets = [word.split("preset=")[1] for word in manifest.get("command", ()) if "preset=" in word]
     is_job = (folder / "load").is_dir()
     failed = manifest.get("failed")

@@ -130,7 +130,7 @@ def _validation(line: Mapping[str, Any]) -> dict[str, float]:
     return {"step": line["step"], "score": validation["score"], **sharpes}
 
 
-def _named_mix(mixes: dict[int, list[float]], task: Mapping[str, Any]) -> pd.DataFrame:
+def _named_mix(mixes: dict[int, list[float]], task: Mapping[str, object]) -> pd.DataFrame:
     """(line, action) shares, with orders and windows by their names."""
     table: pd.DataFrame = pd.DataFrame.from_dict(mixes, orient="index").rename_axis("step")
     table.columns = action_names(task, len(table.columns))

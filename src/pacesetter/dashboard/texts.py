@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from string import Formatter
-from typing import Any
 
 from pacesetter.dashboard.languages.persian import PERSIAN
 from pacesetter.dashboard.settings import current_settings
@@ -354,7 +353,7 @@ def language() -> str:
     return chosen if chosen in LANGUAGES else current_settings().language
 
 
-def say(key: str, **values: Any) -> str:
+def say(key: str, **values: object) -> str:
     """The text of a key in the reader's language, with its values set in."""
     chosen = language()
     template = LANGUAGES[chosen].get(key, ENGLISH[key])

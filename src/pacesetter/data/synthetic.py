@@ -25,7 +25,6 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
-from pacesetter.data.source import SOURCES
 from pacesetter.data.truth import Relations, Truth
 from pacesetter.data.worlds import Leads, PlantedWorld
 from pacesetter.errors import ConfigError, check_range
@@ -68,7 +67,6 @@ VOLUME_PER_VOLATILITY, VOLUME_NOISE, TYPICAL_VOLUME = 0.8, 0.3, 1e6
 TYPICAL_PRICE, PRICE_SPREAD, LARGEST_LOG_RETURN = 50.0, 0.5, 300.0
 
 
-@SOURCES.register("synthetic")
 @dataclass(frozen=True)
 class Synthetic:
     """Options of a synthetic market; the same options and seed give the same bars.
@@ -154,7 +152,7 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         for name, bounds in RANGES.items():
-            check_range(*bounds, owner="data", **{name: getattr(self, name)})
+            check_range(*bounds, owner="data", **{name: vars(self)[name]})
         self._sessions.closes(self.bars)  # refuses a bar length, date or number of bars that cannot be
         self._check_relations()
         self._check_regimes()
@@ -169,7 +167,7 @@ class Synthetic:
         drawn = draw(self.randomise, self._generator("randomise"), "data.randomise")
         described = ", ".join(f"{name}={value!r}" for name, value in drawn.items())
         logging.getLogger("pacesetter.data").info("synthetic market of seed %d: %s", self.seed, described)
-        options = {option.name: getattr(self, option.name) for option in fields(self)}
+        options = {option.name: vars(self)[option.name] for option in fields(self)}
         return configure(type(self), options | drawn | {"randomise": {}}, "data")._market(drawn)
 
     def _generator(self, purpose: str) -> np.random.Generator:
@@ -266,7 +264,7 @@ class Synthetic:
     @property
     def _world(self) -> PlantedWorld:
         own = [option.name for option in fields(PlantedWorld) if option.name != "name"]
-        return PlantedWorld(self.world, **{name: getattr(self, name) for name in own})
+        return PlantedWorld(self.world, **{name: vars(self)[name] for name in own})
 
     def _check_world(self) -> None:
         world = self._world

@@ -39,7 +39,7 @@ class Relations(_Immutable):
 
     def at(self, epoch: int) -> Relations:
         """The (symbol, …) relations of one row of a schedule."""
-        return Relations(*(getattr(self, part.name)[epoch] for part in fields(Relations)))
+        return Relations(*(vars(self)[part.name][epoch] for part in fields(Relations)))
 
     @property
     def leader_of(self) -> Array:

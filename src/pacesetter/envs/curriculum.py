@@ -94,12 +94,13 @@ class CurriculumStage:
     recent_success: float = 0.0
 
     def __post_init__(self) -> None:
+        own = vars(self)
         for name in SHARES:
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be in (0, 1]")
+            if not 0.0 < own[name] <= 1.0:
+                raise ConfigError(f"stage '{self.name}': {name}={own[name]!r} must be in (0, 1]")
         for name in FACTORS:
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be 0 or more")
+            if not 0.0 <= own[name] < math.inf:
+                raise ConfigError(f"stage '{self.name}': {name}={own[name]!r} must be 0 or more")
         for regime in self.regimes:
             if regime not in REGIMES:
                 raise ConfigError(f"stage '{self.name}': unknown regime '{regime}'{did_you_mean(regime, REGIMES)}")
@@ -147,8 +148,7 @@ def adaptive_stages(
 
     def at(difficulty: float) -> CurriculumStage:
         between: dict[str, Any] = {
-            name: (1 - difficulty) * getattr(easiest, name) + difficulty * getattr(hardest, name)
-            for name in SHARES + FACTORS
+            name: (1 - difficulty) * vars(easiest)[name] + difficulty * vars(hardest)[name] for name in SHARES + FACTORS
         }
         return replace(hardest, name=f"difficulty {difficulty:.0%}", **between, **rules)
 
@@ -324,7 +324,7 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.course.begin(np.array([True]))
         return self.env.reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and let the course hear of it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.course.observe_step(info["ledger"][None], np.array([terminated or truncated]))
@@ -353,7 +353,7 @@ class CurriculumVectorEnv(VectorWrapper):
         self.course.begin(chosen_rows((options or {}).get("reset_mask"), self.batch.env_count))
         return self.env.reset(seed=seed, options=options)
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: object) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step, and let the course hear of it."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         self.course.observe_step(infos["ledger"], terminated | truncated)
@@ -425,5 +425,5 @@ def _market_of(stage: CurriculumStage, market: MarketParameters) -> MarketParame
         slippage_bps=costs.slippage_bps * stage.slippage_factor,
         impact_bps=costs.impact_bps * stage.slippage_factor,
     )
-    own = {name: getattr(stage, name) for name in ABSOLUTE if getattr(stage, name) is not None}
+    own = {name: vars(stage)[name] for name in ABSOLUTE if vars(stage)[name] is not None}
     return replace(market, costs=replace(scaled, **own))

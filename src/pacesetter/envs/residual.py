@@ -30,7 +30,7 @@ class ResidualVectorEnv(VectorWrapper):
         self.single_action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: object) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step every environment to the prior's target with its residual added."""
         prior, held = prior_state(self.batch)
         residuals = np.asarray(actions, dtype=np.float64).reshape(-1)

@@ -131,7 +131,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         return self.batch.bank.names
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; with a seed the starts are drawn again from it. There are no options."""
         check_reset(options)
@@ -146,7 +146,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         observation = self._complete(self.batch.builder.build(self._block, self._time, vectors[0, 0]))
         return observation, {"symbols": self.batch.bank.symbols[self._block], "bar": self._time}
 
-    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Decide at this close, fill in the next bar, and see its close."""
         if self._is_over:
             raise ConfigError("there is no open episode: call reset() first")

@@ -256,7 +256,8 @@ def judge_policy(
     plain = account.play_baselines(baselines)
     sized, without = _play_sized(account, plain)
     own, *shown = _name_apart(played, plain | sized)
-    simple, same = drop_equal(plain | sized)
+    idle = _idle_names(sized, without)
+    simple, same = drop_equal(plain | sized, explained=idle)
     limits, costs = _play_variants(policy, account, own, tell, is_fast)
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(
@@ -282,7 +283,7 @@ def judge_policy(
         windows=_windows(own),
         contribution=contribution(own),
         capacity=find_capacity(own, panel, account.market.costs),
-        same=" ".join(filter(None, (same, _idle_sentence(sized, without)))),
+        same=" ".join(filter(None, (same, _idle_sentence(idle, without)))),
         refits=account.refits,
         is_fast=is_fast,
         index=None if index is None else _index_figures(index, own, panel),
@@ -343,9 +344,13 @@ def _alone(risk: RiskOptions, account: JudgedAccount) -> RiskOptions:
     return replace(step, scale=scale)
 
 
-def _idle_sentence(sized: Mapping[str, Backtest], without: Backtest | None) -> str:
-    """Why regressions at the same risk are nothing but their base, or cash; empty where none is."""
-    idle = [name for name, each in sized.items() if each is not without and not np.nan_to_num(each.orders).any()]
+def _idle_names(sized: Mapping[str, Backtest], without: Backtest | None) -> list[str]:
+    """Regressions at the same risk that are nothing but their base, or cash."""
+    return [name for name, each in sized.items() if each is not without and not np.nan_to_num(each.orders).any()]
+
+
+def _idle_sentence(idle: Sequence[str], without: Backtest | None) -> str:
+    """Why they are; empty where none is."""
     if not idle:
         return ""
     stays = f"{'is' if len(idle) == 1 else 'are'} {'cash' if without is None else without.name}"

@@ -79,7 +79,7 @@ class Normaliser(ABC):
             # Options are part of the hash: two normalisers with equal numbers but other rules are not the same.
             "options": asdict(self),  # type: ignore[call-overload]  # every registered kind is a dataclass
             "fitted_until": None if self.fitted_until_ is None else self.fitted_until_.isoformat(),
-            "learned": {name: getattr(self, name).tolist() for name in self.learned},
+            "learned": {name: vars(self)[name].tolist() for name in self.learned},
         }
 
     @property

@@ -127,7 +127,7 @@ class Engine:
         device: str = "cpu",
         memory_budget_mb: float = 4096.0,
         cache_windows: int = 256,
-        **options: Any,
+        **options: object,
     ) -> None:
         self.method = method
         self.estimator = configure(ESTIMATORS[method], options, "lag")
@@ -156,7 +156,7 @@ class Engine:
         """What it was made with, as scikit-learn's `clone` asks for it."""
         return dict(self._given)
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Itself with other settings, not fitted any more."""
         settings = self._given | params
         self.__dict__.clear()

@@ -64,7 +64,7 @@ class LeadLag(Engine):
         note = f"<p>{ranked.note}</p>" if ranked.note else ""
         return line + str(ranked.head(REPR_ROWS).to_html(float_format="{:+.3f}".format)) + note
 
-    def matrix(self, end: Any = None, lookback: Any = None) -> pd.DataFrame:
+    def matrix(self, end: object = None, lookback: object = None) -> pd.DataFrame:
         """Scores of one window as a frame, leaders in rows: positive where the row leads the column.
 
         end        bar by place, date or moment; the last bar when left out
@@ -185,7 +185,7 @@ class LeadLag(Engine):
         check_range(1, self._bars // 2, delay=delay)
         return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:])
 
-    def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
+    def rolling(self, lookback: object, step: int = 1) -> pd.DataFrame:
         """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.
 
         >>> import pacesetter as ps
@@ -198,7 +198,7 @@ class LeadLag(Engine):
         blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]
         return as_kind(pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_)), self.kind_)
 
-    def plot(self, end: Any = None, lookback: Any = None) -> plotly.graph_objects.Figure:
+    def plot(self, end: object = None, lookback: object = None) -> plotly.graph_objects.Figure:
         """The matrix of one window as a picture, leaders first; pairs that are not linked at 5 % are faint."""
         scores = self.scores(*self._window(end, lookback))
         linked = find_links(self._increments(end, lookback), self._strength_measure()).mask_linked(0.05)

@@ -255,7 +255,7 @@ class _Signals:
 
     def _known_bars(self, panel: Panel, known: _Measured | None) -> int:
         """First bars that need not be measured again; an agent that remembers, and the newest bars, always are."""
-        is_whole = self.expected.newest_bars is None and not getattr(self.policy, "has_memory", False)
+        is_whole = self.expected.newest_bars is None and not self.policy.has_memory
         return equal_bars(known.panel, panel) if known is not None and is_whole else 0
 
     def _from(self, first: int, panel: Panel, schedule: Array) -> dict[str, Array]:
@@ -269,8 +269,7 @@ class _Signals:
         signals["expected"] = expected_returns(panel, bars[new], windows[new], *how)
         if self.expected.leaders:
             signals["leaders"] = self._leaders(panel, engine, bars[new], windows[new], schedule)
-        if hasattr(self.policy, "release"):
-            self.policy.release()  # its tables were shared with the engine until here
+        self.policy.release()  # its tables were shared with the engine until here
         return signals
 
     def _leaders(self, panel: Panel, engine: Engine, bars: Array, windows: Array, schedule: Array) -> Array:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupFinding", "Study", "StudyResult", "WindowFinding", "configure_study", "study_defaults"]
 
 TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
-DAY = pd.Timedelta(days=1)
+NANOSECONDS_A_DAY = 86_400 * 10**9
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
 
@@ -111,14 +111,13 @@ class Study:
         if self.step is not None:
             check_range(1, owner="lag", step=self.step)
         check_range(0, owner="lag", clusters=self.clusters)
-        for name in ("level", "quantile"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"lag.{name}={getattr(self, name)} must be between 0 and 1")
-        for name, known in (("control", CONTROLS), ("test", TESTS), ("thin", ("flag", "exclude", "ignore"))):
-            if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"lag.{name}='{getattr(self, name)}' is unknown{did_you_mean(getattr(self, name), known)}"
-                )
+        for name, share in (("level", self.level), ("quantile", self.quantile)):
+            if not 0 < share < 1:
+                raise ConfigError(f"lag.{name}={share} must be between 0 and 1")
+        thin = "thin", self.thin, ("flag", "exclude", "ignore")
+        for name, chosen, known in (("control", self.control, CONTROLS), ("test", self.test, TESTS), thin):
+            if chosen not in known:
+                raise ConfigError(f"lag.{name}='{chosen}' is unknown{did_you_mean(chosen, known)}")
         self.preparation, self.thin_trading  # noqa: B018  (each refuses what it cannot read)
         # Made once here, so that a wrong option is refused before any data is read.
         gauge = self.make_gauge()
@@ -349,7 +348,7 @@ def refuse_mixed_days(panel: Panel) -> None:
     if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
         return
     # Bars stamped at each exchange's own close would leave about half of the mask empty.
-    if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
+    if np.median(np.diff(panel.index.asi8)) >= NANOSECONDS_A_DAY and panel.mask.mean() > 0.75:
         named = [next(symbol for symbol in panel.symbols if _exchange(symbol) == each) for each in exchanges]
         raise DataError(
             f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "

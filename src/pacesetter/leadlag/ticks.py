@@ -53,8 +53,7 @@ class TickStudy:
 
     def __post_init__(self) -> None:
         check_range(19, owner="lag", draws=self.draws)
-        for name in ("max_lag", "step", "block"):
-            value = getattr(self, name)
+        for name, value in (("max_lag", self.max_lag), ("step", self.step), ("block", self.block)):
             if value is not None and not value > 0:
                 raise ConfigError(f"lag.{name}={value} must be above 0 seconds")
         if not 0 < self.level < 1:

@@ -63,8 +63,8 @@ class CrossEntropy:
 
     def __post_init__(self) -> None:
         check_range(FEWEST_ELITE, owner="tune.cem", population=self.population)
-        for name in ("elite_share", "smoothing", "deviation"):
-            value = getattr(self, name)
+        shares = {"elite_share": self.elite_share, "smoothing": self.smoothing, "deviation": self.deviation}
+        for name, value in shares.items():
             if not 0 < value <= 1:
                 raise ConfigError(f"tune.cem.{name}={value} must be above 0 and at most 1")
         check_range(0, owner="tune.cem", floor=self.floor)

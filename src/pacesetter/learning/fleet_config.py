@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pacesetter.errors import ConfigError, check_range
+from pacesetter.errors import check_above, check_range
 from pacesetter.learning.extras.extra import check_extras
 
 __all__ = ["FleetConfig"]
@@ -37,9 +37,8 @@ class FleetConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "encoder_learning_rate", "max_grad_norm"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
-        check_range(1, owner="agent", **{name: getattr(self, name, 1) for name in COUNTS})
+        rates = {"learning_rate": self.learning_rate, "encoder_learning_rate": self.encoder_learning_rate}
+        check_above(0, owner="agent", **rates, max_grad_norm=self.max_grad_norm)
+        check_range(1, owner="agent", **{name: value for name, value in vars(self).items() if name in COUNTS})
         check_range(0, 1, owner="agent", gamma=self.gamma)
         object.__setattr__(self, "extras", check_extras(self.extras))  # as dataclasses, without those left out

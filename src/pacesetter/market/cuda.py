@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
+from pacesetter.arrays import Array, DeviceArray
 from pacesetter.errors import ConfigError
 from pacesetter.market.batch import Accounts
 from pacesetter.market.orders import OrderKind, check_actions
@@ -25,13 +27,28 @@ __all__ = [
 
 THREADS = 128
 
+
+class Kernel(Protocol):
+    """A function that numba-cuda compiles: `kernel[blocks, threads, stream](*arrays)`."""
+
+    def __getitem__(self, launch: tuple[int, int, object], /) -> Callable[..., object]: ...
+    def specialize(self, *arrays: object) -> Kernel: ...
+
+
 cuda: Any = import_module("numba.cuda")  # by name, since its type hints do not know `grid`
 import_module("numba.core.typing.arraydecl")  # its rules index an array by an IntEnum; those of numba-cuda do not
 SIMULATED: bool = import_module("numba.core.config").ENABLE_CUDASIM
 
 
 def open_rows(
-    accounts: Any, positions: Any, ledger: Any, fills: Any, times: Any, parameters: Any, chosen: Any, at: Any
+    accounts: Array,
+    positions: Array,
+    ledger: Array,
+    fills: Array,
+    times: Array,
+    parameters: Array,
+    chosen: Array,
+    at: Array,
 ) -> None:
     """The thread that opens one account, if it is chosen."""
     e = cuda.grid(1)
@@ -40,16 +57,16 @@ def open_rows(
 
 
 def step_rows(
-    accounts: Any,
-    positions: Any,
-    ledger: Any,
-    fills: Any,
-    bars: Any,
-    times: Any,
-    columns: Any,
-    actions: Any,
-    kinds: Any,
-    parameters: Any,
+    accounts: Array,
+    positions: Array,
+    ledger: Array,
+    fills: Array,
+    bars: Array,
+    times: Array,
+    columns: Array,
+    actions: Array,
+    kinds: Array,
+    parameters: Array,
 ) -> None:
     """The thread that steps one account as often as there are rows of actions (step, env, K)."""
     e = cuda.grid(1)
@@ -59,8 +76,8 @@ def step_rows(
             times[e] += 1
 
 
-open_on_device = cuda.jit(open_rows)
-step_on_device = cuda.jit(step_rows)
+open_on_device: Kernel = cuda.jit(open_rows)
+step_on_device: Kernel = cuda.jit(step_rows)
 
 
 class DeviceAccounts:
@@ -89,7 +106,7 @@ class DeviceAccounts:
         self._step_arguments = [device_view(array) for array in (*rows, self.bars, self.times, self.columns)]
         self._rules = [device_view(array) for array in (self.kinds, self.parameters)]
 
-    def step(self, actions: Any, *, check: bool = True) -> None:
+    def step(self, actions: DeviceArray, *, check: bool = True) -> None:
         """Step all accounts by `actions` (env, K), or by (step, env, K) in one launch; the ledger keeps the last.
 
         `check` refuses a NaN, an action outside its box and a step beyond the last bar, at the price of waiting for
@@ -105,62 +122,69 @@ class DeviceAccounts:
                 raise ConfigError(f"{len(sequence)} steps go beyond the last bar, {len(self.bars) - 1}; open again")
         self._launch(step_on_device, *self._step_arguments, device_view(sequence), *self._rules)
 
-    def open(self, chosen: object, at: object) -> None:
+    def open(self, chosen: DeviceArray, at: DeviceArray) -> None:
         """Start the `chosen` (env,) accounts over at the close of bars `at` (env,), both on the device."""
         self._launch(open_on_device, *self._open_arguments, device_view(chosen), device_view(at))
 
-    def _launch(self, kernel: Any, *arrays: Any) -> None:
+    def _launch(self, kernel: Kernel, *arrays: object) -> None:
         kernel[-(-len(self.accounts) // THREADS), THREADS, current_stream()](*arrays)
 
 
-def thread_for_each(row: Any) -> Any:
+def thread_for_each(row: Callable[..., object]) -> Kernel:
     """The kernel of a function `row(e, *arrays)`: a thread for each e, as many as the first array has rows."""
 
-    def rows(arrays: Any) -> None:
+    def rows(arrays: tuple[Array, ...]) -> None:
         e = cuda.grid(1)
         # The last block of threads is rarely full.
         if e < arrays[0].shape[0]:
             row(e, *arrays)
 
-    return cuda.jit(rows)
+    kernel: Kernel = cuda.jit(rows)
+    return kernel
 
 
 class KernelLauncher:
     """Launches kernels of `thread_for_each`, each for arrays of the types that it was first given."""
 
     def __init__(self) -> None:
-        self._kernels: dict[Any, Any] = {}
+        self._kernels: dict[Kernel, Kernel] = {}
 
-    def __call__(self, rows: Any, *arrays: Any) -> None:
+    def __call__(self, rows: Kernel, *arrays: DeviceArray) -> None:
         if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
             self._kernels[rows] = rows.specialize(arrays)
         # On torch's own stream, so that both see each other's results without waiting.
         self._kernels[rows][-(-arrays[0].shape[0] // THREADS), THREADS, current_stream()](arrays)
 
 
-def to_device(array: object) -> Any:
+def to_device(array: object) -> DeviceArray:
     """A copy of the array as a torch tensor on the device."""
     if SIMULATED:
         return np.array(array)
     import torch
 
-    return torch.tensor(array, device="cuda")
+    return cast("DeviceArray", torch.tensor(array, device="cuda"))
 
 
-def by_column(array: Any, axis: int = 0) -> Any:
+def by_column(array: Array, axis: int = 0) -> DeviceArray:
     """The same, with one column of all along `axis` side by side in memory, as neighbouring threads read it."""
-    return to_device(array) if SIMULATED else to_device(np.moveaxis(array, axis, -1).copy()).movedim(-1, axis)
+    if SIMULATED:
+        return to_device(array)
+    import torch
+
+    laid_out = torch.tensor(np.moveaxis(array, axis, -1).copy(), device="cuda")
+    return cast("DeviceArray", laid_out.movedim(-1, axis))
 
 
-def device_view(array: object) -> Any:
+def device_view(array: DeviceArray) -> DeviceArray:
     """The tensor's memory as numba sees it, without a copy."""
-    return array if SIMULATED else cuda.as_cuda_array(array)
+    return array if SIMULATED else cast("DeviceArray", cuda.as_cuda_array(array))
 
 
-def current_stream() -> Any:
+def current_stream() -> object:
     """torch's current stream, so that its work and ours stay in order."""
     if SIMULATED:
         return 0
     import torch
 
-    return cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    stream: object = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    return stream

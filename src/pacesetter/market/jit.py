@@ -36,10 +36,10 @@ def compile_for_cpu(function: Function, *, parallel: bool = False) -> Function:
     return compiled
 
 
-def _prefetch(typing: Any, row: Any) -> Any:
+def _prefetch(typing: object, row: Any) -> Any:
     """Ask the processor for the memory where an array begins; for loops that are compiled for the CPU."""
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: object, arguments: Any) -> Any:
         cgutils, ir = import_module("numba.core.cgutils"), import_module("llvmlite.ir")  # neither has type hints
         start = builder.bitcast(context.make_array(row)(context, builder, arguments[0]).data, cgutils.voidptr_t)
         whole = ir.IntType(32)

@@ -364,8 +364,8 @@ class MarketParameters:
         check_range(0, 1, owner="market", band=self.band)
         check_range(-1, owner="market", delisting_return=self.delisting_return)
         check_range(0, 5_000, owner="market", conversion_bps=self.conversion_bps)
-        for name in ("lot", "tick"):
-            _check_steps(name, getattr(self, name))
+        _check_steps("lot", self.lot)
+        _check_steps("tick", self.tick)
         if not isinstance(self.funding, str):
             check_range(-10, 10, owner="market", funding=self.funding)
         self.margin.check_leverage(self.limits.gross_leverage)
@@ -378,7 +378,7 @@ class MarketParameters:
                 "costs.impact_bps grows with the share of volume; it needs limits.volume_cap_fraction, e.g. 0.1"
             )
         for name in ("stop_loss_fraction", "trailing_stop_fraction"):
-            stop = getattr(self.exits, name)
+            stop = vars(self.exits)[name]
             if stop is not None and stop <= self.costs.adverse_fraction:
                 raise ConfigError(
                     f"exits.{name}={stop:g} is within what a fill costs ({self.costs.adverse_fraction:g}) and "

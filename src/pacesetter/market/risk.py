@@ -112,7 +112,7 @@ class RiskOptions:
 
     def __post_init__(self) -> None:
         for name in ("target_volatility", "tracking_error", "half_life_days", "scale"):
-            value = getattr(self, name)
+            value = vars(self)[name]
             if value is not None:
                 check_range(0, owner="risk", **{name: value})
                 if value == 0 and name != "scale":

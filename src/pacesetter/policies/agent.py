@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,13 @@ import pandas as pd
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PortfolioEntry, write_own_accounts
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = ["AgentPolicy", "per_symbol"]
 
 
 @dataclass(frozen=True, eq=False)
-class AgentPolicy:
+class AgentPolicy(Policy):
     """A trained agent that decides for an account.
 
     agent          has `act(observation, deterministic)`; one that remembers has `reset()`, as a backtest begins
@@ -41,7 +41,7 @@ class AgentPolicy:
     has_encoder: bool = True
 
     def decide(self, snapshot: Snapshot) -> Array:
-        if snapshot.t == snapshot.first and hasattr(self.agent, "reset"):
+        if snapshot.t == snapshot.first:
             self.agent.reset()  # else it would remember the last bars of the backtest before
         entries = snapshot.observation if self.is_whole else per_symbol(snapshot.observation, self.own_account)
         observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
@@ -52,16 +52,18 @@ class AgentPolicy:
         return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
 
     @property
-    def decide_many(self) -> Callable[[Sequence[Snapshot]], Array] | None:
-        """Asks an agent of the whole market for several accounts at once; None where it takes one at a time."""
-        return self._decide_many if self.is_whole and getattr(self.agent, "takes_rows", False) else None
+    def asks_many(self) -> bool:
+        """Whether its agent of the whole market takes several accounts at once."""
+        return self.is_whole and self.agent.takes_rows
 
-    def _decide_many(self, accounts: Sequence[Snapshot]) -> Array:
+    def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
+        if not self.asks_many:
+            return super().decide_many(accounts)
         observation = {
             entry: np.stack([np.asarray(each.observation[entry]) for each in accounts])
             for entry in accounts[0].observation
         }
-        return np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
+        return list(np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64))
 
 
 def per_symbol(observation: Observation, own_account: bool = True) -> dict[str, Array]:

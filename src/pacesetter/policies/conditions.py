@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PortfolioEntry
 from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "asked_entries"]
 
@@ -34,7 +37,7 @@ def asked_entries(asked: Mapping[str, Sequence[float]], achieved: float, symbols
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionedPolicy:
+class ConditionedPolicy(Policy):
     """A policy with what it is asked for; everything else is its own.
 
     asked         entry -> numbers, or () where the account says them
@@ -46,11 +49,6 @@ class ConditionedPolicy:
     period_bars: int | None = None
     _began: dict[int, float] = field(default_factory=dict, init=False, repr=False)  # equity ratio by account
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("policy", "__setstate__"):  # not made yet, e.g. while it is copied
-            raise AttributeError(name)
-        return getattr(self.policy, name)
-
     @property
     def name(self) -> str:
         return self.policy.name
@@ -59,16 +57,45 @@ class ConditionedPolicy:
     def action(self) -> str:
         return self.policy.action
 
+    @property
+    def fitted_until(self) -> pd.Timestamp | None:
+        return self.policy.fitted_until
+
+    @property
+    def own_account(self) -> bool:
+        return self.policy.own_account
+
+    @property
+    def is_whole(self) -> bool:
+        return self.policy.is_whole
+
+    @property
+    def asks_many(self) -> bool:
+        return self.policy.asks_many
+
+    @property
+    def confidence(self) -> Array | None:
+        return self.policy.confidence
+
+    @property
+    def notes(self) -> Mapping[str, object]:
+        return self.policy.notes
+
+    @property
+    def entries(self) -> Mapping[str, Array] | None:
+        return self.policy.entries
+
     def decide(self, snapshot: Snapshot) -> Array:
         return self.policy.decide(self._add_request(snapshot, 0))
 
-    @property
-    def decide_many(self) -> Any:
-        """Asks for several accounts at once, where the policy can."""
-        many = getattr(self.policy, "decide_many", None)
-        if many is None:
-            return None
-        return lambda accounts: many([self._add_request(snapshot, place) for place, snapshot in enumerate(accounts)])
+    def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
+        return self.policy.decide_many([self._add_request(snapshot, place) for place, snapshot in enumerate(accounts)])
+
+    def memory(self) -> Mapping[str, object] | None:
+        return self.policy.memory()
+
+    def recall(self, stored: Mapping[str, object]) -> None:
+        self.policy.recall(stored)
 
     def _add_request(self, snapshot: Snapshot, place: int) -> Snapshot:
         """What is seen, with what is asked for; `place` tells accounts apart that are asked about together."""
@@ -79,8 +106,7 @@ class ConditionedPolicy:
         if place not in self._began or since == 0 or (self.period_bars and since % self.period_bars == 0):
             self._began[place] = ratio
         began = self._began[place]
-        is_whole = bool(getattr(self.policy, "is_whole", False))
-        rows = None if is_whole else len(snapshot.panel.symbols)
+        rows = None if self.is_whole else len(snapshot.panel.symbols)
         # An account that lost all has no return to state.
         entries = asked_entries(self.asked, ratio / began - 1.0 if began > 0 else 0.0, rows)
         return snapshot._replace(observation={**snapshot.observation, **entries})

@@ -38,7 +38,7 @@ def average_policies(policies: Sequence[Policy]) -> Policy:
 
 
 @dataclass(frozen=True, eq=False)
-class EnsemblePolicy:
+class EnsemblePolicy(Policy):
     """Policies whose orders are numbers, e.g. targets; each decides alone, and the mean is sent."""
 
     policies: tuple[Policy, ...]
@@ -54,7 +54,7 @@ class EnsemblePolicy:
     @property
     def fitted_until(self) -> pd.Timestamp | None:
         """The last moment that any of them saw."""
-        known = [getattr(policy, "fitted_until", None) for policy in self.policies]
+        known = [policy.fitted_until for policy in self.policies]
         return max((until for until in known if until is not None), default=None)
 
     def decide(self, snapshot: Snapshot) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,15 @@ from pacesetter.policies.policy import Policy, Snapshot
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
 
-__all__ = ["FleetAdvice", "FleetPolicy", "FleetTargets", "fleet_action", "fleet_policy"]
+__all__ = ["FleetAdvice", "FleetPolicy", "FleetTargets", "OfFleet", "fleet_action", "fleet_policy"]
+
+
+@runtime_checkable
+class OfFleet(Protocol):
+    """A policy whose agents are those of a fleet."""
+
+    @property
+    def fleet(self) -> Fleet: ...
 
 
 class FleetRules(Protocol):
@@ -67,7 +75,7 @@ def fleet_policy(fleet: Fleet, task: FleetRules, fitted_until: pd.Timestamp | No
 
 
 @dataclass(frozen=True, eq=False)
-class FleetTargets:
+class FleetTargets(Policy):
     """The fleet in one account by target weights: each agent's proposal is a share of the position cap.
 
     Own orders spend shares of the cash that all agents share: one that is filled is a fraction of a percent of equity.
@@ -82,6 +90,7 @@ class FleetTargets:
     fitted_until: pd.Timestamp | None = None
     name: str = "fleet"
     action: ClassVar[str] = "target"
+    asks_many: ClassVar[bool] = True
 
     @property
     def fleet(self) -> Fleet:
@@ -104,7 +113,7 @@ class FleetTargets:
 
 
 @dataclass(frozen=True, eq=False)
-class FleetPolicy:
+class FleetPolicy(Policy):
     """The agents of the market's symbols, looked up by name; refuses a symbol that has none. See `AgentPolicy`."""
 
     fleet: Fleet

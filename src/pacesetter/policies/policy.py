@@ -1,12 +1,17 @@
-"""What decides, and what may be known when it does: the one protocol of backtest, paper trading and API."""
+"""What decides, and what may be known when it does: the one base of backtest, paper trading and API."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from pacesetter.arrays import Array
 from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["QUANTITIES", "Policy", "Snapshot"]
 
@@ -30,25 +35,62 @@ class Snapshot(NamedTuple):
     first: int = 0
 
 
-@runtime_checkable
-class Policy(Protocol):
+class Policy(ABC):
     """What decides: a baseline, an agent, a fleet, a guarded policy.
 
-    action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
-             weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
-             as it is up to the position cap. Quantities are orders that were sized already
-
-    One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
-    refused on bars up to there. One that answers for several accounts at once has `decide_many(accounts)`, a sequence
-    of `Snapshot` to a row of orders each; see `backtest_many`.
+    action         how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
+                   weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other
+                   orders, as it is up to the position cap. Quantities are orders that were sized already
+    fitted_until   the last moment that one which learned from data saw; it is refused on bars up to there, and so is
+                   one with a part that says so, e.g. a normaliser
+    own_account    whether each symbol's row is shown with an account of its own
+    is_whole       whether it is shown the market as one observation, not a row for each symbol
+    asks_many      whether `decide_many` answers for several accounts at once; see `backtest_many`
+    confidence     (symbol,) of the last decision; None where it says none
+    notes          what else it says of the last decision: a list has an entry for each symbol
+    entries        what a model was shown at the last decision
     """
 
-    @property
-    def name(self) -> str: ...
+    if TYPE_CHECKING:  # to be read: a policy has them as fields, or works them out
 
-    @property
-    def action(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def action(self) -> str: ...
+        @property
+        def fitted_until(self) -> pd.Timestamp | None: ...
+        @property
+        def own_account(self) -> bool: ...
+        @property
+        def is_whole(self) -> bool: ...
+        @property
+        def asks_many(self) -> bool: ...
+        @property
+        def confidence(self) -> Array | None: ...
+        @property
+        def notes(self) -> Mapping[str, object]: ...
+        @property
+        def entries(self) -> Mapping[str, Array] | None: ...
 
+    else:
+        fitted_until = confidence = entries = None
+        own_account, is_whole, asks_many, notes = True, False, False, MappingProxyType({})
+
+    @abstractmethod
     def decide(self, snapshot: Snapshot) -> Array:
         """(symbol,) orders at the close of bar `snapshot.t`; (symbol, 2) hybrid ones."""
-        ...
+
+    def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
+        """The orders of several accounts, a row each."""
+        return [self.decide(account) for account in accounts]
+
+    def memory(self) -> Mapping[str, object] | None:
+        """What it keeps from bar to bar, as JSON holds it, so that a restarted account goes on; None: nothing."""
+        return None
+
+    def recall(self, stored: Mapping[str, object]) -> None:  # noqa: B027 - most keep nothing
+        """Take back what `memory` gave."""
+
+    def parts(self) -> Mapping[str, object]:
+        """What it is made of, by name; a part that was fitted has `fitted_until`."""
+        return vars(self)

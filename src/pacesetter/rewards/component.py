@@ -79,7 +79,7 @@ class Component:
 REWARDS: Registry[Component] = Registry("reward")
 
 
-def component(formula: Callable[..., Any], initial: tuple[float, ...] = (), code: int = INTERPRETED) -> Component:
+def component(formula: Callable[..., object], initial: tuple[float, ...] = (), code: int = INTERPRETED) -> Component:
     """The component of a plain function, its columns and options read from the signature."""
     parameters = inspect.signature(formula).parameters
     # The signature is the declaration: columns have no default, options do.

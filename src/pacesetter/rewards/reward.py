@@ -163,8 +163,7 @@ class Reward:
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of all that is remembered, as float64 arrays: component states, moving averages, statistics, steps."""
-        remembered = {"state": self.state, "smoothed": self.smoothed, "statistics": self.statistics}
-        return {name: values + 0.0 for name, values in remembered.items()} | {"steps": self._array([self.steps])}
+        return {name: values + 0.0 for name, values in self._remembered.items()} | {"steps": self._array([self.steps])}
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape."""
@@ -174,9 +173,13 @@ class Reward:
                     f"stored reward '{name}' does not match {tuple(values.shape)} of {len(self.names)} components; "
                     "use the reward config and environment count that it was stored with"
                 )
-        for name in ("state", "smoothed", "statistics"):
-            getattr(self, name)[:] = self._array(stored[name])
+        for name, values in self._remembered.items():
+            values[:] = self._array(stored[name])
         self.steps = int(stored["steps"][0])
+
+    @property
+    def _remembered(self) -> dict[str, Array]:
+        return {"state": self.state, "smoothed": self.smoothed, "statistics": self.statistics}
 
     # ---- setting up -----------------------------------------------------------------------------------------------
 

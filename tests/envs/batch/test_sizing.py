@@ -22,6 +22,7 @@ from pacesetter.features import feature_table
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions
+from pacesetter.policies.policy import Policy
 
 FIRST, LAST = 60, 160
 RISKS = {
@@ -47,7 +48,7 @@ def wanted(position):
     return np.clip(0.3 * np.array([1.0, 0.2, 0.0]) + 0.5 * held, 0.0, 1.0)
 
 
-class Views:
+class Views(Policy):
     name, action = "views", "target"
 
     def decide(self, snapshot):

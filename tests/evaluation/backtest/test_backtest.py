@@ -21,7 +21,7 @@ from pacesetter.features import ZScore, feature_table
 from pacesetter.market import Column, Costs, Fill, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),
@@ -31,7 +31,7 @@ FREE = MarketParameters(
 
 
 @dataclass
-class Decides:
+class Decides(Policy):
     """A policy from a function of what is seen."""
 
     decision: Callable[[Snapshot], Any]
@@ -210,6 +210,7 @@ def test_what_was_fitted_on_the_tested_bars_is_refused() -> None:
 class DecidesForAll(Decides):
     """One that is asked for all accounts at once."""
 
+    asks_many = True
     asked: list[int] = field(default_factory=list)
 
     def decide_many(self, accounts: list[Snapshot]) -> Any:

@@ -17,11 +17,11 @@ from pacesetter.evaluation.backtest.markets import (
     unstable_windows,
 )
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios, spread
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 
 @dataclass
-class Trained:
+class Trained(Policy):
     """A policy that was fitted long after the dates of any synthetic market."""
 
     name: str = "trained"

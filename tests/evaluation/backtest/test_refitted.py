@@ -14,11 +14,12 @@ from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.policies.market_rows import market_bank
+from pacesetter.policies.policy import Policy
 
 FREE = MarketParameters(limits=Limits(position_cap_fraction=1.0))
 
 
-class Constant:
+class Constant(Policy):
     action = "target"
 
     def __init__(self, share: float, until: pd.Timestamp | None = None) -> None:

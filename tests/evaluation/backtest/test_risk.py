@@ -18,7 +18,7 @@ from pacesetter.market import Accounts, Column, Costs, Limits, MarketBars, Marke
 from pacesetter.market.covariance import make_tables
 from pacesetter.market.risk import RiskColumn, RiskOptions
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 FIRST = 200
 WIDE = MarketParameters(limits=Limits(position_cap_fraction=1.0))
@@ -31,7 +31,7 @@ def market() -> ps.Panel:
 
 
 @dataclass
-class Constant:
+class Constant(Policy):
     """A policy with the same weights at every bar, which remembers what it was shown."""
 
     weights: Any

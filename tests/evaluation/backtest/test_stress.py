@@ -24,6 +24,7 @@ from pacesetter.evaluation.backtest.stress import (
 from pacesetter.market import Column, Flag, Limits, MarketParameters
 from pacesetter.market.parameters import Margin
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Policy
 
 START = 150
 
@@ -127,7 +128,7 @@ def test_perpetuals_have_stresses_of_their_own() -> None:
     flat = replace(rules, funding=0.1)
     assert STRESSES["funding"]().rules(flat, panel).funding == pytest.approx(0.3)
 
-    class Levered:
+    class Levered(Policy):
         name, action = "levered", "target"
 
         def decide(self, snapshot: Any) -> Any:

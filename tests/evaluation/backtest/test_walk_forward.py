@@ -18,7 +18,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.walk_forward import combinatorial_paths, walk_forward
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 BARS = 420
 
@@ -29,7 +29,7 @@ def market() -> Panel:
 
 
 @dataclass
-class Constant:
+class Constant(Policy):
     """Holds a weight that tells how many policies were fitted before it."""
 
     weight: float

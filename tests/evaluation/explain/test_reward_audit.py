@@ -15,7 +15,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit, audit_ledger, reward_frame
 from pacesetter.market.ledger import Column, Flag
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.rewards.reward import RewardConfig
 
 STEPS = 2000
@@ -24,7 +24,7 @@ EARNED, OTHER = RNG.standard_normal(STEPS), RNG.standard_normal(STEPS)
 ALWAYS = np.ones(STEPS, dtype=bool)
 
 
-class Churning:
+class Churning(Policy):
     """Sends each of the seven discrete orders in turn."""
 
     name, action = "churning", "discrete"

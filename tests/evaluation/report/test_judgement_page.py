@@ -20,6 +20,7 @@ from pacesetter.evaluation.report.page import Section, number, write_pdf, write_
 from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.features import feature_table
 from pacesetter.policies.market_rows import market_bank
+from pacesetter.policies.policy import Policy
 
 TITLES = [
     *("Verdict", "Gates", "Against the index", "Monthly returns", "Weights over time", "Trades on prices"),
@@ -185,7 +186,7 @@ def test_an_idle_account_gets_two_sentences_and_no_rows_of_zeros() -> None:
     panel = load("synthetic", symbols=3, bars=420, seed=5)
     bank = market_bank(panel, feature_table(panel, ["return_1"]))
 
-    class Idle:
+    class Idle(Policy):
         name, action = "idle", "target"
 
         def decide(self, snapshot):

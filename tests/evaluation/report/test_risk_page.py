@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pacesetter.evaluation.report import risk_page
 from pacesetter.evaluation.report.risk_page import RISK, risk_section, views_sentence
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
@@ -31,7 +32,7 @@ def make_run(tmp_path_factory: pytest.TempPathFactory):
     return made
 
 
-def test_each_limit_that_acted_is_named_and_played_without(make_run) -> None:
+def test_each_limit_that_acted_is_named_and_played_without(make_run, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run("data.strength=0.8", "market.position_cap=0.25")
     own = run.play()
     section = risk_section(run, own)
@@ -42,6 +43,9 @@ def test_each_limit_that_acted_is_named_and_played_without(make_run) -> None:
     assert "position cap at" in section.text
     assert "around its base, inverse volatility, on average" in section.text
     assert "Expected volatility after limits" in section.text
+    short = {"volatility": 0.1, "volatility_21_days": float("nan")}  # of a test of some days
+    monkeypatch.setattr(risk_page, "metrics", lambda result: short)
+    assert risk_page.realised_sentence(own).endswith(", realised 10.0%.")
 
 
 def test_where_no_view_was_found_the_portfolio_is_its_base(make_run) -> None:

@@ -13,6 +13,7 @@ from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.statistics.capacity import find_capacity
 from pacesetter.evaluation.statistics.contribution import contribution
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
+from pacesetter.policies.policy import Policy
 
 RULES = MarketParameters(
     Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, impact_bps=50.0),
@@ -20,7 +21,7 @@ RULES = MarketParameters(
 )
 
 
-class Turning:
+class Turning(Policy):
     name, action = "turning", "target"
 
     def decide(self, snapshot):

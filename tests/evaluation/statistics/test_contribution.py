@@ -13,10 +13,10 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.contribution import asset_pnl, contribution
 from pacesetter.market.ledger import Column, Flag
 from pacesetter.market.parameters import Exits, Limits, MarketParameters
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 
-class Erratic:
+class Erratic(Policy):
     """Random weights, long and short; the last symbol is left alone."""
 
     name, action = "erratic", "target"

@@ -19,7 +19,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics import metrics as ours
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.ledger import Column
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 YEAR = 252
 SERIES = arrays(np.float64, (40, 3), elements=st.floats(-0.2, 0.2).map(lambda value: round(value, 6)))
@@ -131,7 +131,7 @@ def test_a_shortfall_is_no_smaller_than_the_value_at_risk(returns: Any) -> None:
 # ---- a whole backtest -----------------------------------------------------------------------------------------------
 
 
-class Shuffled:
+class Shuffled(Policy):
     """Random weights."""
 
     name, action = "shuffled", "target"

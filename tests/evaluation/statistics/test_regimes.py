@@ -19,7 +19,7 @@ from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, ind
 from pacesetter.features import REGIMES, regime_labels
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),
@@ -34,7 +34,7 @@ def market() -> Panel:
 
 
 @dataclass
-class Half:
+class Half(Policy):
     """Half of everything in equal parts, always."""
 
     name: str = "half"

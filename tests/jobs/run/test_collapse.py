@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from pacesetter.agents.agent import Agent
 from pacesetter.build.sections import Gates
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.collapse import Activity, Played, collapse_gates, gate_table, play_episodes, spread
@@ -97,7 +98,7 @@ class Clock:
         return {}, np.ones(2), np.zeros(2, dtype=bool), ended, {}
 
 
-class Constant:
+class Constant(Agent):
     def reset(self):
         pass
 

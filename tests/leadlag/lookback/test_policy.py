@@ -27,7 +27,7 @@ def panel_of(bars: int) -> Panel:
 
 
 @dataclass(frozen=True)
-class Growing:
+class Growing(LookbackPolicy):
     """Asks for three bars more than what was in force."""
 
     longest: int = 1000

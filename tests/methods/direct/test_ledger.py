@@ -16,7 +16,7 @@ from pacesetter.methods.direct.ledger import Fills, Rules, settle
 from pacesetter.methods.direct.policy import DirectPolicy
 from pacesetter.methods.direct.series import MarketSeries
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 from .conftest import market_panel, whole_bank
 
@@ -56,7 +56,7 @@ MARKETS = {
 }
 
 
-class Scripted:
+class Scripted(Policy):
     """Given targets, whatever is seen."""
 
     name, action = "scripted", "target"

@@ -36,7 +36,7 @@ from pacesetter.methods.master.proposals import FIXED, AllocationComparison, Pro
 from pacesetter.panel import Panel
 from pacesetter.policies.advice import Advice
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
 
@@ -72,7 +72,7 @@ def seen_in(panel: Panel, bank: Bank, orders: list[float]) -> Snapshot:
     """What is seen at bar 60 by a policy that ordered these weights at bar 59."""
     met: list[Snapshot] = []
 
-    class Once:
+    class Once(Policy):
         name, action = "once", "target"
 
         def decide(self, seen: Snapshot) -> Any:
@@ -120,7 +120,7 @@ def test_backtest_and_training_show_the_master_the_same(panel: Panel, bank: Bank
 
 def test_gates_tell_cash_and_one_symbol_from_a_spread(panel: Panel, bank: Bank) -> None:
     def gates(weights: list[float]) -> list[bool]:
-        class Constant:
+        class Constant(Policy):
             name, action = "constant", "target"
 
             def decide(self, seen: Snapshot) -> Any:
@@ -152,7 +152,7 @@ def test_a_comparison_names_the_best_fixed_allocation(panel: Panel, bank: Bank, 
 
 
 def test_effective_positions_count_what_is_held(panel: Panel, bank: Bank) -> None:
-    class Thirds:
+    class Thirds(Policy):
         name, action = "thirds", "target"
 
         def decide(self, seen: Snapshot) -> Any:

@@ -27,7 +27,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.methods.supervised.direction import Direction
 from pacesetter.methods.supervised.forecasts import fit_supervised
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.lookback import LeadLagRows
@@ -35,7 +35,7 @@ from pacesetter.serving.trader.lookback import LeadLagRows
 BARS = 12
 
 
-class Spy:
+class Spy(Policy):
     """A policy that keeps what it was shown."""
 
     def __init__(self, policy: BundlePolicy) -> None:

@@ -17,12 +17,12 @@ from bundles import FLEET, make
 from pacesetter.build import best_fleet, build_table
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.policies.curiosity import load_curiosity
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.journal.entries import _decision_rows
 
 
-class Noted:
+class Noted(Policy):
     """A bundled policy that keeps the notes and observations of every decision."""
 
     def __init__(self, policy: BundlePolicy) -> None:

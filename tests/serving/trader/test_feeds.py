@@ -18,6 +18,7 @@ from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.journal.journal import tables
 from pacesetter.serving.trader.feeds import OnlineFeed, ReplayFeed, find_adjustments
 from pacesetter.serving.trader.paper import PaperTrader
@@ -50,13 +51,21 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     return made
 
 
+class Holder(Policy):
+    """Always a tenth of each."""
+
+    name, action = "holder", "target"
+
+    def decide(self, snapshot: Snapshot) -> Any:
+        return np.full(len(SYMBOLS), 0.1)
+
+
 def trader_of(folder: Path, source: Source) -> PaperTrader:
     clock: Any = SimpleNamespace(now=lambda bar: bar.timestamp(), sleep=lambda seconds: None)
     options = {"symbols": list(SYMBOLS), "start": "2024-03-01", "freq": "1h", "cache": str(folder / "cache")}
     feed = OnlineFeed("yahoo", {**options, "calendar": "24/7"}, clock)
     panel = feed.history(None)
-    holder = SimpleNamespace(name="holder", action="target", decide=lambda seen: np.full(len(SYMBOLS), 0.1))
-    return make_trader(folder, panel=panel, feed=feed, policy=holder)
+    return make_trader(folder, panel=panel, feed=feed, policy=Holder())
 
 
 def trade_one(trader: PaperTrader) -> None:

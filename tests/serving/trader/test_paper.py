@@ -18,12 +18,13 @@ import pandas as pd
 import pytest
 from trading import FIRST, RULES, Rule, make_trader, small_market, small_panel
 
+from pacesetter.api import FunctionPolicy
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import table_observer
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts
 from pacesetter.serving.risk.guard import Guard, State
@@ -94,7 +95,7 @@ def test_a_guard_that_refuses_nothing_changes_nothing(action: str, panel: Panel)
     assert not guarded.desk.guard.denials
 
 
-class Watcher:
+class Watcher(Policy):
     """Acts on all that is observed, so that any difference in what it sees shows in its orders."""
 
     name, action = "watcher", "discrete"
@@ -453,7 +454,7 @@ def test_a_clock_that_jumps_halts_cleanly(panel: Panel, tmp_path: Path, jump: fl
 
 
 def test_a_policy_that_fails_halts_cleanly(panel: Panel, tmp_path: Path) -> None:
-    broken = SimpleNamespace(name="broken", action="target", decide=lambda seen: 1 / 0)
+    broken = FunctionPolicy(lambda seen: 1 / 0)
     trader = make_trader(tmp_path, panel=panel, policy=broken)
     with pytest.raises(ZeroDivisionError):
         trader.run()

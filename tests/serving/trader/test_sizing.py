@@ -20,7 +20,7 @@ from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.serving.journal import tables as stored_tables
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.limits import GuardLimits
@@ -37,7 +37,7 @@ RISKS = {
 }
 
 
-class Views:
+class Views(Policy):
     """Signed views by the trend, and a part of what the policy believes to hold, so that it must be told right."""
 
     name, action = "views", "target"

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -57,7 +57,9 @@ class LookbackTask(Task):
         "job": "the pipeline trains traders; task={task} is for `pacesetter train`",
     }
 
-    def environment(self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: Any) -> LookbackVectorEnv:
+    def environment(
+        self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: object
+    ) -> LookbackVectorEnv:
         """A vector environment on all of the panel."""
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 

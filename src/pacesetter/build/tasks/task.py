@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.conditions import Conditions
@@ -159,7 +159,7 @@ class Task(ABC):
     def parts(self, config: Plan, panel: Panel) -> Parts[object, object]:
         """The environments that an agent learns and is validated in; bars of the test set are in neither."""
 
-    def environment(self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: Any) -> Environments:
+    def environment(self, config: Plan, panel: Panel | list[Panel], envs: int = 1, **options: object) -> Environments:
         """A vector environment on all of the panel; refused by a task that learns in a market of its own."""
         raise ConfigError(f"task={self.name} has no vector environment; its markets are those of build_parts")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-import yaml
+
+from pacesetter.runs import read_yaml
 
 __all__ = ["config_differences"]
 
@@ -24,10 +24,8 @@ def config_differences(folders: Mapping[str, Path]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(different, orient="index", columns=list(stored)).rename_axis("key").reset_index()
 
 
-def _read(folder: Path) -> Any:
-    return yaml.load(
-        (folder / "config.yaml").read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    )
+def _read(folder: Path) -> object:
+    return read_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _flatten(content: object, before: str = "") -> dict[str, str]:

@@ -145,7 +145,7 @@ def chart(figure: Any, key: str) -> None:
     st.plotly_chart(figure, key=key, theme=None, config={"displaylogo": False})
 
 
-def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: Mapping[str, Any] | None = None) -> None:
+def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: Mapping[str, object] | None = None) -> None:
     """A sortable table with its columns named in the reader's language, and a button that saves it as CSV.
 
     `formats` has the form of a column's numbers, or the width of its texts in pixels.

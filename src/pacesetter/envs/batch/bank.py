@@ -241,7 +241,7 @@ class Bank:
         )
 
 
-def check_kind(kind: type, /, **values: Any) -> None:
+def check_kind(kind: type, /, **values: object) -> None:
     """Refuse, by its name, a value that is not of this kind."""
     for name, value in values.items():
         if not isinstance(value, kind):

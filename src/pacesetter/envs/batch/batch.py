@@ -28,7 +28,7 @@ from pacesetter.envs.batch.loops import (
     restart_rows,
 )
 from pacesetter.envs.batch.observation import ObservationBuilder
-from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, check_stored, load_reward, stored_reward
+from pacesetter.envs.batch.remembered import PLACE, check_stored, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
 from pacesetter.errors import ConfigError, check_range, did_you_mean
@@ -319,7 +319,17 @@ class Batch:
     def state_dict(self) -> dict[str, Array]:
         """Copies of all that changes: accounts, positions, parameters, cursor, and what the reward remembers."""
         sized = {} if self.sizer is None else self.sizer.state_dict()
-        return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward) | sized
+        return {name: rows.copy() for name, rows in self.remembered.items()} | stored_reward(self._reward) | sized
+
+    @property
+    def remembered(self) -> dict[str, Array]:
+        """The arrays that change from step to step."""
+        return {
+            "accounts": self.accounts,
+            "positions": self.positions,
+            "parameters": self.parameters,
+            "cursor": self.cursor,
+        }
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
@@ -328,8 +338,8 @@ class Batch:
         load_reward(self._reward, stored)
         if self.sizer is not None:
             self.sizer.load_state_dict(stored)
-        for name, values in given.items():
-            getattr(self, name)[...] = values
+        for name, rows in self.remembered.items():
+            rows[...] = given[name]
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 

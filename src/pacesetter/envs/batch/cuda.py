@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from pacesetter.arrays import DeviceArray
 from pacesetter.envs.batch.batch import GROWTH, LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
 from pacesetter.envs.batch.counterfactual import Counterfactual, repeated_reward
 from pacesetter.envs.batch.loops import restart_where
 from pacesetter.envs.batch.masks import limit_row, mask_row
-from pacesetter.envs.batch.remembered import REMEMBERED, check_stored, load_reward, stored_reward
+from pacesetter.envs.batch.remembered import check_stored, load_reward, stored_reward
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, step_row, try_row
 from pacesetter.envs.batch.sizing import (
-    STORED,
     BatchSizer,
     check_stored_sizes,
     finish_row,
@@ -26,10 +26,23 @@ from pacesetter.market.cuda import SIMULATED, KernelLauncher, by_column, device_
 from pacesetter.market.risk import RiskColumn, RiskSlot
 from pacesetter.rewards.cuda import DeviceReward
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 __all__ = ["DeviceBatch"]
 
 
-KERNELS = (step_row, restart_where, mask_row, limit_row, try_row, size_views_row, show_row, finish_row)
+Row = Callable[..., object]
+KERNELS: tuple[Row, ...] = (
+    step_row,
+    restart_where,
+    mask_row,
+    limit_row,
+    try_row,
+    size_views_row,
+    show_row,
+    finish_row,
+)
 step_rows, restart_rows, mask_rows, limit_rows, try_rows, *sizing_rows = map(thread_for_each, KERNELS)
 size_rows, show_rows, finish_rows = sizing_rows
 
@@ -63,7 +76,7 @@ class DeviceBatch:
         self._launch = KernelLauncher()
         self.sizer = None if batch.sizer is None else DeviceSizer(batch.sizer, self)
 
-    def reset(self) -> dict[str, Any]:
+    def reset(self) -> dict[str, DeviceArray]:
         """Begin an episode in every environment."""
         vectors, everyone = self._vectors(), to_device(np.ones(self.batch.env_count, dtype=bool))
         self._launch(restart_rows, device_view(everyone), *self._state, device_view(vectors), *self._starts)
@@ -74,7 +87,7 @@ class DeviceBatch:
             self._reward.reset(slice(None))
         return self._observation(vectors[0])
 
-    def step(self, actions: Any, *, check: bool = True) -> Step:
+    def step(self, actions: DeviceArray | Tensor, *, check: bool = True) -> Step:
         """Step every environment; `check` refuses an action outside the box, at the price of waiting for the GPU."""
         if tuple(actions.shape) not in self.batch.action_shapes:
             raise self.batch.misfit()
@@ -102,7 +115,7 @@ class DeviceBatch:
             rewards, components = values.total, values.raw.T
         return Step(self._observation(vectors[0]), rewards, terminated, truncated, components, ledger, vectors[1])
 
-    def action_masks(self) -> Any:
+    def action_masks(self) -> DeviceArray:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
         masks = _new_memory(self.batch.mask_shape, axis=1, dtype="bool")
         self._launch(mask_rows, device_view(masks), *self._state[1:])
@@ -124,19 +137,28 @@ class DeviceBatch:
         places = self.cursor[:, : Cursor.FINAL_BLOCK] + to_device(np.array([0, 1]))
         return Counterfactual(rewards.reshape(shape), ended.reshape(shape), vectors.reshape(*shape, -1), places)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, DeviceArray]:
         """Copies of all that changes, as `Batch.state_dict`."""
         sized = {} if self.sizer is None else self.sizer.state_dict()
-        return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward) | sized
+        return {name: rows + 0 for name, rows in self._remembered.items()} | stored_reward(self._reward) | sized
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    @property
+    def _remembered(self) -> dict[str, DeviceArray]:
+        return {
+            "accounts": self.accounts,
+            "positions": self.positions,
+            "parameters": self.parameters,
+            "cursor": self.cursor,
+        }
+
+    def load_state_dict(self, stored: Mapping[str, DeviceArray]) -> None:
         """Restore what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
         given = check_stored(self.batch, stored)
         load_reward(self._reward, stored)
         if self.sizer is not None:
             self.sizer.load_state_dict(stored)
-        for name, values in given.items():
-            getattr(self, name)[...] = to_device(values)
+        for name, rows in self._remembered.items():
+            rows[...] = to_device(given[name])
 
     def _check(self) -> None:
         low, high = self.batch.action_range
@@ -148,10 +170,10 @@ class DeviceBatch:
                 f"an action is NaN or outside its box; a {self.batch.action} action must be from {low:g} to {high:g}"
             )
 
-    def _observation(self, vectors: Any) -> dict[str, Any]:
+    def _observation(self, vectors: DeviceArray) -> dict[str, DeviceArray]:
         index = self.cursor[:, : Cursor.FINAL_BLOCK] + 0  # a copy: the cursor moves on
-        windows: Any = None
-        context: Any = None
+        windows: DeviceArray | None = None
+        context: DeviceArray | None = None
         if self.batch.has_windows:
             block, t = index[:, 0], index[:, 1]
             bars = t[:, None] + to_device(np.arange(1 - self.batch.window_bars, 1))
@@ -160,7 +182,7 @@ class DeviceBatch:
             context = self.context[block, t]
         return self.batch.builder.arrange(vectors, index, windows, context)
 
-    def _vectors(self) -> Any:
+    def _vectors(self) -> DeviceArray:
         return _new_memory((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
 
 
@@ -184,12 +206,12 @@ class DeviceSizer:
         self._launch(size_rows, device_view(self.inputs), *self._tables, *state, *self._written)
         self.inputs[...] = self._targets
 
-    def show(self, vectors: Any) -> None:
+    def show(self, vectors: DeviceArray) -> None:
         """Let agents see their own position in the account vectors (env, size)."""
         state = (*self._account, self._cursor, self._bars)
         self._launch(show_rows, device_view(vectors), self._own, *state, self._sizes)
 
-    def finish(self, has_ended: Any, ledger: Any, finals: Any) -> None:
+    def finish(self, has_ended: DeviceArray, ledger: DeviceArray, finals: DeviceArray) -> None:
         """The same in `finals` where episodes (env,) ended, which begin without a base again."""
         written = device_view(ledger), self._cursor, self._bars, self._risk, self._own, self._sizes
         self._launch(finish_rows, device_view(has_ended), device_view(finals), *written)
@@ -200,21 +222,27 @@ class DeviceSizer:
         self.sizes[...] = 0.0
         self.sizes[:, RiskColumn.SCALE] = float(self.sizer.risk[RiskSlot.SCALE])
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, DeviceArray]:
         """Copies of what changes, as `BatchSizer.state_dict`."""
-        return {f"risk.{name}": getattr(self, name) + 0 for name in STORED}
+        return {f"risk.{name}": rows + 0 for name, rows in self._remembered.items()}
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    @property
+    def _remembered(self) -> dict[str, DeviceArray]:
+        return {"base_quantities": self.base_quantities, "sizes": self.sizes}
+
+    def load_state_dict(self, stored: Mapping[str, object]) -> None:
         """Restore what `state_dict` gave, here or on the CPU."""
-        for name, values in check_stored_sizes(self.sizer, stored).items():
-            getattr(self, name)[...] = to_device(values)
+        given = check_stored_sizes(self.sizer, stored)
+        for name, rows in self._remembered.items():
+            rows[...] = to_device(given[name])
 
 
-def _new_memory(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:
+def _new_memory(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> DeviceArray:
     """New memory of the device in the same layout."""
     if SIMULATED:
         return np.empty(shape, dtype)
     import torch
 
     order = [size for place, size in enumerate(shape) if place != axis] + [shape[axis]]
-    return torch.empty(order, dtype=getattr(torch, dtype), device="cuda").movedim(-1, axis)
+    kinds = {"float64": torch.float64, "float32": torch.float32, "bool": torch.bool}
+    return cast("DeviceArray", torch.empty(order, dtype=kinds[dtype], device="cuda").movedim(-1, axis))

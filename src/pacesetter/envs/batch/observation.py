@@ -60,9 +60,9 @@ class ObservationBuilder:
             observation[entry] = views[block][t]
         return observation
 
-    def arrange(self, vectors: Array, index: Array, windows: Array, context: Array) -> dict[str, Array]:
+    def arrange(self, vectors: Array, index: Array, windows: Array | None, context: Array | None) -> dict[str, Array]:
         """The observations of a batch from what the compiled step wrote, as views of its arrays."""
-        if not self.has_windows:
+        if not self.has_windows or windows is None or context is None:
             return {"index": index, **self._account(vectors)}
         tables = {entry: context[..., place] for entry, place in self.bank.places.items()} | {"window": windows}
         shaped = {entry: values.reshape(len(vectors), *self.shapes[entry]) for entry, values in tables.items()}

@@ -15,21 +15,20 @@ from pacesetter.rewards import Reward
 if TYPE_CHECKING:
     from pacesetter.envs.batch.batch import Batch
 
-__all__ = ["PLACE", "REMEMBERED", "check_stored", "load_reward", "on_host", "stored_reward"]
+__all__ = ["PLACE", "check_stored", "load_reward", "on_host", "stored_reward"]
 
-REMEMBERED = ("accounts", "positions", "parameters", "cursor")
 PREFIX = "reward."  # of what the reward remembers, in a stored state
 PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of starts
 
 
 def check_stored(batch: Batch, stored: Mapping[str, object]) -> dict[str, Array]:
-    """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
-    given = {name: on_host(stored.get(name)) for name in REMEMBERED}
+    """The `remembered` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
+    given = {name: on_host(stored.get(name)) for name in batch.remembered}
     # A state stored before a market parameter was added can still be resumed.
     given["parameters"] = _with_later_slots(given["parameters"], batch.parameters)
     given["cursor"] = _with_later_columns(given["cursor"], batch.cursor)
-    for name, values in given.items():
-        own = getattr(batch, name)
+    for name, own in batch.remembered.items():
+        values = given[name]
         is_alike = values.shape == own.shape and values.dtype == own.dtype
         if not is_alike or (
             own is batch.cursor and not batch.bank.contains_starts(values[:, PLACE], batch.window_bars)
@@ -59,7 +58,7 @@ def on_host(values: object) -> Array:
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
 
 
-def stored_reward(reward: Reward | None) -> dict[str, object]:
+def stored_reward(reward: Reward | None) -> dict[str, Array]:
     """What a reward remembers, by names that begin with `reward.`; nothing where the compiled step writes it."""
     return {} if reward is None else {f"{PREFIX}{name}": values for name, values in reward.state_dict().items()}
 

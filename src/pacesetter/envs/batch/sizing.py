@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
     from pacesetter.envs.batch.batch import Batch
 
-__all__ = ["STORED", "BatchSizer", "check_stored_sizes", "finish_row", "show_row", "size_views_row"]
+__all__ = ["BatchSizer", "check_stored_sizes", "finish_row", "show_row", "size_views_row"]
 
-STORED = ("base_quantities", "sizes")
 WEIGHT = int(PositionEntry.WEIGHT)
 
 
@@ -196,19 +195,25 @@ class BatchSizer:
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of what changes."""
-        return {f"risk.{name}": getattr(self, name).copy() for name in STORED}
+        return {f"risk.{name}": rows.copy() for name, rows in self.remembered.items()}
+
+    @property
+    def remembered(self) -> dict[str, Array]:
+        """The arrays that change from step to step."""
+        return {"base_quantities": self.base_quantities, "sizes": self.sizes}
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape."""
-        for name, values in check_stored_sizes(self, stored).items():
-            getattr(self, name)[...] = values
+        given = check_stored_sizes(self, stored)
+        for name, rows in self.remembered.items():
+            rows[...] = given[name]
 
 
-def check_stored_sizes(sizer: BatchSizer, stored: Mapping[str, Any]) -> dict[str, Array]:
-    """What `state_dict` gave, here or on a device, by `STORED`; refuses arrays of another shape."""
-    given = {name: on_host(stored.get(f"risk.{name}")) for name in STORED}
-    for name, values in given.items():
-        if values.shape != getattr(sizer, name).shape:
+def check_stored_sizes(sizer: BatchSizer, stored: Mapping[str, object]) -> dict[str, Array]:
+    """What `state_dict` gave, here or on a device, by name; refuses arrays of another shape."""
+    given = {name: on_host(stored.get(f"risk.{name}")) for name in sizer.remembered}
+    for name, rows in sizer.remembered.items():
+        if given[name].shape != rows.shape:
             raise ConfigError(f"stored 'risk.{name}' does not match this batch; use the options it was stored with")
     return given
 

@@ -73,7 +73,7 @@ class LookbackConfig(TaskOptions):
         return LookbackBatch(panel, self, env_count, dealer)
 
 
-def lookback_config(config: LookbackConfig | None = None, **options: Any) -> LookbackConfig:
+def lookback_config(config: LookbackConfig | None = None, **options: object) -> LookbackConfig:
     """A config from plain options, e.g. `windows={"longest": 120}`; refuses unknown ones, and options with a config."""
     if config is not None and options:
         raise ConfigError(f"give a config or options, not both: config and {', '.join(options)}")

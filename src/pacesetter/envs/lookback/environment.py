@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -52,13 +53,13 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
 
-    def __init__(self, panel: Panel, config: LookbackConfig | None = None, **options: Any) -> None:
+    def __init__(self, panel: Panel, config: LookbackConfig | None = None, **options: object) -> None:
         self.batch = lookback_config(config, **options).make_batch(panel)
         self.observation_space = observation_space(self.batch)
         self.action_space = action_space(self.batch.config.windows)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; with a seed, random numbers and curriculum start over. There are no options."""
         check_reset(options)

@@ -138,7 +138,7 @@ class AgentMemory(Protocol):
     def recall(self, remembered: Any) -> None: ...
 
 
-class AgentLookback:
+class AgentLookback(LookbackPolicy):
     """A trained agent as a `LookbackPolicy`: shown what the environment would show, it chooses a window.
 
     `act` maps a batch of observations to a batch of actions, e.g. `lambda seen: model.predict(seen)[0]`. An agent that

@@ -19,6 +19,7 @@ from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.envs.lookback.table import RewardTable, reward_table
 from pacesetter.errors import DataError
+from pacesetter.leadlag.lookback.policy import LookbackPolicy
 from pacesetter.panel import Panel
 
 __all__ = ["LookbackOracle", "lookback_oracle", "optimal_values"]
@@ -37,7 +38,7 @@ def optimal_values(table: RewardTable) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class LookbackOracle:
+class LookbackOracle(LookbackPolicy):
     """The optimal windows as a `LookbackPolicy`: it looks ahead, and no policy of the grid can pass it."""
 
     table: RewardTable

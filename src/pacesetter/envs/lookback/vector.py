@@ -30,7 +30,9 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as Gymnasium declares it
 
-    def __init__(self, panel: Panel, num_envs: int = 1, config: LookbackConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, panel: Panel, num_envs: int = 1, config: LookbackConfig | None = None, **options: object
+    ) -> None:
         self.batch = lookback_config(config, **options).make_batch(panel, num_envs)
         self.num_envs = num_envs
         self.single_observation_space = observation_space(self.batch)

@@ -185,7 +185,7 @@ class Backtest:
         """The ledger, and the fills with a row for each bar and symbol, in the form of `envs.journal`."""
         times, width = self.times.rename("time"), len(self.symbols)
         ledger = pd.DataFrame(self.ledger, times, list(LEDGER_COLUMNS))
-        ledger.attrs = {name: getattr(self, name) for name in KEPT}
+        ledger.attrs = {name: vars(self)[name] for name in KEPT}
         fills = pd.DataFrame(self.fills.reshape(-1, len(Fill)), times.repeat(width), list(FILL_COLUMNS))
         own: dict[str, Any] = {
             "symbol": list(self.symbols) * len(self),
@@ -261,11 +261,10 @@ def backtest_many(
 ) -> list[Backtest]:
     """`backtest` of one policy on many markets over bars of the same numbers, in an account each.
 
-    A policy with `decide_many` is asked for all accounts at once: a network takes hardly longer for twenty markets than
+    A policy that `asks_many` is asked for all accounts at once: a network takes hardly longer for twenty markets than
     for one. Its orders are those of `decide` up to the rounding of a larger matrix product.
     """
-    decide_many = getattr(policy, "decide_many", None)
-    if decide_many is None:
+    if not policy.asks_many:
         return [
             backtest(
                 policy,
@@ -286,7 +285,7 @@ def backtest_many(
         going = [account for account in accounts if not account.is_over and t < account.last]
         if not going:
             break
-        for account, orders in zip(going, decide_many([each.see(t) for each in going]), strict=True):
+        for account, orders in zip(going, policy.decide_many([each.see(t) for each in going]), strict=True):
             account.send(orders, t)
     return [account.result() for account in accounts]
 
@@ -366,7 +365,8 @@ class _Account:
     def send(self, decided: Array, t: int) -> None:
         """Fill what was decided at the close of bar t, and mark the account at the next close."""
         step = t - self.first
-        if in_force := getattr(self.policy, "notes", {}).get("option"):
+        in_force = self.policy.notes.get("option")
+        if isinstance(in_force, list):
             self._options.append(in_force)
         self._orders[step] = _read_orders(self.policy, decided, self.batch, t)
         orders = self._orders[step]
@@ -592,9 +592,9 @@ def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None
 
 def _check_fitted(policy: Policy, panel: Panel, first: int) -> None:
     """Refuse a policy that was fitted on later bars, or that holds something that was, e.g. a normaliser."""
-    parts = {f"policy '{policy.name}'": policy}
+    parts: dict[str, object] = {f"policy '{policy.name}'": policy}
     # Its parts count too: a normaliser fitted on test bars leaks as a network does.
-    parts |= {f"'{name}' of policy '{policy.name}'": part for name, part in getattr(policy, "__dict__", {}).items()}
+    parts |= {f"'{name}' of policy '{policy.name}'": part for name, part in policy.parts().items()}
     for name, part in parts.items():
         until = getattr(part, "fitted_until", None) or getattr(part, "fitted_until_", None)
         if isinstance(until, (str, datetime)) and moment_of(until) > panel.index[first]:

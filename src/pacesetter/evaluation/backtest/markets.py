@@ -37,7 +37,7 @@ def monte_carlo_scenarios(
     bars: int = 1000,
     seed: int = 0,
     market: MarketParameters | None = None,
-    **options: Any,
+    **options: object,
 ) -> Iterator[Scenario]:
     """`paths` synthetic markets of `bars` bars that switch between regimes, with the fields of `like`, as many symbols.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ __all__ = ["RefittedPolicy"]
 
 
 @dataclass(frozen=True, eq=False)
-class RefittedPolicy:
+class RefittedPolicy(Policy):
     """Fits of one policy in a row; each decides from the close of its own start on, knowing no later bar.
 
     starts   (fit,) moments of the first decisions
@@ -29,6 +30,7 @@ class RefittedPolicy:
     scales: tuple[float, ...] = ()
     name: str = field(init=False)
     action: str = field(init=False)
+    asks_many: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.policies or len(self.policies) != len(self.starts):
@@ -36,7 +38,7 @@ class RefittedPolicy:
         if not self.starts.is_monotonic_increasing or not self.starts.is_unique:
             raise ConfigError("the starts of the fits are not in order; give them from the first to the last")
         for policy, start in zip(self.policies, self.starts, strict=True):
-            until = getattr(policy, "fitted_until", None)
+            until = policy.fitted_until
             if until is not None and pd.Timestamp(until) > start:
                 raise DataError(f"a fit of {policy.name} ends at {until}, after its first decision at {start}")
         object.__setattr__(self, "name", self.policies[-1].name)
@@ -50,11 +52,10 @@ class RefittedPolicy:
     def decide_many(self, snapshots: Sequence[Snapshot]) -> Sequence[Array]:
         """The same of many accounts at one moment, asked together where the fit can."""
         places = {self._place(snapshot) for snapshot in snapshots}
-        together = getattr(self.policies[max(places)], "decide_many", None)
-        if together is None or len(places) > 1:
-            return [self.decide(snapshot) for snapshot in snapshots]
+        if len(places) > 1:
+            return super().decide_many(snapshots)
         (place,) = places
-        orders = together([self._own_view(snapshot, place) for snapshot in snapshots])
+        orders = self.policies[place].decide_many([self._own_view(snapshot, place) for snapshot in snapshots])
         return [order * self._scale(place) for order in orders]
 
     def _place(self, snapshot: Snapshot) -> int:

@@ -24,7 +24,7 @@ ALL_COSTS = tuple(item.name for item in fields(Costs) if item.name not in NOT_CO
 
 def scaled_costs(market: MarketParameters, factor: float, names: Sequence[str] = ALL_COSTS) -> MarketParameters:
     """The market with the named costs `factor` times as high; interest on cash is not a cost and stays."""
-    higher_costs: dict[str, Any] = {name: factor * getattr(market.costs, name) for name in names}
+    higher_costs: dict[str, Any] = {name: factor * vars(market.costs)[name] for name in names}
     if "spread_bps" in names:  # as which a symbol's own cost is booked
         own = market.costs.by_symbol
         higher_costs["by_symbol"] = tuple(replace(each, extra_bps=factor * each.extra_bps) for each in own)

@@ -159,7 +159,7 @@ class Optimised(Allocation):
         return shares
 
     @abstractmethod
-    def optimiser(self, **options: Any) -> Any:
+    def optimiser(self, **options: object) -> Any:
         """The skfolio estimator to be fitted, with the options that all of them take."""
 
 
@@ -170,7 +170,7 @@ class MinimumVariance(Optimised):
 
     name: ClassVar[str] = "minimum_variance"
 
-    def optimiser(self, **options: Any) -> Any:
+    def optimiser(self, **options: object) -> Any:
         from skfolio.optimization import MeanRisk
 
         return MeanRisk(**options)
@@ -183,7 +183,7 @@ class RiskParity(Optimised):
 
     name: ClassVar[str] = "risk_parity"
 
-    def optimiser(self, **options: Any) -> Any:
+    def optimiser(self, **options: object) -> Any:
         from skfolio.optimization import RiskBudgeting
 
         return RiskBudgeting(**options)
@@ -197,7 +197,7 @@ class MeanVariance(Optimised):
     name: ClassVar[str] = "mean_variance"
     risk_aversion: float = 2.5
 
-    def optimiser(self, **options: Any) -> Any:
+    def optimiser(self, **options: object) -> Any:
         from skfolio.optimization import MeanRisk, ObjectiveFunction
 
         return MeanRisk(ObjectiveFunction.MAXIMIZE_UTILITY, risk_aversion=self.risk_aversion, **options)

@@ -5,9 +5,9 @@ An outside package adds one by an entry point of the group `pacesetter.baseline`
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.registry import Registry, configure
 
 __all__ = ["BASELINES", "Allocation", "Baseline", "cap_shares", "recent_returns"]
@@ -26,7 +26,7 @@ __all__ = ["BASELINES", "Allocation", "Baseline", "cap_shares", "recent_returns"
 LEAST_OBSERVED = 0.5  # of the returns of a history; a symbol with fewer is left out
 
 
-class Baseline(ABC):
+class Baseline(Policy):
     """A policy whose options are plain; members of `BASELINES` are dataclasses of it."""
 
     name: ClassVar[str]
@@ -40,7 +40,7 @@ class Baseline(ABC):
         return ""
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         """The baseline with the options that the market gives it, and others; refuses unknown ones."""
         return configure(cls, options, cls.name)
 
@@ -82,7 +82,7 @@ class Allocation(Baseline):
             )
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         return configure(cls, {"cap": min(market.limits.position_cap_fraction, 1.0)} | options, cls.name)
 
     def decide(self, snapshot: Snapshot) -> Array:

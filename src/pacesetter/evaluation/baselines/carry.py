@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Carry(Baseline):
         return "" if has_funding else "a column funding_rate"
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         limits = market.limits
         given = {"cap": min(limits.position_cap_fraction, 1.0), "shorting": limits.shorting}
         return configure(cls, given | options, cls.name)

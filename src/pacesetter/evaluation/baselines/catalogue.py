@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 
-def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
+def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: object) -> Baseline:
     """The registered baseline `name` with the options that the market gives it; refuses an unknown name or option."""
     return BASELINES[name].on(bank, market or MarketParameters(), **options)
 
@@ -125,15 +124,17 @@ def _measure_scale(baseline: sized.SizedForecast, panel: Panel, t: int, risk: Ri
     return fit_scale(views, risk_tables(panel, risk), risk, start, shorting=shorting) if len(views) else 0.0
 
 
-def drop_equal(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
+def drop_equal(results: Mapping[str, Backtest], explained: Collection[str] = ()) -> tuple[dict[str, Backtest], str]:
     """The results without those whose returns equal an earlier one's bit for bit, and a sentence that names them.
 
-    Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
+    Few symbols under a position cap leave nothing to divide, so that allocations become one and the same. Those that
+    are `explained` elsewhere are dropped without being named.
     """
     groups = group_equal(results)
+    named = [(first, [name for name in same if name not in explained]) for first, *same in groups]
     said = [
         f"{', '.join(same)} {'has' if len(same) == 1 else 'have'} the same returns as {first} at every bar"
-        for first, *same in groups
+        for first, same in named
         if same
     ]
     note = f"Shown and counted once: {'; '.join(said)}." if said else ""

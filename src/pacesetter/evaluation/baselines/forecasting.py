@@ -66,7 +66,7 @@ class Forecasting(Baseline):
     thresholds: ForecastThresholds = field(default=NEVER, init=False, repr=False)
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         costs = market.costs
         # A side pays half of the spread.
         side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
@@ -209,7 +209,7 @@ class Expected(Forecasting):
         return "" if cls.feature in bank.names.get("leadlag", ()) else f"the feature {cls.feature}"
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         if needed := cls.lacks(bank):
             raise DataError(f"the baseline '{cls.name}' needs {needed}; give features.leadlag.lookback")
         column = bank.places["leadlag"].start + bank.names["leadlag"].index(cls.feature)

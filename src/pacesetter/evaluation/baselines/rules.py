@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Rule(Baseline):
         return f"features {', '.join(missing)}" if missing else ""
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         return configure(cls, {"features": bank.names["window"]} | options, cls.name)
 
     def decide(self, snapshot: Snapshot) -> Array:
@@ -74,7 +74,7 @@ class Supervised(Baseline):
         return "" if "supervised" in bank.places else "class probabilities, e.g. of `pacesetter baseline sl`"
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         return configure(cls, {"size": min(market.limits.position_cap_fraction, 1.0)} | options, cls.name)
 
     def decide(self, snapshot: Snapshot) -> Array:

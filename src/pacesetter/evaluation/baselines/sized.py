@@ -205,7 +205,7 @@ class SizedForecast(Forecasting):
     sizing: Sizing | None = field(default=None, init=False, repr=False)
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         limits, impact = market.limits, market.costs.impact_bps * BPS
         own = {"lowest": -limits.position_cap_fraction if limits.shorting else 0.0, "impact": impact}
         own["budget"] = limits.gross_leverage - limits.reserve_cash_fraction
@@ -358,7 +358,7 @@ class Trees(Forecasting):
     forecasts: Array = field(default_factory=lambda: np.zeros((0, 0)), init=False, repr=False)
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         made = super().on(bank, market, **options)
         bars = bank.bars[0]
         close = np.where(bars[..., Bar.STATUS] == Status.TRADING, bars[..., Bar.CLOSE], np.nan)

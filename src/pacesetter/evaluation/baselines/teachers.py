@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Expert(Baseline):
         return f"features {', '.join(missing)}" if missing else ""
 
     @classmethod
-    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+    def on(cls, bank: Bank, market: MarketParameters, **options: object) -> Self:
         names = {"features": tuple(bank.names["window"]), "regimes": tuple(bank.names.get("regime", ()))}
         return configure(cls, names | options, cls.name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -152,7 +152,7 @@ class Attributions:
         return BehaviourFinding(f"Attribution by {kind}", text, table, figure)
 
 
-def _measure_influence(entry: Array, columns: Mapping[str, Any]) -> pd.DataFrame:
+def _measure_influence(entry: Array, columns: Mapping[str, object]) -> pd.DataFrame:
     """Influence and effect along axis 1 of attributions (observation, ·, ·, ·)."""
     influence = np.abs(entry).sum(axis=(2, 3)).mean(axis=0)
     return pd.DataFrame({**columns, "influence": influence, "effect": entry.sum(axis=(2, 3)).mean(axis=0)})

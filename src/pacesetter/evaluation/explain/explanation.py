@@ -40,7 +40,7 @@ class FleetLike(Protocol):
     def take(self, symbol: str) -> Agent: ...
 
 
-class Witness:
+class Witness(Agent):
     """An agent that remembers what it was shown."""
 
     def __init__(self, agent: Agent) -> None:
@@ -49,8 +49,7 @@ class Witness:
 
     def reset(self) -> None:
         """Let an agent with a memory start again."""
-        if hasattr(self.agent, "reset"):
-            self.agent.reset()
+        self.agent.reset()
 
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """The agent's own actions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -16,7 +15,8 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.structure.anomaly import anomaly_score
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.fleet import fleet_action
+from pacesetter.policies.conditions import ConditionedPolicy
+from pacesetter.policies.fleet import OfFleet, fleet_action
 
 __all__ = ["anomaly_section", "explanation_sections", "insight_sections", "reward_section"]
 
@@ -50,13 +50,16 @@ def explanation_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
 
 
 def _as_agent(run: StoredRun) -> AgentPolicy:
-    policy: Any = run.policy
+    policy = run.policy
     if isinstance(policy, AgentPolicy):
         return policy
     from pacesetter.agents.fleet import FleetAgent
 
+    policy = policy.policy if isinstance(policy, ConditionedPolicy) else policy
+    assert isinstance(policy, OfFleet)
+
     agent = FleetAgent(policy.fleet, run.panel.symbols)
-    own = getattr(policy, "own_account", True)  # an adviser's always is
+    own = policy.own_account
     action, until = fleet_action(policy.fleet), policy.fitted_until
     # Fleet and master decide through their agents, and only an agent has a network to look into.
     return AgentPolicy(agent, policy.name, action, fitted_until=until, own_account=own)

@@ -115,7 +115,7 @@ class RunRecord:
         return self.returns[name].to_numpy() if has and self.returns is not None else None
 
 
-def read_record(folder: Path, index: str = "hold", judged: Mapping[str, Any] | None = None) -> RunRecord:
+def read_record(folder: Path, index: str = "hold", judged: Mapping[str, object] | None = None) -> RunRecord:
     """What a run left in its folder; `judged` where its judgement is at hand and not stored yet."""
     where = folder / EVALUATION
     table, kept = where / "walk_forward.csv", where / RETURNS

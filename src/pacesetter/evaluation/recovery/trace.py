@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,11 +58,9 @@ class Trace:
     def column(self, place: int) -> Trace:
         """One of the columns."""
         rows = slice(place, place + 1)
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        cut: dict[str, Any] = {
-            name: value[:, rows] if isinstance(value, np.ndarray) else value for name, value in parts.items()
-        }
-        return Trace(**cut)
+        parts = vars(self).items()
+        cut: dict[str, Any] = {name: value[:, rows] for name, value in parts if isinstance(value, np.ndarray)}
+        return replace(self, **cut)
 
     @property
     def columns(self) -> int:

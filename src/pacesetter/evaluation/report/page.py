@@ -135,7 +135,7 @@ class Section:
 
         figures = [json.loads(to_json(figure)) for figure in self.figures]
         choices = [(name, json.loads(to_json(figure))) for name, figure in self.choices]
-        return {name: getattr(self, name) for name in PLAIN} | {"figures": figures, "choices": choices}
+        return {name: vars(self)[name] for name in PLAIN} | {"figures": figures, "choices": choices}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Section:

@@ -75,10 +75,9 @@ def realised_sentence(own: Backtest) -> str:
     if expected == 0:
         return ""
     figures = metrics(own)
-    return (
-        f"Expected volatility after limits {expected:.1%}, realised {figures['volatility']:.1%} by bars and "
-        f"{figures['volatility_21_days']:.1%} by 21 days."
-    )
+    monthly = figures["volatility_21_days"]  # unknown where the test is shorter than a few months
+    by_months = f" by bars and {monthly:.1%} by 21 days" if np.isfinite(monthly) else ""
+    return f"Expected volatility after limits {expected:.1%}, realised {figures['volatility']:.1%}{by_months}."
 
 
 def _base_alone(run: StoredRun, risk: RiskOptions) -> Backtest:

@@ -23,7 +23,10 @@ TAG = re.compile(r"<[^>]*>")
 
 
 class Axis(NamedTuple):
-    """One axis of a figure: its pixels, the numbers at its two ends, and the names of its places if it has names."""
+    """One axis of a figure: its pixels, the numbers at its two ends, and the names of its places if it has names.
+
+    Numbers of a logarithmic axis are logarithms.
+    """
 
     start: float
     stop: float
@@ -32,6 +35,7 @@ class Axis(NamedTuple):
     names: tuple[str, ...]
     is_date: bool
     is_shown: bool = True
+    is_log: bool = False
 
     def pixels(self, values: Array) -> Array:
         """Where values lie."""
@@ -39,12 +43,12 @@ class Axis(NamedTuple):
         placed: Array = self.start + (values - self.low) / span * (self.stop - self.start)
         return placed
 
-    def numbers(self, values: Sequence[Any] | Array) -> Array:
+    def numbers(self, values: Sequence[object] | Array) -> Array:
         """Values as numbers of this axis."""
         if self.names:
             places = {name: place for place, name in enumerate(self.names)}
             return np.array([places.get(str(value), np.nan) for value in values], dtype=float)
-        return _dates(values) if self.is_date else _floats(values)
+        return _dates(values) if self.is_date else _logarithms(values) if self.is_log else _floats(values)
 
     def labels(self) -> list[tuple[float, str]]:
         """Some of its numbers with their texts."""
@@ -54,7 +58,7 @@ class Axis(NamedTuple):
         values = np.linspace(self.low, self.high, 5)
         if self.is_date:
             return [(value, f"{pd.Timestamp(int(value)):%Y-%m-%d}") for value in values[[0, 2, 4]]]
-        return [(value, f"{value:.3g}") for value in values]
+        return [(value, _short_number(10**value if self.is_log else value)) for value in values]
 
 
 def static_svg(figure: Mapping[str, Any]) -> str:
@@ -67,7 +71,8 @@ def static_svg(figure: Mapping[str, Any]) -> str:
         for letter in "xy":
             name = trace.get(f"{letter}axis", letter)
             if name not in axes:
-                own = [each for each in traces if each.get(f"{letter}axis", letter) == name]
+                alike = _matched(name, layout)
+                own = [each for each in traces if _matched(each.get(f"{letter}axis", letter), layout) == alike]
                 axes[name] = _axis(letter, layout.get(f"{letter}axis{name[1:]}", {}), own, height)
     parts = [_text(WIDTH / 2, 16, _title(layout), "middle", 14)]
     drawn, names = [], []
@@ -94,6 +99,11 @@ def static_svg(figure: Mapping[str, Any]) -> str:
 # ---- axes -----------------------------------------------------------------------------------------------------------
 
 
+def _matched(name: str, layout: Mapping[str, Any]) -> str:
+    """The axis whose numbers one shows: of pictures above each other often the same dates."""
+    return str(layout.get(f"{name[0]}axis{name[1:]}", {}).get("matches", name))
+
+
 def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], height: float) -> Axis:
     """The axis that these traces share."""
     first, last = options.get("domain", (0.0, 1.0))
@@ -112,7 +122,9 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     if texts and not is_date:
         names = tuple(dict.fromkeys(str(value) for column in columns for value in column))
         return Axis(start, stop, -0.5, len(names) - 0.5, names, False, is_shown)
-    numbers = [_dates(column) if is_date else _floats(column) for column in columns]
+    is_log = options.get("type") == "log"
+    read = _dates if is_date else _logarithms if is_log else _floats
+    numbers = [read(column) for column in columns]
     values = np.concatenate([*numbers, *[[0.0] for trace in traces if _is_length(trace, letter)]])
     values = values[np.isfinite(values)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
@@ -122,10 +134,10 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     given = options.get("range")
     if given and not is_date and all(isinstance(value, (int, float)) for value in given):
         low, high = float(given[0]), float(given[1])
-    return Axis(start, stop, low, high, (), is_date, is_shown)
+    return Axis(start, stop, low, high, (), is_date, is_shown, is_log)
 
 
-def _is_length(trace: Mapping[str, Any], letter: str) -> bool:
+def _is_length(trace: Mapping[str, object], letter: str) -> bool:
     """Whether bars have their length along this axis, which then begins at 0."""
     return trace.get("type") == "bar" and (letter == "x") == (trace.get("orientation") == "h")
 
@@ -170,7 +182,7 @@ def _line(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
     )
 
 
-def _bars(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
+def _bars(trace: Mapping[str, object], x: Axis, y: Axis, color: str) -> str:
     is_flat = trace.get("orientation") == "h"
     along, across = (y, x) if is_flat else (x, y)
     first, second = ("y", "x") if is_flat else ("x", "y")
@@ -211,7 +223,7 @@ def _heat(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
     return f'<g opacity="{float(trace.get("opacity", 1.0)):.2f}">{"".join(rects)}</g>'
 
 
-def _nothing(trace: Mapping[str, Any], x: Axis, y: Axis, color: str) -> str:
+def _nothing(trace: Mapping[str, object], x: Axis, y: Axis, color: str) -> str:
     return ""
 
 
@@ -221,7 +233,7 @@ DRAWN = {"scatter": _line, "scattergl": _line, "bar": _bars, "heatmap": _heat}
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _values(trace: Mapping[str, Any], letter: str) -> Sequence[Any] | Array:
+def _values(trace: Mapping[str, object], letter: str) -> Sequence[Any] | Array:
     """What a trace has along an axis; places from 0 where it names none."""
     own: Sequence[Any] | Array | None = _plain(trace.get(letter))
     if own is not None:
@@ -232,7 +244,7 @@ def _values(trace: Mapping[str, Any], letter: str) -> Sequence[Any] | Array:
     return np.arange(len(other) if other is not None else 0, dtype=float)
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: object) -> Any:
     """Values of plotly's JSON, whose arrays of numbers are packed."""
     if not isinstance(values, Mapping):
         return values
@@ -241,7 +253,7 @@ def _plain(values: Any) -> Any:
     return unpacked.reshape([int(size) for size in str(shape).split(",")]) if shape else unpacked
 
 
-def _matrix(values: Any) -> Array:
+def _matrix(values: object) -> Array:
     plain = _plain(values)
     if isinstance(plain, np.ndarray):
         return plain.astype(float)
@@ -251,6 +263,15 @@ def _matrix(values: Any) -> Array:
 
 def _floats(values: Any) -> Array:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def _logarithms(values: Any) -> Array:
+    numbers = _floats(values)
+    return np.log10(np.where(numbers > 0, numbers, np.nan))
+
+
+def _short_number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _dates(values: Any) -> Array:
@@ -289,7 +310,7 @@ def _channels(color: str) -> tuple[float, ...]:
     return tuple(float(part) for part in re.findall(r"[\d.]+", color)[:3])
 
 
-def _draw_note(note: Mapping[str, Any], axes: Mapping[str, Axis]) -> str:
+def _draw_note(note: Mapping[str, object], axes: Mapping[str, Axis]) -> str:
     """The arrow and the words of an annotation that stands at values of the axes."""
     x, y = axes.get(str(note.get("xref", "x"))), axes.get(str(note.get("yref", "y")))
     if x is None or y is None:
@@ -305,7 +326,7 @@ def _draw_note(note: Mapping[str, Any], axes: Mapping[str, Axis]) -> str:
     return line + f'<circle cx="{near[0]:.1f}" cy="{near[1]:.1f}" r="4" fill="#999"/>' + words
 
 
-def _title(layout: Mapping[str, Any]) -> str:
+def _title(layout: Mapping[str, object]) -> str:
     title = layout.get("title", "")
     return str(title.get("text") or "") if isinstance(title, Mapping) else str(title or "")
 

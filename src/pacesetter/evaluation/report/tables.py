@@ -13,7 +13,7 @@ from pacesetter.words import from_spreadsheets
 __all__ = ["read_table"]
 
 
-def read_table(path: Path, **options: Any) -> pd.DataFrame:
+def read_table(path: Path, **options: object) -> pd.DataFrame:
     """A stored CSV or Parquet table, `options` being pandas'; refuses one that is missing or damaged, by its path."""
     read: Any = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
     try:

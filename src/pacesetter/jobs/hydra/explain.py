@@ -14,9 +14,10 @@ from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Tra
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.late import load
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
-from pacesetter.learning.methods import TargetOptions, find_support, load
+from pacesetter.learning.methods import TargetOptions, find_support
 from pacesetter.market.parameters import SHORT_KEYS
 
 __all__ = ["Explained", "explain_keys", "field_texts"]
@@ -120,7 +121,7 @@ def _under(path: Sequence[str], names: Sequence[str]) -> list[str]:
     return [".".join([*path, name]) for name in names]
 
 
-def _rows(prefix: str, values: Mapping[str, Any], kinds: Sequence[type[Any]]) -> Iterator[Explained]:
+def _rows(prefix: str, values: Mapping[str, object], kinds: Sequence[type[object]]) -> Iterator[Explained]:
     texts = _texts(kinds)
     for name, value in values.items():
         below = _below(kinds, name)
@@ -152,7 +153,7 @@ def _kinds(config: Plan, group: str | None = None) -> list[type[Any]]:
     return groups[group] if group in groups else _below([Plan], str(group))
 
 
-def _below(kinds: Sequence[type[Any]], name: str) -> list[type[Any]]:
+def _below(kinds: Sequence[type[object]], name: str) -> list[type[Any]]:
     """The dataclass that a field holds, among the dataclasses that may have it."""
     for kind in kinds:
         hint = typing.get_type_hints(kind).get(name)
@@ -162,7 +163,7 @@ def _below(kinds: Sequence[type[Any]], name: str) -> list[type[Any]]:
     return []
 
 
-def _texts(kinds: Sequence[type[Any]]) -> dict[str, str]:
+def _texts(kinds: Sequence[type[object]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for kind in kinds:
         # From the base to the child: a child's line on an inherited field wins.
@@ -171,7 +172,7 @@ def _texts(kinds: Sequence[type[Any]]) -> dict[str, str]:
     return texts
 
 
-def field_texts(kind: type[Any]) -> dict[str, str]:
+def field_texts(kind: type[object]) -> dict[str, str]:
     """Field → what its line in the docstring says; a line may name several, and two may stand side by side."""
     texts: dict[str, str] = {}
     latest: tuple[str, ...] = ()

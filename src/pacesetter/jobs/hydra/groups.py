@@ -26,6 +26,7 @@ from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options
 from pacesetter.market.risk import RiskOptions
+from pacesetter.runs import read_yaml
 
 __all__ = [
     "PLAIN_GROUPS",
@@ -275,7 +276,7 @@ def _read_shipped(group: str, name: str) -> File:
 
 def _parse_file(text: str, name: str) -> File:
     try:
-        values = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        values = read_yaml(text) or {}
         defaults = values.pop("defaults", [])
     except (yaml.YAMLError, AttributeError) as problem:
         raise ConfigError(f"{name} is not a preset in YAML: {' '.join(str(problem).split())}") from problem

@@ -121,7 +121,7 @@ def write_overrides(settings: Mapping[str, object]) -> list[str]:
     return texts
 
 
-def _write_value(key: str, value: Any) -> str:
+def _write_value(key: str, value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, numbers.Real):  # NumPy's among them

@@ -159,7 +159,7 @@ def _below(place: Any, part: str) -> Any:
     return place[int(part)] if _is_place(place, part) else None
 
 
-def _is_place(place: Any, part: str) -> bool:
+def _is_place(place: object, part: str) -> bool:
     return isinstance(place, list) and part.isdigit() and int(part) < len(place)
 
 

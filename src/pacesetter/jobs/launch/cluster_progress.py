@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -132,7 +132,7 @@ class Progress:
         return table
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
+def _cells(row: Mapping[str, object]) -> tuple[str, str, str]:
     score, rate = row["score"], row["steps_per_second"]
     return (
         f"{row['step']:,}",

@@ -133,7 +133,7 @@ def reward_weights(fixed: Sequence[str]) -> tuple[list[str], list[str]]:
     return [*fixed, *more], [_interval(key, weight) for key, weight in own.values()]
 
 
-def _weight(name: str, term: Any) -> tuple[str, float]:
+def _weight(name: str, term: object) -> tuple[str, float]:
     """Key and value of a component's weight; refuses one that has a schedule."""
     is_term = isinstance(term, Mapping)
     value = term.get("weight") if isinstance(term, Mapping) else term
@@ -187,7 +187,7 @@ def _score_cells(values: Sequence[float]) -> tuple[str, str]:
     return (f"{np.mean(values):.4g}", f"{max(values):.4g}") if values else ("", "")
 
 
-def _cell(kind: Any, mean: float, deviation: float) -> str:
+def _cell(kind: object, mean: float, deviation: float) -> str:
     """A key's mean in its own unit, with the deviation as a share of its interval."""
     return f"{value_at(kind, mean):.4g} ± {deviation:.0%}"
 

@@ -74,7 +74,7 @@ class OnlineConfig:
 
     def __post_init__(self) -> None:
         counts = ("every_bars", "recent_bars", "judged_bars", "reservoir", "steps", "frozen_bars", "alarm_bars")
-        check_range(1, owner="online", **{name: getattr(self, name) for name in counts})
+        check_range(1, owner="online", **{name: vars(self)[name] for name in counts})
         check_range(0, 1, owner="online", reservoir_share=self.reservoir_share)
         check_range(0, owner="online", largest_forgetting=self.largest_forgetting)
 

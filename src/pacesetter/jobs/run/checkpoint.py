@@ -41,7 +41,7 @@ def identity(config: Plan, fingerprint: str, run: Run) -> dict[str, Any]:
     }
 
 
-def check_same(stored: Mapping[str, Any], here: Mapping[str, Any], folder: Path) -> None:
+def check_same(stored: Mapping[str, object], here: Mapping[str, object], folder: Path) -> None:
     """Refuse the first difference, by name; a run of an earlier version does not say its instructions."""
     for name, value in here.items():
         if stored.get(name) != value and (name in stored or name != "instructions"):
@@ -76,7 +76,7 @@ def resumed_config(run: Run, given: Plan | None = None) -> Plan:
     return config
 
 
-def _differences(first: Any, second: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+def _differences(first: object, second: object, key: str = "") -> Iterator[tuple[str, Any, Any]]:
     if isinstance(first, dict) and isinstance(second, dict):
         for name in [*first, *(name for name in second if name not in first)]:
             yield from _differences(first.get(name), second.get(name), f"{key}.{name}" if key else str(name))

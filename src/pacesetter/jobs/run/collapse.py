@@ -105,7 +105,7 @@ def play_episodes(
     alive = np.ones(env.num_envs, dtype=bool)
     actions, rewards, growth, trades, voluntary = [], [], [], [], []
     while alive.any():
-        masks = {ACTION_MASK: env.action_masks()} if getattr(agent, "masked", False) else {}
+        masks = {ACTION_MASK: env.action_masks()} if agent.masked else {}
         chosen = agent.act(observation | masks, deterministic=deterministic)
         observation, reward, terminated, truncated, infos = env.step(chosen)
         activity = Activity.of(infos)

@@ -33,7 +33,7 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
         yield
         return
 
-    def hear(number: int, frame: Any) -> None:
+    def hear(number: int, frame: object) -> None:
         act()
 
     def send_again(lost: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -121,12 +122,9 @@ class Recovery:
 
 def _join_traces(traces: list[Trace]) -> Trace:
     """Passes over the same bars one after another."""
-    first = traces[0]
-    parts: dict[str, Any] = {
-        name: np.concatenate([getattr(trace, name) for trace in traces]) if isinstance(value, np.ndarray) else value
-        for name, value in vars(first).items()
-    }
-    return Trace(**parts)
+    names = [name for name, value in vars(traces[0]).items() if isinstance(value, np.ndarray)]
+    joined: dict[str, Any] = {name: np.concatenate([vars(trace)[name] for trace in traces]) for name in names}
+    return replace(traces[0], **joined)
 
 
 # ---- how they act ---------------------------------------------------------------------------------------------------
@@ -139,7 +137,7 @@ def agent_act(agent: Any, is_deterministic: bool = False, temperature: float | N
 
     def act(observation: Mapping[str, Any], masks: Any) -> Any:
         inputs = dict(observation)
-        if masks is not None and getattr(agent, "masked", False):
+        if masks is not None and agent.masked:
             inputs[ACTION_MASK] = masks
         if temperature is None:
             return agent.act(inputs, deterministic=is_deterministic)

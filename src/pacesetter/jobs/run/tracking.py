@@ -54,7 +54,7 @@ REFUSED = re.compile(r"[^\w\-. :/]")  # letters of a name that MLflow does not t
 class Tracker(Protocol):
     """Takes the metrics of a run, step by step."""
 
-    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def log(self, step: int, metrics: Mapping[str, object]) -> None:
         """Record plain metrics."""
 
     def close(self, is_done: bool) -> None:
@@ -91,7 +91,7 @@ def _local_store_uri(config: Plan) -> str:
     return f"sqlite:///{Path(config.runs).resolve() / MLFLOW_FILE}"
 
 
-def numbers(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def numbers(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]:
     """The finite numbers among nested metrics, by dotted name; lists by place."""
     flat: dict[str, float] = {}
     for key, value in metrics.items():
@@ -104,7 +104,7 @@ def numbers(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return flat
 
 
-def _to_strict_json(value: Any) -> Any:
+def _to_strict_json(value: object) -> Any:
     """Nested metrics with None for what JSON has no number for."""
     if isinstance(value, Mapping):
         return {key: _to_strict_json(item) for key, item in value.items()}
@@ -118,7 +118,7 @@ class JsonLog:
     def __init__(self, run: Run) -> None:
         self.run = run
 
-    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def log(self, step: int, metrics: Mapping[str, object]) -> None:
         self.run.log(step=step, **_to_strict_json(metrics))
 
     def close(self, is_done: bool) -> None:
@@ -165,7 +165,7 @@ class UsageLog:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(",".join(cells) + "\n")
 
-    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def log(self, step: int, metrics: Mapping[str, object]) -> None:
         """Rows are written by time, not by step."""
 
     def close(self, is_done: bool) -> None:
@@ -235,7 +235,7 @@ class MlflowTracker:
         artefacts = (Path(config.runs).resolve() / "mlflow").as_uri()
         return str(self.client.create_experiment(config.name, artifact_location=artefacts))
 
-    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def log(self, step: int, metrics: Mapping[str, object]) -> None:
         from mlflow.entities import Metric
 
         # MLflow refuses a whole batch for one comma, as in "round trips per 1,000 steps".
@@ -295,7 +295,7 @@ class WandbTracker:
             project="pacesetter", name=name, id=name, resume="allow", mode=mode, dir=run.folder, config=config.to_dict()
         )
 
-    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def log(self, step: int, metrics: Mapping[str, object]) -> None:
         self.run.log(numbers(metrics), step=step)
 
     def close(self, is_done: bool) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -65,7 +65,7 @@ def _metrics(run: Run) -> list[dict[str, object]]:
     return [{key: value for key, value in json.loads(line).items() if key not in MEASURED} for line in lines]
 
 
-def _table(rows: list[tuple[str, Any, Any]]) -> Table:
+def _table(rows: Sequence[tuple[str, object, object]]) -> Table:
     table = Table("what", "stored", "again", "", title="Verification", title_justify="left")
     for name, first, second in rows:
         shown = [f"{len(side)} lines" if isinstance(side, list) else str(side)[:12] for side in (first, second)]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 
 from pacesetter.build import Plan, build_table
@@ -19,10 +20,13 @@ from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, backt
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, possible_baselines
 from pacesetter.evaluation.report.judgement_page import results_section
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.statistics.intervals import Difference, interval, paired_difference
+from pacesetter.evaluation.statistics.intervals import Difference, Interval, interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe
+from pacesetter.evaluation.statistics.regression import RESULT
+from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.lookback_stage import check_windows
 from pacesetter.jobs.pipeline.show import section_table
@@ -36,7 +40,7 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.page import LearnedRelations
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import Run, write_atomic
+from pacesetter.runs import EVALUATION, Run, write_atomic
 
 __all__ = ["COSTS_BPS", "Demo", "DemoSettings"]
 
@@ -84,7 +88,8 @@ class Demo:
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
-        self.run = Run.create(self.runs, "demo", self.config(VERDICT_BPS).to_dict())
+        config = self.config(VERDICT_BPS)
+        self.run = Run.create(self.runs, "demo", config.to_dict(), label_of(config))
 
     def play(self) -> Run:
         """All steps; the policy of the verdict is that of `agent_run`."""
@@ -199,7 +204,8 @@ class Demo:
         title = f"{self.leader} led the others, an agent learned it, and then it was gone"
         picture = DemoPicture(market, self.leader, leadership, equities, title)
         picture.to_png(self.run.path("demo.png"))
-        self.sections.insert(0, Section("The picture", title + ".", (picture.to_plotly(),)))
+        text = f"Above: how far {self.leader} leads the others. Below: what an account became after costs."
+        self.sections.insert(0, Section("The picture", text, (picture.to_plotly(),)))
 
     def finish(self) -> Run:
         """Report and figures, and where they are."""
@@ -270,14 +276,39 @@ class Demo:
             key: interval(each.returns, _statistic(each), draws=self.settings.draws) for key, each in results.items()
         }
         period = f"{own.times[0]:%Y-%m-%d} to {own.times[-1]:%Y-%m-%d}"
+        said = verdict.sentence  # begins with the headline where no edge was found
+        said = said if said.startswith(verdict.headline) else f"{verdict.headline}. {said}"
         text = (
-            f"{period}. {verdict.headline}. {verdict.sentence} Sharpe difference to hold: {gap}. {_money(own)} Hold: "
+            f"{period}. {said} Sharpe difference to hold: {gap}. {_money(own)} Hold: "
             f"{_money(simple[HOLD])} On average {_invested_share(own):.0%} of equity was invested "
             f"(hold: {_invested_share(simple[HOLD]):.0%})."
         )
         self.figures[name] = _facts(verdict, gap) | {"money": {key: metrics(each) for key, each in results.items()}}
+        if name == "verdict":
+            self._store_verdict(verdict, text, results, intervals)
         table = results_section(results, intervals)
         self.add(replace(table, title=title, text=text, is_evidence=verdict.is_evidence, headline=verdict.headline))
+
+    def _store_verdict(
+        self, verdict: Verdict, text: str, results: Mapping[str, Backtest], intervals: Mapping[str, Interval]
+    ) -> None:
+        """What the list of runs and a comparison read; no gates are asked of a demonstration."""
+        folder = self.run.path(EVALUATION)
+        folder.mkdir(exist_ok=True)
+        about: dict[str, object] = {
+            "policy": verdict.name,
+            "headline": verdict.headline,
+            "sentence": text,
+            "gates": [],
+            "regimes": {},
+        }
+        about |= {"has_edge": verdict.has_edge, "is_evidence": verdict.is_evidence}
+        about |= {"bars_per_year": results[verdict.name].bars_per_year}
+        about |= {"intervals": {key: list(each) for key, each in intervals.items()}}
+        about |= {"figures": {key: metrics(each) for key, each in results.items()}}
+        write_atomic(folder / RESULT, json.dumps(about, indent=2) + "\n")
+        returns = {key: each.returns for key, each in results.items()}
+        pd.DataFrame(returns, results[verdict.name].times).to_parquet(folder / RETURNS)
 
     def _above_hold(self, own: Backtest, simple: Mapping[str, Backtest]) -> Difference:
         hold = simple[HOLD]

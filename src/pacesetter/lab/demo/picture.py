@@ -70,7 +70,16 @@ class DemoPicture:
                 col=1,
             )
         for name, first, last, colour in self._spans():
-            figure.add_vrect(x0=first, x1=last, fillcolor=colour, opacity=0.15, line_width=0, annotation_text=name)
+            # The years that chose are few: above, their name would run into the next.
+            figure.add_vrect(
+                x0=first,
+                x1=last,
+                fillcolor=colour,
+                opacity=0.15,
+                line_width=0,
+                annotation_text=name,
+                annotation_position="bottom left" if name == "chosen by" else "top left",
+            )
         figure.update_yaxes(type="log", title="money", row=2, col=1)
         return style_figure(figure, self.title, 620)
 

@@ -202,7 +202,7 @@ def _share(own: pd.Series, best: pd.Series) -> tuple[float, float]:
     return ratio, half
 
 
-def _section(market: Any, table: pd.DataFrame) -> Section:
+def _section(market: object, table: pd.DataFrame) -> Section:
     is_real = str(market).startswith(REAL)
     rows = tuple(
         (

@@ -46,7 +46,7 @@ class Candidate:
     run: str = ""
 
     @classmethod
-    def of(cls, name: str, values: Mapping[str, Any], run: Path) -> Candidate:
+    def of(cls, name: str, values: Mapping[str, object], run: Path) -> Candidate:
         """By the agents that a run left."""
         table: pd.DataFrame = read_agents(run)
         ratios = table["sharpe"].astype(float)

@@ -9,7 +9,6 @@ be had; ours are shown that way and filled at the next close.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,6 +87,6 @@ def _sharpe(returns: pd.Series, panel: Panel) -> float:
     return float(returns.mean() / returns.std() * np.sqrt(panel.bars_per_year)) if returns.std() > 0 else float("nan")
 
 
-def _draw(lines: dict[str, pd.Series], axes: Any) -> None:
+def _draw(lines: dict[str, pd.Series], axes: object) -> None:
     wealth = {name: (1 + line).cumprod() for name, line in lines.items()}
     draw_lines(axes, wealth, "Wealth of one unit, before costs", "wealth")

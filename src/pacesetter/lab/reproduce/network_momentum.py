@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -125,6 +124,6 @@ def network_momentum(path: str | None) -> Reproduction:
     return Reproduction(title, lines, notes, partial(_draw, results))
 
 
-def _draw(results: dict[str, pd.DataFrame], axes: Any) -> None:
+def _draw(results: dict[str, pd.DataFrame], axes: object) -> None:
     shown = {f"{name}, net": part["net"].cumsum() for name, part in results.items()}
     draw_lines(axes, shown, "Sum of daily returns, each future at 15 % volatility", "sum of returns")

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -137,7 +136,7 @@ def us_japan(path: str | None) -> Reproduction:
     return Reproduction("US sectors lead Japanese sectors across the night", lines, notes, partial(_draw, results))
 
 
-def _draw(results: pd.DataFrame, axes: Any) -> None:
+def _draw(results: pd.DataFrame, axes: object) -> None:
     """Sums of daily returns: what can be traded, gross and net, and what look-ahead would have claimed."""
     lines = {
         "open → close, gross": results["fair"],

@@ -52,7 +52,7 @@ def baseline_policies(scores: WindowScores | None = None) -> dict[str, LookbackP
 
 
 @dataclass(frozen=True)
-class _Bounded:
+class _Bounded(LookbackPolicy):
     """A policy over all windows from `shortest` to `longest`."""
 
     shortest: int = GRID[0]
@@ -137,7 +137,7 @@ class WindowScores:
 
 
 @dataclass(frozen=True)
-class _Scored:
+class _Scored(LookbackPolicy):
     """A policy over the windows of `scores`."""
 
     scores: WindowScores = field(default_factory=WindowScores)
@@ -185,7 +185,7 @@ class ThompsonLookback(_Scored):
 
 
 @dataclass(frozen=True)
-class RegimeOracle:
+class RegimeOracle(LookbackPolicy):
     """The best window of each regime, `windows[regime]`; the generator of a synthetic market reveals the regime."""
 
     windows: tuple[int, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,20 +28,33 @@ __all__ = [
 SHORTEST = 2  # increments: the least that has a lead and a lag
 
 
-@runtime_checkable
-class LookbackPolicy(Protocol):
-    """Chooses the window, in increments, that looks back from bar t; `longest` is the most it ever asks for."""
+class LookbackPolicy(ABC):
+    """Chooses the window, in increments, that looks back from bar t.
 
-    @property
-    def longest(self) -> int: ...
+    longest      the most it ever asks for
+    has_memory   whether a choice depends on those before it beyond the window in force
+    """
 
+    if TYPE_CHECKING:  # to be read: a policy has them as fields, or works them out
+
+        @property
+        def longest(self) -> int: ...
+        @property
+        def has_memory(self) -> bool: ...
+
+    else:
+        has_memory = False
+
+    @abstractmethod
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         """The lookback at bar `t` from bars ≤ t, given the one in force before (0 at first)."""
-        ...
+
+    def release(self) -> None:  # noqa: B027 - most keep none
+        """Give back the memory of its tables."""
 
 
 @dataclass(frozen=True)
-class ConstantLookback:
+class ConstantLookback(LookbackPolicy):
     """The same window at every bar."""
 
     bars: int = 60
@@ -58,7 +72,7 @@ class ConstantLookback:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedLookback:
+class FittedLookback(LookbackPolicy):
     """What a trained `policy` chooses after `fitted_until`; on the bars that it learned from `before` chooses."""
 
     policy: LookbackPolicy
@@ -71,13 +85,10 @@ class FittedLookback:
 
     @property
     def has_memory(self) -> bool:
-        """Whether a choice depends on those before it beyond the window in force."""
-        return bool(getattr(self.policy, "has_memory", False))
+        return self.policy.has_memory
 
     def release(self) -> None:
-        """Give back the memory of the policy's tables, where it keeps any."""
-        if hasattr(self.policy, "release"):
-            self.policy.release()
+        self.policy.release()
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         # On its own training bars the policy's choices would be in-sample.
@@ -86,7 +97,7 @@ class FittedLookback:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredLookback:
+class StoredLookback(LookbackPolicy):
     """A schedule (time,) that was rolled before, as a policy."""
 
     schedule: Array

@@ -25,8 +25,6 @@ __all__ = ["ConditionedMarket", "SymbolMarket", "symbol_market"]
 class ConditionedMarket(ABC):
     """Adds entries to what a market shows; a child says which, and how they change."""
 
-    remembered: tuple[str, ...] = ()  # attributes, tensors, that a checkpoint keeps
-
     def __init__(self, market: FleetMarket) -> None:
         self.market = market
 
@@ -147,13 +145,18 @@ class ConditionedMarket(ABC):
 
     def state_dict(self) -> dict[str, object]:
         """All that changes but the random numbers, which are torch's."""
-        return {"market": self.market.state_dict()} | {name: getattr(self, name).clone() for name in self.remembered}
+        return {"market": self.market.state_dict()} | {name: rows.clone() for name, rows in self.remembered.items()}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave."""
         self.market.load_state_dict(stored["market"])
-        for name in self.remembered:
-            getattr(self, name).copy_(stored[name])
+        for name, rows in self.remembered.items():
+            rows.copy_(stored[name])
+
+    @property
+    @abstractmethod
+    def remembered(self) -> dict[str, torch.Tensor]:
+        """What changes from step to step, beside the market, which a checkpoint keeps."""
 
 
 SymbolMarket: TypeAlias = FleetMarket | ConditionedMarket  # as many environments of each symbol, to be stepped

@@ -125,7 +125,7 @@ class DatasetWriter:
     An exception leaves nothing behind; a file that exists is replaced. Refuses a folder, and what cannot be written.
     """
 
-    def __init__(self, path: str | Path, manifest: Mapping[str, Any], tables: DatasetTables) -> None:
+    def __init__(self, path: str | Path, manifest: Mapping[str, object], tables: DatasetTables) -> None:
         self.path, self.manifest = Path(path), dict(manifest)
         # A reader finds a whole file or none: the name is given last, by an atomic rename.
         self.temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")

@@ -202,7 +202,7 @@ class FleetMarket:
         # Row 1 of the parameters holds the rules that the next reset copies to row 0; episodes under way keep theirs.
         packed = torch.as_tensor(rules.to_vector(), device=self.device)
         parameters = self.engine.parameters
-        parameters[1, :] = packed if isinstance(parameters, torch.Tensor) else packed.cpu().numpy()
+        parameters[1, :] = packed.cpu().numpy() if isinstance(parameters, np.ndarray) else packed
         names = np.array([name for (name,) in self.batch.bank.symbols])
         owners, copies = names[starts.pool[:, Start.BLOCK]], np.unique(self.copies[starts.pool[:, Start.BLOCK]])
         whole = self._everything.pool[np.isin(self.copies[self._everything.pool[:, Start.BLOCK]], copies)]
@@ -309,7 +309,7 @@ class FleetMarket:
     def state_dict(self) -> dict[str, object]:
         """All that changes but the random numbers, which are torch's."""
         course = {} if self.course is None else {COURSE: self.course.state_dict()}
-        return dict(self.engine.state_dict()) | course
+        return {**self.engine.state_dict(), **course}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class Transitions:
     def at(self, rows: torch.Tensor) -> Transitions:
         """Some of the rows."""
         # By the fields themselves, so that a new one is never forgotten here.
-        return Transitions(**{field.name: _at(getattr(self, field.name), rows) for field in fields(self)})
+        return Transitions(**{name: _at(entry, rows) for name, entry in vars(self).items()})
 
 
 def _at(entry: torch.Tensor | Rows | None, rows: torch.Tensor) -> Any:

@@ -66,7 +66,7 @@ class AuxiliaryConfig:
     @property
     def heads(self) -> dict[str, float]:
         """The heads that learn, with their weights."""
-        weights = {name: self.weight * getattr(self, name) for name in HEADS}
+        weights = {name: self.weight * vars(self)[name] for name in HEADS}
         return {name: weight for name, weight in weights.items() if weight > 0}
 
 

@@ -176,8 +176,8 @@ class Curiosity(Extra):
         self.forward_model = _layers(FEATURES + outputs, hidden, hidden, FEATURES)
         self.inverse_model = _layers(2 * FEATURES, hidden, outputs)
         self.errors = MovingErrors()
-        parts = {name: getattr(self, name) for name in ("encoder", "forward_model", "inverse_model", "errors")}
-        self.own = nn.ModuleDict(parts)
+        networks = {"forward_model": self.forward_model, "inverse_model": self.inverse_model}
+        self.own = nn.ModuleDict({"encoder": self.encoder, **networks, "errors": self.errors})
         self.optimiser: torch.optim.Optimizer = torch.optim.AdamW(
             self.own.parameters(), config.learning_rate or 1e-4, weight_decay=config.weight_decay
         )

@@ -247,7 +247,7 @@ class NoOptimiser:
         """Nothing."""
         return {}
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    def load_state_dict(self, stored: Mapping[str, object]) -> None:
         """Nothing."""
 
 

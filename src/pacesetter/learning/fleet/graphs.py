@@ -128,7 +128,7 @@ class RecordedRound:
         self.metrics = self.trainer.update(batch, self.trainer.features(batch.observation)).metrics
 
 
-def _copy(values: Mapping[str, Any], to: Mapping[str, Any]) -> None:
+def _copy(values: Mapping[str, object], to: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if isinstance(value, Mapping):
             _copy(value, to[name])

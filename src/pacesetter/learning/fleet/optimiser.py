@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -42,7 +41,7 @@ class StackedAdam(torch.optim.Optimizer):
         lr: float,
         betas: tuple[float, float],
         eps: float,
-        **_: Any,
+        **_: object,
     ) -> None:
         state = self.state[parameter]
         if not state:

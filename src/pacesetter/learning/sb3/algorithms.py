@@ -34,7 +34,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 from torch import nn
 
-from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.heads import silence_head
 from pacesetter.agents.initialise import initialise_encoder
@@ -42,9 +42,10 @@ from pacesetter.agents.layout import Shapes, Tensors, with_entries
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.late import load
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
-from pacesetter.learning.methods import METHODS, load
+from pacesetter.learning.methods import METHODS
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm
@@ -407,8 +408,10 @@ def _is_learning(extractor: EncoderExtractor) -> bool:
 # ---- acting ---------------------------------------------------------------------------------------------------------
 
 
-class AlgorithmAgent:
+class AlgorithmAgent(Agent):
     """A trained algorithm as an `Agent`; a recurrent one remembers until `reset`."""
+
+    masked: bool
 
     def __init__(self, algorithm: AnyAlgorithm) -> None:
         self.algorithm = algorithm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
+from pacesetter.errors import ConfigError, DataError, check_above, check_range, did_you_mean
 
 if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
@@ -103,9 +103,7 @@ class Direct:
         check_range(0, self.segment_bars - 2, owner="agent", burn_in_bars=self.burn_in_bars)
         check_range(0, 1, owner="agent", least_risk=self.least_risk)
         check_range(0, owner="agent", risk_aversion=self.risk_aversion, softness=self.softness)
-        for name in ("cut", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
+        check_above(0, owner="agent", cut=self.cut, learning_rate=self.learning_rate)
 
     @property
     def team(self) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pacesetter.agents.agent import Observation
+from pacesetter.agents.agent import Agent, Observation
 from pacesetter.agents.layout import Tensors
 from pacesetter.arrays import Array
 from pacesetter.methods.direct.dictionary import (
@@ -73,7 +73,7 @@ class Moves(NamedTuple):
     features: torch.Tensor
 
 
-class DirectPolicy(nn.Module):
+class DirectPolicy(nn.Module, Agent):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
     column, gap   of the window that hold `return_1` and `gap`; −1 where there are no gaps

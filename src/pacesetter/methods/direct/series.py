@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -113,7 +112,7 @@ class MarketSeries:
 
     def to(self, device: torch.device) -> MarketSeries:
         """The same on another device."""
-        parts: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        parts = dict(vars(self))
         moved = {name: part.to(device) for name, part in parts.items() if isinstance(part, torch.Tensor)}
         return MarketSeries(**parts | moved)
 

@@ -60,8 +60,8 @@ class ViewSizer:
         low = np.tril_indices(count, -1)
         full = np.ones((len(used), count, count), dtype=np.float32)
         # A day at a time: together, each step would hold the whole once more.
-        for day, row in enumerate(used):
-            full[day][low] = full[day].T[low] = tables.correlations[row]
+        for matrix, row in zip(full, used, strict=True):
+            matrix[low] = matrix.T[low] = tables.correlations[row]
         volatility, base = (torch.from_numpy(part[first:].copy()) for part in (tables.volatilities, tables.base))
         parts = volatility, base, torch.from_numpy(places.astype(np.int64)), torch.from_numpy(full)
         volatility, base, day, correlations = (part.to(device) for part in parts)

@@ -48,7 +48,7 @@ class GoalVectorEnv(VectorWrapper):
         self._begin(chosen_rows((options or {}).get("reset_mask"), self.num_envs))
         return self._add_goals(observation), infos
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: object) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step; rewards are those of the goal, and last observations have the goal of their episode."""
         observation, paid, terminated, truncated, infos = self.env.step(actions)
         self.achieved = (infos["equity"][:, None] / self.batch.market.initial_cash - 1.0).astype(np.float32)

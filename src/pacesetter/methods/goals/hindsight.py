@@ -85,13 +85,16 @@ class HindsightReplay(Replay):
         return self.entries[REACHED][chosen % self.capacity, envs]
 
     def state_dict(self) -> dict[str, Any]:
-        places = {name: getattr(self, name).clone() for name in ("episode", "firsts", "lasts", "current")}
-        return super().state_dict() | places
+        return super().state_dict() | {name: places.clone() for name, places in self._places.items()}
+
+    @property
+    def _places(self) -> dict[str, torch.Tensor]:
+        return {"episode": self.episode, "firsts": self.firsts, "lasts": self.lasts, "current": self.current}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         super().load_state_dict(stored)
-        for name in ("episode", "firsts", "lasts", "current"):
-            getattr(self, name).copy_(stored[name])
+        for name, places in self._places.items():
+            places.copy_(stored[name])
 
 
 def make_replay(capacity: int, market: SymbolMarket, options: HindsightConfig | None, device: torch.device) -> Replay:

@@ -21,8 +21,6 @@ class GoalMarket(ConditionedMarket):
     ended               (symbol,) episodes so far
     """
 
-    remembered = ("desired", "achieved", "reached", "ended")
-
     def __init__(self, market: FleetMarket, options: HindsightConfig) -> None:
         super().__init__(market)
         self.options = options
@@ -30,6 +28,10 @@ class GoalMarket(ConditionedMarket):
         self.achieved = torch.zeros_like(self.desired)
         self.reached = torch.zeros(len(market.symbols), device=market.device)
         self.ended = torch.zeros_like(self.reached)
+
+    @property
+    def remembered(self) -> dict[str, torch.Tensor]:
+        return {"desired": self.desired, "achieved": self.achieved, "reached": self.reached, "ended": self.ended}
 
     def entries(self) -> dict[str, torch.Tensor]:
         return {ACHIEVED: self.achieved.clone(), DESIRED: self.desired.clone()}

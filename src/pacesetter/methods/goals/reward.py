@@ -29,9 +29,9 @@ class Goals:
     scale: float = 0.05
 
     def __post_init__(self) -> None:
-        for name in ("cap", "tolerance", "scale"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"agent.hindsight.{name}={getattr(self, name)} must be above 0 and below 1")
+        for name, value in (("cap", self.cap), ("tolerance", self.tolerance), ("scale", self.scale)):
+            if not 0 < value < 1:
+                raise ConfigError(f"agent.hindsight.{name}={value} must be above 0 and below 1")
         self.check(self.goal, "agent.hindsight.goal")
 
     def check(self, goal: float, key: str = "goal") -> None:

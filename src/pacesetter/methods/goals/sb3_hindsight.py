@@ -20,7 +20,7 @@ class GoalRewards:
     def __init__(self, options: HindsightConfig) -> None:
         self.options = options
 
-    def env_method(self, name: str, achieved: Array, desired: Array, *_: object, **__: Any) -> list[Array]:
+    def env_method(self, name: str, achieved: Array, desired: Array, *_: object, **__: object) -> list[Array]:
         """The rewards (row,), as the only element of a list."""
         return [np.asarray(self.options.reward(achieved, desired))[:, 0]]
 
@@ -31,7 +31,7 @@ class GoalReplay(HerReplayBuffer):
     Until the first episode has ended it draws rows as they are.
     """
 
-    def __init__(self, *arguments: Any, options: HindsightConfig, env: Any, **more: Any) -> None:
+    def __init__(self, *arguments: Any, options: HindsightConfig, env: object, **more: object) -> None:
         strategy = "future" if options.strategy == "random" else options.strategy
         own: dict[str, Any] = more | {"env": env, "n_sampled_goal": options.k, "goal_selection_strategy": strategy}
         super().__init__(*arguments, **own)

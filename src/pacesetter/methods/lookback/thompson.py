@@ -11,6 +11,7 @@ force is part of the observation, so that the cost of a switch is learned too; w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -112,7 +113,7 @@ class ThompsonSampling(OwnAlgorithm):
     policy: ThompsonPolicy
     steps: Steps
 
-    def make_policy(self, options: dict[str, Any]) -> MultiInputActorCriticPolicy:
+    def make_policy(self, options: Mapping[str, object]) -> MultiInputActorCriticPolicy:
         """The networks, with the posterior that the options begin at."""
         return super().make_policy({**options, "prior_precision": self.options.prior_precision})
 

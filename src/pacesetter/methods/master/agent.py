@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from pacesetter.agents.agent import CONFIDENCE, PROPOSALS, UNIVERSE, Observation
+from pacesetter.agents.agent import CONFIDENCE, PROPOSALS, UNIVERSE, Agent, Observation
 from pacesetter.agents.attention import AssetAttention
 from pacesetter.agents.heads import ACTOR_GAIN, HALF_LOG_2_PI, head_layers
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
 from pacesetter.arrays import Array
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, check_above, did_you_mean
 
 __all__ = ["Master", "MasterNetwork", "SimplexGaussian", "shares"]
 
@@ -87,9 +87,8 @@ class MasterNetwork:
                 raise ConfigError(f"a master has no entry '{name}'{did_you_mean(name, PER_SYMBOL)}")
         if PROPOSALS not in self.entries:
             raise ConfigError("a master needs its agents' proposals; keep proposals among its entries")
-        for name in ("width", "heads", "layers", "hidden", "deviation"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"master.{name}={getattr(self, name)} must be above 0")
+        sizes = {"width": self.width, "heads": self.heads, "layers": self.layers, "hidden": self.hidden}
+        check_above(0, owner="master", **sizes, deviation=self.deviation)
 
 
 class AllocationEncoder(nn.Module):
@@ -137,7 +136,7 @@ def with_cash(present: torch.Tensor) -> torch.Tensor:
     return torch.cat([present, present.new_ones(present.shape[0], 1)], dim=1)
 
 
-class Master(nn.Module):
+class Master(nn.Module, Agent):
     """Policy and value of a whole portfolio from observations of these shapes, without the batch.
 
     An observation has `proposals`, `confidence` and `universe_mask` (symbol,), `position` and what else there is of

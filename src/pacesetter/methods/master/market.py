@@ -75,7 +75,7 @@ class MasterMarket:
         step = self.batch.step(shares(actions).cpu().numpy())
         before, places = step.ledger[:, Column.EQUITY_BEFORE], self.batch.cursor[:, Cursor.FINAL_BLOCK : Cursor.END]
         # Copied: the cursor is the batch's own memory, which the next step writes over.
-        finals = self.batch.builder.arrange(step.finals, places.copy(), None, None)  # type: ignore[arg-type]
+        finals = self.batch.builder.arrange(step.finals, places.copy(), None, None)
         numbers = {
             "rewards": step.rewards,
             "returns": step.ledger[:, Column.EQUITY_CHANGE] / before,

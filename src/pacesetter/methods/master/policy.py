@@ -18,14 +18,14 @@ from pacesetter.arrays import Array
 from pacesetter.learning.experience.advisers import Advisers
 from pacesetter.methods.master.agent import PORTFOLIO, Master, shares
 from pacesetter.policies.fleet import FleetAdvice
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.policies.spec import PolicySpec
 
 __all__ = ["MasterPolicy", "ServedMaster", "serve_master"]
 
 
 @dataclass(frozen=True, eq=False)
-class MasterPolicy:
+class MasterPolicy(Policy):
     """A master and its agents in a backtest, without exploring; `fitted_until` is the last moment any of them saw."""
 
     master: Master
@@ -33,6 +33,7 @@ class MasterPolicy:
     fitted_until: pd.Timestamp | None = None
     name: str = "master"
     action: ClassVar[str] = "target"
+    asks_many: ClassVar[bool] = True
 
     @property
     def fleet(self) -> Fleet:
@@ -42,9 +43,9 @@ class MasterPolicy:
     def decide(self, snapshot: Snapshot) -> Array:
         return np.asarray(self.master.act(self.advice(snapshot)), dtype=np.float64)
 
-    def decide_many(self, accounts: Sequence[Snapshot]) -> Array:
+    def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
         """(account, symbol) orders, by one pass through the networks."""
-        return np.asarray(self.master.act(self.advice.many(accounts)), dtype=np.float64)
+        return list(np.asarray(self.master.act(self.advice.many(accounts)), dtype=np.float64))
 
 
 class ServedMaster(nn.Module):

@@ -42,7 +42,7 @@ OF_PROPOSALS = " of proposals"
 
 
 @dataclass(frozen=True, eq=False)
-class ProposedAllocation:
+class ProposedAllocation(Policy):
     """A fixed allocation over the symbols that the agents want to hold: what they would buy, or hold and not sell.
 
     Shares are renewed when the symbols change, and where the allocation itself would renew them. A proposal within

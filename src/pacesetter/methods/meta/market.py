@@ -20,8 +20,6 @@ class ContextMarket(ConditionedMarket):
     kept   (env, bar, ·) before this bar       now   (env, ·) this bar       noise   (env, noise_size) of the episode
     """
 
-    remembered = ("kept", "now", "noise")
-
     def __init__(self, market: FleetMarket, memory: BarMemory, noise_size: int = 0) -> None:
         super().__init__(market)
         self.memory, self.noise_size = memory, noise_size
@@ -30,6 +28,10 @@ class ContextMarket(ConditionedMarket):
         self.now = torch.zeros(envs, memory.shape[1] - 2, device=device)
         self.noise = torch.zeros(envs, noise_size, device=device)
         self._orders = torch.zeros(envs, device=device)
+
+    @property
+    def remembered(self) -> dict[str, torch.Tensor]:
+        return {"kept": self.kept, "now": self.now, "noise": self.noise}
 
     def entries(self) -> dict[str, torch.Tensor]:
         drawn = {NOISE: self.noise.clone()} if self.noise_size else {}

@@ -43,7 +43,7 @@ class PreferenceMarket(ConditionedMarket):
     moments               (env, 4) of the episode's returns so far: count, sum, squares, squares of losses
     """
 
-    remembered = ("preference", "accrued", "member", "moments")
+    asked: torch.Tensor | None
 
     def __init__(self, market: FleetMarket, search: PreferenceSearch) -> None:
         super().__init__(market)
@@ -55,7 +55,9 @@ class PreferenceMarket(ConditionedMarket):
         self.moments = torch.zeros(envs, 4, device=device)
         self._begun = torch.ones(envs, dtype=torch.bool, device=device)
 
-    asked: torch.Tensor | None
+    @property
+    def remembered(self) -> dict[str, torch.Tensor]:
+        return {"preference": self.preference, "accrued": self.accrued, "member": self.member, "moments": self.moments}
 
     def entries(self) -> dict[str, torch.Tensor]:
         shown = {PREFERENCE: self.preference.clone()}

@@ -95,7 +95,7 @@ class ObjectiveScale(ReturnScale):
         """Count (env, objective) values of a step and where an episode ended (env,)."""
         super().observe(rewards.T.reshape(1, -1), ended.repeat(self.objectives)[None])
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: object) -> None:
         # Checkpoints of earlier versions hold a scale for each objective, numbered.
         for name in dict(self.named_buffers()):
             parts = [state_dict.pop(f"{prefix}{place}.{name}", None) for place in range(self.objectives)]

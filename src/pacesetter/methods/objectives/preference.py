@@ -59,8 +59,6 @@ class PreferenceSearch:
     At first all weights are the `first` ones, whatever the account is.
     """
 
-    remembered = ("mean", "noise", "utilities", "updates")
-
     def __init__(
         self,
         first: tuple[float, ...],
@@ -139,9 +137,13 @@ class PreferenceSearch:
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes."""
-        return {name: getattr(self, name).clone() for name in self.remembered}
+        return {name: values.clone() for name, values in self._remembered.items()}
+
+    @property
+    def _remembered(self) -> dict[str, torch.Tensor]:
+        return {"mean": self.mean, "noise": self.noise, "utilities": self.utilities, "updates": self.updates}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
-        for name in self.remembered:
-            getattr(self, name).copy_(stored[name])
+        for name, values in self._remembered.items():
+            values.copy_(stored[name])

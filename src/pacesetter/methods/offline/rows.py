@@ -150,7 +150,7 @@ class StoredRows:
         """Nothing changes."""
         return {}
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+    def load_state_dict(self, stored: Mapping[str, object]) -> None:
         """Nothing to restore."""
 
     def select(self, symbols: Collection[str]) -> StoredRows:

@@ -66,7 +66,7 @@ class OptionFleet(Fleet):
         hidden: int = 128,
         *,
         column: int = 0,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
     ) -> None:
         self.options, self.column, self._description = OptionSet.from_description(options), column, dict(options)
         super().__init__(config, _shown_shapes(shapes, self.options), symbols, actions, hidden)

@@ -53,10 +53,10 @@ class OptionRules:
 
     def __post_init__(self) -> None:
         shares = ("entry_ends", "min_confidence", "close_ends", "trend_ends", "trend_lost", "wait_ends")
-        check_range(0, 1, owner="agent.rules", **{name: getattr(self, name) for name in shares})
+        check_range(0, 1, owner="agent.rules", **{name: vars(self)[name] for name in shares})
         check_range(1, owner="agent.rules", entry_steps=self.entry_steps, scalp_steps=self.scalp_steps)
-        rest = [name for name in vars(self) if name not in (*shares, "entry_steps", "scalp_steps")]
-        check_range(0, owner="agent.rules", **{name: getattr(self, name) for name in rest})
+        rest = vars(self).keys() - {*shares, "entry_steps", "scalp_steps"}
+        check_range(0, owner="agent.rules", **{name: value for name, value in vars(self).items() if name in rest})
 
 
 @dataclass(frozen=True)

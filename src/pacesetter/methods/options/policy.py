@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -19,17 +19,15 @@ from pacesetter.market.targets import joint_targets
 from pacesetter.methods.options.agents import ANY, OptionFleet
 from pacesetter.methods.options.answer import MEMORY
 from pacesetter.policies.agent import per_symbol
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.policies.spec import PolicySpec
-
-if TYPE_CHECKING:
-    from pacesetter.policies.policy import Snapshot
 
 __all__ = ["OptionPolicy", "ServedOptions", "serve_options"]
 
 Trades = Literal["orders", "targets"]
 
 
-class OptionPolicy:
+class OptionPolicy(Policy):
     """A fleet with options, or the one agent of every symbol, in one account.
 
     trades   by the orders of its agents, or by targets made of them, as `FleetTargets`
@@ -37,6 +35,11 @@ class OptionPolicy:
 
     At a backtest's first bar it starts without an option.
     """
+
+    name: str
+    action: str
+    fitted_until: pd.Timestamp | None
+    own_account: bool
 
     def __init__(
         self,

@@ -145,6 +145,6 @@ def _following_rows(batch: Batch, tried: Counterfactual) -> dict[str, Array]:
     _, orders, size = tried.vectors.shape
     vectors, places = tried.vectors.reshape(-1, size), np.repeat(tried.places, orders, axis=0)
     if not batch.has_windows:
-        return batch.builder.arrange(vectors, places, None, None)  # type: ignore[arg-type]
+        return batch.builder.arrange(vectors, places, None, None)
     rows = [batch.builder.build(block, t, vector) for (block, t), vector in zip(places, vectors, strict=True)]
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

@@ -19,7 +19,7 @@ from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.methods.prior.prior import Prior
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.fleet import FleetAdvice
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.policies.spec import WINDOW, PolicySpec
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class PriorAdvice:
 
 
 @dataclass(frozen=True, eq=False)
-class PriorPolicy:
+class PriorPolicy(Policy):
     """One agent for every symbol of an account, around a prior."""
 
     agent_policy: AgentPolicy

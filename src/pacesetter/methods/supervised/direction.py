@@ -62,7 +62,7 @@ class Direction:
 
     def __post_init__(self) -> None:
         sizes = ("width", "window_bars", "epochs", "epoch_examples", "patience", "batch")
-        check_range(1, owner="baseline", **{name: getattr(self, name) for name in sizes})
+        check_range(1, owner="baseline", **{name: vars(self)[name] for name in sizes})
         if not 0 < self.held_share < 1:
             raise ConfigError(f"baseline.held_share={self.held_share} must be between 0 and 1")
 

@@ -73,10 +73,9 @@ class ApiSettings:
     proxy: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("max_body_bytes", "concurrency", "pending", "connections", "burst"):
-            check_range(1, owner="serve", **{name: getattr(self, name)})
-        for name in ("seconds", "queue_seconds", "rate"):
-            check_range(0.001, owner="serve", **{name: getattr(self, name)})
+        sizes = {"max_body_bytes": self.max_body_bytes, "concurrency": self.concurrency, "pending": self.pending}
+        check_range(1, owner="serve", **sizes, connections=self.connections, burst=self.burst)
+        check_range(0.001, owner="serve", seconds=self.seconds, queue_seconds=self.queue_seconds, rate=self.rate)
 
 
 class Access(NamedTuple):

@@ -137,7 +137,7 @@ class GuardedProtocol(H11Protocol):
         super().timeout_keep_alive_handler()
         self._end_in(LINGER_SECONDS)
 
-    def _end_in(self, seconds: float, request: Any = None) -> None:
+    def _end_in(self, seconds: float, request: object = None) -> None:
         self._stop_waiting()
         self._deadline, self._timed = self.loop.call_later(seconds, self.transport.abort), request
 

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import IO, Any
+from typing import IO
 
 from pacesetter.serving.api.keys import PREFIX
 
@@ -21,7 +21,7 @@ LEFT_OUT = {*vars(logging.makeLogRecord({})), "taskName", "color_message"}  # uv
 class JsonLines(logging.Formatter):
     """Time, level, logger, message, `extra`, the facts that all lines share, and the current request."""
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: Mapping[str, object]) -> None:
         super().__init__()
         self.facts = dict(facts)
 

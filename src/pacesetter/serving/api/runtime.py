@@ -26,7 +26,7 @@ from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
 from pacesetter.policies.conditions import asked_entries
-from pacesetter.policies.policy import Snapshot
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.policies.spec import EXPECTED, SURPRISE
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
@@ -66,7 +66,7 @@ class Kept(NamedTuple):
     after: dict[str, Array]
 
 
-class BundlePolicy:
+class BundlePolicy(Policy):
     """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision.
 
     notes   of the last decision: `option`, the names of those in force, where the policy has options, and
@@ -77,6 +77,15 @@ class BundlePolicy:
     proposals   (symbol,) of a fleet: what each agent would do in an account of its own
     """
 
+    name: str
+    action: str
+    fitted_until: pd.Timestamp | None
+    own_account: bool
+    notes: dict[str, list[Any]]
+    entries: Mapping[str, Array] | None
+    confidence: Array
+    value: float | None
+
     def __init__(self, bundle: Bundle) -> None:
         self.model = bundle.model
         self.trades_targets = self.model.spec.trades == "targets"
@@ -86,13 +95,9 @@ class BundlePolicy:
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value, self.entries = np.empty(0), None, None
         self.proposals: Array = np.empty(0)
-        self.notes: dict[str, list[Any]] = {}
+        self.notes = {}
         self.kept: Kept | None = None
         self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
-
-    entries: Mapping[str, Array] | None
-    confidence: Array
-    value: float | None
 
     def decide(self, snapshot: Snapshot) -> Array:
         spec = self.model.spec

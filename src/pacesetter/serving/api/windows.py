@@ -80,15 +80,15 @@ class WindowAnswer(BaseModel):
 class WindowRuntime:
     """The latest bars of all symbols, and the window in force at the last of them."""
 
+    panel: Panel | None
+    windows: list[int]  # in force over the latest bars, after the one before them
+
     def __init__(self, bundle: Bundle, clock: Callable[[], float] = time.time) -> None:
         policy = bundle.lookback
         if not bundle.is_lookback or not isinstance(policy, ServedLookback):
             raise DataError(f"{bundle.name} trades and chooses no window by itself; serve it for /v1/decide")
         self.bundle, self.policy, self.clock = bundle, policy, clock
         self.symbols, self.panel, self.windows = bundle.features.symbols, None, [0]
-
-    panel: Panel | None
-    windows: list[int]  # in force over the latest bars, after the one before them
 
     @property
     def bar_seconds(self) -> float:

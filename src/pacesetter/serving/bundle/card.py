@@ -69,7 +69,7 @@ CHOOSES = """    from pacesetter.serving import Bundle
 
 
 def model_card(
-    config: Plan, features: FeatureSpec, manifest: Mapping[str, Any], results: Mapping[str, Any] | None
+    config: Plan, features: FeatureSpec, manifest: Mapping[str, Any], results: Mapping[str, object] | None
 ) -> str:
     """The card as Markdown; a run without an evaluation says so."""
     training = manifest["training"]

@@ -124,7 +124,7 @@ class Model:
         rounds = math.ceil(count / (self.threads * ROWS_AT_ONCE))
         return math.ceil(count / (self.threads * rounds))
 
-    def _entry(self, name: str, values: Any) -> Array:
+    def _entry(self, name: str, values: object) -> Array:
         entry = np.ascontiguousarray(values, dtype=np.float32)
         shape = self.spec.inputs[name]
         if entry.shape[1:] != shape:

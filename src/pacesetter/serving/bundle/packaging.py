@@ -281,7 +281,7 @@ def bundle_files(
     return {"model.onnx": graph} | {name: text.encode() for name, text in texts.items()}
 
 
-def _json(content: Any) -> str:
+def _json(content: object) -> str:
     return json.dumps(content, indent=2, default=str) + "\n"
 
 
@@ -302,7 +302,7 @@ def _check_universe(config: Plan, panel: Panel) -> None:
         raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
 
 
-def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
+def _manifest(training: Mapping[str, object], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
     """How the bundle was made, and what it was made of."""
     return {
         "schema": SCHEMA,

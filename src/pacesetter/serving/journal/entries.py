@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def _decision_rows(desk: Desk, ticket: Ticket) -> list[Row]:
 
     A list in `notes` has an entry for each symbol; anything else is of all of them.
     """
-    notes: Mapping[str, Any] = getattr(desk.policy, "notes", {})
+    notes = desk.policy.notes
 
     def noted(name: str, place: int) -> Any:
         given = notes.get(name)

@@ -187,7 +187,7 @@ class Journal:
         with self._reading() as connection:
             return self._checkpoint(connection)
 
-    def rows(self, table: Table, **equal: Any) -> list[Row]:
+    def rows(self, table: Table, **equal: object) -> list[Row]:
         """All rows of the run whose columns equal the given values, in order of their keys or, without them, time."""
         with self._reading() as connection:
             return self._rows(connection, table, **equal)
@@ -259,7 +259,7 @@ class Journal:
         rows = self._rows(connection, tables.checkpoints)
         return (rows[0]["time"], rows[0]["state"]) if rows else None
 
-    def _rows(self, connection: Connection, table: Table, **equal: Any) -> list[Row]:
+    def _rows(self, connection: Connection, table: Table, **equal: object) -> list[Row]:
         chosen = select(table).where(
             table.c.run == self.run, *(table.c[name] == value for name, value in equal.items())
         )
@@ -522,7 +522,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
 
 
-def _prepare_sqlite(connection: Any, record: Any) -> None:
+def _prepare_sqlite(connection: Any, record: object) -> None:
     """We begin transactions ourselves, DDL included, and a commit is on disk before it returns."""
     connection.isolation_level = None
     for pragma in (*PRAGMAS, f"busy_timeout={int(1000 * BUSY_SECONDS)}"):

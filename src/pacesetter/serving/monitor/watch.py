@@ -93,9 +93,9 @@ class Thresholds:
         """An alert for each number beyond its threshold."""
         alerts = []
         for kind, value in vitals._asdict().items():
-            side, limit = "below" if kind == LOW else "above", getattr(self, kind)
+            side, limit = "below" if kind == LOW else "above", vars(self)[kind]
             if _is_beyond(kind, value, limit):
-                worse = getattr(self.critical, kind)
+                worse = vars(self.critical)[kind]
                 is_worse = _is_beyond(kind, value, worse)
                 level, limit = (CRITICAL, worse) if is_worse else (WARNING, limit)
                 alerts.append(Alert(kind, f"{kind} is {value:.4g}, {side} {limit:g}", float(value), at, level))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pacesetter.errors import ConfigError, check_range
@@ -74,12 +74,11 @@ class GuardLimits:
 
     def __post_init__(self) -> None:
         leveraged = ("order_fraction", "symbol_fraction", "cluster_fraction", "gross_fraction")  # may be above 1
-        for item in fields(self):
-            value = getattr(self, item.name)
+        for name, value in vars(self).items():
             if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"guard.{item.name}={value!r} must be a number above 0; a limit cannot be off")
-            if item.name.endswith(("fraction", "correlation")) and item.name not in leveraged:
-                check_range(0, 1, owner="guard", **{item.name: value})
+                raise ConfigError(f"guard.{name}={value!r} must be a number above 0; a limit cannot be off")
+            if name.endswith(("fraction", "correlation")) and name not in leveraged:
+                check_range(0, 1, owner="guard", **{name: value})
         check_range(1, owner="guard", jump_factor=self.jump_factor)
         if self.reduce_fraction > self.halt_fraction:
             raise ConfigError(
@@ -122,10 +121,10 @@ class GuardLimits:
         for name in PORTFOLIO:
             if name in breakers:
                 raise ConfigError(
-                    f"guard.{name}={breakers[name]} is a limit of the portfolio, {getattr(self, name):g} by the run's "
+                    f"guard.{name}={breakers[name]} is a limit of the portfolio, {vars(self)[name]:g} by the run's "
                     f"plan ({PORTFOLIO[name]}); train with another one, or leave it out"
                 )
-        return replace(self, **{name: getattr(known, name) for name in breakers})
+        return replace(self, **{name: vars(known)[name] for name in breakers})
 
     def without_breakers(self) -> GuardLimits:
         """The limits of the portfolio alone; for replays, never for trading."""

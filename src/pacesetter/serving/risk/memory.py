@@ -18,15 +18,15 @@ __all__ = ["GuardMemory", "Recent", "copy_key", "recent_windows", "side_key"]
 class Recent:
     """How often each key came up in the latest `seconds`; what is older is forgotten."""
 
-    def __init__(self, seconds: float, stored: Iterable[tuple[float, Iterable[Any]]] = ()) -> None:
+    def __init__(self, seconds: float, stored: Iterable[tuple[float, Iterable[object]]] = ()) -> None:
         self._seconds, self._entries = seconds, deque((at, tuple(key)) for at, key in stored)
         self._counts = Counter(key for _, key in self._entries)
 
-    def add(self, key: tuple[Any, ...], now: float) -> None:
+    def add(self, key: tuple[object, ...], now: float) -> None:
         self._entries.append((now, key))
         self._counts[key] += 1
 
-    def count(self, key: tuple[Any, ...], now: float) -> int:
+    def count(self, key: tuple[object, ...], now: float) -> int:
         while self._entries and self._entries[0][0] <= now - self._seconds:
             _, old = self._entries.popleft()
             self._counts[old] -= 1

@@ -187,7 +187,7 @@ def read_account(path: Path) -> ReportedAccount:
         raise ConfigError(f"{path} is not JSON ({problem}); give a JSON file of the account") from problem
 
 
-def report_account(given: Any, name: str) -> ReportedAccount:
+def report_account(given: object, name: str) -> ReportedAccount:
     """An account as `POST /v1/decide` takes it: {"cash": …, "positions": [{"symbol": …, "quantity": …, …}]}."""
     from pydantic import ValidationError
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +29,7 @@ class DecisionLog:
     Refuses a bundle without an agent for each symbol, and a file that another bundle's configuration began.
     """
 
-    def __init__(self, folder: str | Path, bundle: Bundle, data: Mapping[str, Any]) -> None:
+    def __init__(self, folder: str | Path, bundle: Bundle, data: Mapping[str, object]) -> None:
         spec = bundle.model.spec
         if spec.rows != "fleet":
             raise ConfigError(
@@ -51,7 +50,7 @@ class DecisionLog:
         if any(first.get(name) != new[name] for name in ("schema", "symbols", "action")):
             raise RunError(f"{self.path} has decisions of other symbols or orders; give another folder=")
 
-    def add(self, at: pd.Timestamp, policy: Any) -> None:
+    def add(self, at: pd.Timestamp, policy: object) -> None:
         """Append the decision of the bar known at `at`; a policy without a bundle decides nothing to learn from."""
         if not isinstance(policy, BundlePolicy):
             return

@@ -75,6 +75,7 @@ def print_decision(console: Console, store: Path, panel: Panel) -> None:
     """What the bundle that serves would hold after the last bar of a panel: a table, and what it comes to."""
     bundle = find_bundle(store, SigningKey.find())
     table = decide(bundle, fit_panel(panel, bundle))
+    console.print("An account that followed it over the test bars decides next:", highlight=False)
     console.print(table.table())
     replayed = bundle.manifest.get("replay") or {}
     breakers = [] if not replayed else [f"Test bars behind its circuit breakers: {replayed['breakers_on']['told']}."]

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry, PositionEntry
@@ -327,7 +328,7 @@ class Desk:
 
     def _by_confidence(self, orders: list[Order]) -> tuple[list[Order], tuple[Decision, ...]]:
         """Orders by kind, and refusals of those that open or add below the least confidence."""
-        known = getattr(self.policy, "confidence", None)
+        known = self.policy.confidence
         if known is None or len(known) != len(self.symbols) or self.options == OrderOptions():
             return orders, ()
         sure = dict(zip(self.symbols, np.asarray(known, dtype=np.float64).tolist(), strict=True))
@@ -379,7 +380,7 @@ class Desk:
 
     def _policy_memory(self) -> dict[str, Any]:
         """What the policy keeps from bar to bar; nothing of most."""
-        memory = self.policy.memory() if hasattr(self.policy, "memory") else None
+        memory = self.policy.memory()
         return {} if memory is None else {"memory": memory}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
@@ -391,7 +392,7 @@ class Desk:
         self._bar = None if stored["bar"] is None else self._rows(stored["bar"], Bar)
         if self.risk is not None and "risk" in stored:
             self.risk.restore(stored["risk"])
-        if "memory" in stored and hasattr(self.policy, "recall"):
+        if "memory" in stored:
             self.policy.recall(stored["memory"])
 
     def _rows(self, stored: Any, columns: type[IntEnum]) -> Array:
@@ -487,13 +488,15 @@ class Desk:
         )
 
 
-class GuardedPolicy:
+class GuardedPolicy(Policy):
     """A policy behind a guard, for `backtest(guarded, panel, market=guarded.market)`.
 
     It keeps books of its own by the same kernel; refuses a backtest whose account is another than theirs.
     """
 
+    name: str
     action = QUANTITIES
+    fitted_until: pd.Timestamp | None
 
     def __init__(
         self,
@@ -505,7 +508,7 @@ class GuardedPolicy:
     ) -> None:
         rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
         self.name, self.market = f"{policy.name} (guarded)", rules
-        self.fitted_until = getattr(policy, "fitted_until", None)
+        self.fitted_until = policy.fitted_until
         self.desk = Desk(policy, guard, panel.symbols, rules, risk=risk)
         self.tickets: list[Ticket] = []
 

@@ -52,7 +52,7 @@ def lookback_memory(task: LookbackConfig) -> int:
     return max(longest, record, *context)
 
 
-class ServedLookback:
+class ServedLookback(LookbackPolicy):
     """A bundled agent as a `LookbackPolicy`: as in training on training's bars, then by its own choice.
 
     Where history is too short for what it looks at, the window is the one that its episodes begin with. It is asked

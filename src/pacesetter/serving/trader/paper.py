@@ -212,7 +212,7 @@ class PaperTrader:
 
     def _explain_orders(self, ticket: Ticket) -> list[str]:
         """A sentence for each order that may be sent, where they are asked for; they are logged too."""
-        entries = getattr(self.desk.policy, "entries", None)
+        entries = self.desk.policy.entries
         if self.reasons is None or entries is None:
             return []
         places = {symbol: place for place, symbol in enumerate(self.desk.symbols)}
@@ -382,7 +382,7 @@ class PaperTrader:
 
     def _check_unseen(self, last: pd.Timestamp) -> None:
         """Refuse a policy that was fitted on stored bars behind `last`: it would trade what it learned from."""
-        until = getattr(self.desk.policy, "fitted_until", None)
+        until = self.desk.policy.fitted_until
         if until is None or not self.feed.is_stored:
             return
         bars = self.feed.after(last)

@@ -278,7 +278,7 @@ def _is_of_length(panel: Panel, trained: float) -> bool:
     return is_alike and (not is_long or 1 / MOST_OFF < panel.bars_per_year / trained < MOST_OFF)
 
 
-def replayed_data(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
+def replayed_data(data: Mapping[str, object], bundle: Bundle | None) -> dict[str, Any]:
     """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
     if "source" in data:
         return dict(data)
