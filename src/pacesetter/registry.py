@@ -150,7 +150,7 @@ def configure(cls: type[Config], options: Mapping[str, object], where: str) -> C
     return cls(**values)
 
 
-def _coerce(value: Any, hint: Any, where: str) -> Any:
+def _coerce(value: Any, hint: Any, where: str) -> object:
     """`value` as `hint` asks for it, without guessing: only lists to tuples, whole floats to int, int to float."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -182,7 +182,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     return _coerce_scalar(value, hint, where)
 
 
-def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> Any:
+def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> object:
     if value is None and type(None) in hints:
         return None
     problem: ConfigError | None = None
@@ -194,7 +194,7 @@ def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> Any:
     raise problem or ConfigError(f"{where}={value!r} is not allowed")
 
 
-def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
+def _coerce_scalar(value: Any, hint: Any, where: str) -> object:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's are Real too
     if hint is float and number:
         return float(value)

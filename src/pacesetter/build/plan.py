@@ -96,7 +96,7 @@ class Plan:
         source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
 
     @property
-    def data_options(self) -> dict[str, Any]:
+    def data_options(self) -> dict[str, object]:
         """The source's options without `source`, those that are not set left out."""
         return {key: value for key, value in self.data.items() if value is not None and key != "source"}
 
@@ -221,7 +221,7 @@ def stored_hash(run: Run) -> str:
     return config_hash({key: value for key, value in _read_stored(run).items() if key != "schema"})
 
 
-def _read_stored(run: Run) -> dict[str, Any]:
+def _read_stored(run: Run) -> dict[str, object]:
     import yaml
 
     try:

@@ -260,7 +260,7 @@ def _spelling(freq: Freq) -> str:
     return freq.replace("min", "m").lower()
 
 
-def _alpaca_timeframe(freq: Freq) -> Any:
+def _alpaca_timeframe(freq: Freq) -> object:
     frames = _library("alpaca.data.timeframe")
     amount = "".join(letter for letter in freq if letter.isdigit())
     unit = {"min": "Min", "h": "Hour", "D": "Day"}[freq.removeprefix(amount)]

@@ -57,7 +57,7 @@ def _differences(config: Plan, standard: Sequence[str]) -> Iterator[str]:
         yield from _changed_keys({section: given[section]}, {section: usual[section]})
 
 
-def data_defaults(source: str) -> dict[str, Any]:
+def data_defaults(source: str) -> dict[str, object]:
     """Options of a source that have a default, and those of any source."""
     kinds: list[Any] = [Loading, *([SOURCES[source]] if source in SOURCES else [])]
     defaults: dict[str, Any] = {}

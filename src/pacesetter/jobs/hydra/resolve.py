@@ -153,7 +153,7 @@ def _interpolate(tree: Tree) -> Tree:
     return {str(key): value for key, value in resolved.items()}
 
 
-def _below(place: Any, part: str) -> Any:
+def _below(place: Any, part: str) -> object:
     if isinstance(place, dict):
         return place.get(part)
     return place[int(part)] if _is_place(place, part) else None

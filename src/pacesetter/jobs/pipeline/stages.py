@@ -14,7 +14,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-import pacesetter
 from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section
@@ -37,6 +36,7 @@ __all__ = [
     "train_quietly",
 ]
 
+SOURCE = Path(__file__).parents[2]  # the package
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
 
@@ -210,7 +210,7 @@ def _key(job: Job, stage: Stage) -> str:
 @cache
 def _code_digest() -> int:
     """A number that changes with any line of the package."""
-    return source_digest(*sorted(Path(pacesetter.__file__).parent.rglob("*.py")))
+    return source_digest(*sorted(SOURCE.rglob("*.py")))
 
 
 def _make(job: Job, stage: Stage, kept: Path) -> StageResult:

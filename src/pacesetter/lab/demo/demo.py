@@ -265,7 +265,11 @@ class Demo:
         return replace(hold, name=f"hold at {volatility:.1%} volatility")
 
     def _play(self, run: StoredRun, panel: Panel, first: int) -> Backtest:
-        options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars, "risk": run.sizing}
+        options: dict[str, Any] = {
+            "market": run.task.market,
+            "window_bars": run.task.window_bars,
+            "risk": run.sizing,
+        }
         return backtest(run.policy, panel, first=first, bank=self.bank(panel), **options)
 
     def _give_verdict(self, title: str, own: Backtest, simple: Mapping[str, Backtest], name: str) -> None:
@@ -357,5 +361,5 @@ def _invested_share(result: Backtest) -> float:
 def _facts(verdict: Verdict, gap: Difference) -> dict[str, object]:
     """What a machine reads of a verdict."""
     plain = {name: value for name, value in asdict(verdict).items() if name != "costs"}
-    stored: dict[str, Any] = json.loads(json.dumps(plain))
+    stored: dict[str, object] = json.loads(json.dumps(plain))
     return stored | {"headline": verdict.headline, "is_evidence": verdict.is_evidence, "above_hold": list(gap)}
