@@ -23,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "src/pacesetter/"
 LIMITS = {"market": 90.0, "rewards": 90.0, "envs": 90.0, "leadlag": 90.0, "serving/risk": 95.0}
 CUDA = ("*/cuda.py",)  # kernels for a GPU and what launches them
-REFERENCE = ("tests/market", "tests/rewards", "tests/leadlag/test_series.py", "tests/envs/batch")
+ESTIMATORS = tuple(f"tests/leadlag/estimators/test_{name}.py" for name in ("granger", "levy", "products", "warping"))
+LEADLAG = ("tests/leadlag/test_series.py", "tests/leadlag/test_leaders.py", *ESTIMATORS)
+REFERENCE = ("tests/market", "tests/rewards", "tests/envs/batch", *LEADLAG)
+WRAPPING = ("-W", "ignore:overflow encountered:RuntimeWarning")  # compiled hashes wrap around without a word
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not proof")
 
 
@@ -60,7 +63,7 @@ def measure(folder: Path) -> Path:
     settings.write_text(f"[run]\nsource = {SOURCE}\nomit =\n    {omitted}\n", encoding="utf-8")
     options = ["--cov", "--cov-append", f"--cov-config={settings}", "--cov-report="]
     report = folder / "coverage.json"
-    for tests, more in (("tests",), {}), (REFERENCE, {"NUMBA_DISABLE_JIT": "1"}):
+    for tests, more in (("tests",), {}), ((*WRAPPING, *REFERENCE), {"NUMBA_DISABLE_JIT": "1"}):
         done = subprocess.run([*PYTEST, *options, *tests], cwd=ROOT, env=environment | more, check=False)
         if done.returncode:
             print(f"some tests failed ({'without numba' if more else 'compiled'}); what they ran counts all the same")

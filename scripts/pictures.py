@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 RESULTS = ROOT / "benchmarks" / "results"
 SCREENSHOTS = "python scripts/screenshots.py RUNS --make --keep"
+REPORT = "python scripts/screenshots.py RUNS --report RUN/report.html"  # last of 143 US stocks, see docs/own_bars.md
 
 COMMANDS = {
     "dashboard_book.png": SCREENSHOTS,
@@ -30,8 +31,8 @@ COMMANDS = {
     "lo_mackinlay.png": "pacesetter lab reproduce lo_mackinlay",
     "lookback.png": "python examples/04_lookback.py",
     "packages.svg": "python scripts/architecture.py",
-    "report.png": SCREENSHOTS,
-    "report_phone.png": SCREENSHOTS,
+    "report.png": REPORT,
+    "report_phone.png": REPORT,
     "training_run.svg": "python scripts/architecture.py",
     "worlds.png": "python scripts/world_pictures.py",
     "us_japan.png": "pacesetter lab reproduce us_japan data.path=FILE",

@@ -33,6 +33,7 @@ STAYS_TO_DO = (
     "attach the files of this folder to the release page",
     "read CHANGELOG.md: does every incompatible change name what to write instead?",
     "read the lines of licences.csv without a licence",
+    "name the address in [project.urls] Repository once there is one; python scripts/gallery.py --heads writes it",
 )
 
 

@@ -29,6 +29,16 @@ def _stable_baselines_logs(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.setdefault("SB3_LOGDIR", str(tmp_path_factory.mktemp("sb3")))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _plain_python() -> Iterator[None]:
+    """Where numba compiles nothing, as for `make coverage`, a prefetch of the compiler does nothing."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0":
+        yield
+        return
+    with mock.patch("pacesetter.envs.batch.loops.prefetch", return_value=None):
+        yield
+
+
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
     """Python's own answer to SIGINT, which a shell takes away from what it starts in the background."""

@@ -105,7 +105,7 @@ def test_each_name_is_given_once_and_order_is_kept() -> None:
 
 def points(monkeypatch: pytest.MonkeyPatch, *values: str) -> Registry[Any]:
     found = [EntryPoint(f"plugin{k}", value, "pacesetter.thing") for k, value in enumerate(values)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found if group == "pacesetter.thing" else [])
+    monkeypatch.setattr(registry, "plugin_points", lambda kind: found if kind == "thing" else [])
     return Registry("thing")
 
 

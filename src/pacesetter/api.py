@@ -350,7 +350,7 @@ class FunctionPolicy(Policy):
             raise ConfigError(f"{self.name} must give {count} weights, one a symbol; it gave {_shorten(decided)}")
         return weights
 
-    def _call_function(self, snapshot: Snapshot) -> Any:
+    def _call_function(self, snapshot: Snapshot) -> object:
         try:
             signature(self.function).bind(snapshot)
         except TypeError as problem:

@@ -11,13 +11,15 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.late import load
 
 __all__ = ["Registry", "configure", "is_installed"]
 
@@ -33,20 +35,36 @@ def is_installed(module: str) -> bool:
         return False
 
 
+@cache
+def _installed_points() -> EntryPoints:
+    """Those of all packages: reading their files takes 20 ms, and each registry asks."""
+    return cast(EntryPoints, entry_points())  # of Python 3.11 by group; `select` is the same
+
+
+def plugin_points(kind: str) -> EntryPoints:
+    """The entry points by which installed packages add members of a kind."""
+    return _installed_points().select(group=f"pacesetter.{kind}")
+
+
 class Registry(Generic[Member]):
     """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look.
 
+    entries   name → "module:attribute" of the members that are known beforehand; one is imported when it is asked for
     members   packages whose modules file the members, and single modules that do; they are imported at the first look,
               so that a new file in a package suffices
     declared  gives members that are declared elsewhere, e.g. in files; it is asked at the first look
     """
 
     def __init__(
-        self, kind: str, members: tuple[str, ...] = (), declared: Callable[[], Mapping[str, Member]] | None = None
+        self,
+        kind: str,
+        members: tuple[str, ...] = (),
+        declared: Callable[[], Mapping[str, Member]] | None = None,
+        entries: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self._modules, self._declared = members, declared
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, Member | str] = dict(entries or {})
         self._plugins_read = False
 
     def register(self, name: str) -> Callable[[Member], Member]:
@@ -70,7 +88,10 @@ class Registry(Generic[Member]):
             raise ConfigError(f"{self.kind} is given by its name, not as {type(name).__name__}{did_you_mean('', self)}")
         if name not in self._members:
             raise ConfigError(f"unknown {self.kind} '{name}'{did_you_mean(name, self._members)}")
-        return self._members[name]
+        member = self._members[name]
+        if isinstance(member, str):
+            member = self._members[name] = load(member)
+        return cast(Member, member)
 
     def __contains__(self, name: object) -> bool:
         self._read_plugins()
@@ -95,7 +116,7 @@ class Registry(Generic[Member]):
                 import_module(module.name)
         for name, declared in self._declared().items() if self._declared is not None else ():
             self.add(name, declared)
-        for point in entry_points(group=f"pacesetter.{self.kind}"):
+        for point in plugin_points(self.kind):
             try:
                 member = point.load()
             except Exception as problem:
@@ -129,7 +150,7 @@ def configure(cls: type[Config], options: Mapping[str, object], where: str) -> C
     return cls(**values)
 
 
-def _coerce(value: Any, hint: Any, where: str) -> Any:
+def _coerce(value: Any, hint: Any, where: str) -> object:
     """`value` as `hint` asks for it, without guessing: only lists to tuples, whole floats to int, int to float."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -161,7 +182,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     return _coerce_scalar(value, hint, where)
 
 
-def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> Any:
+def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> object:
     if value is None and type(None) in hints:
         return None
     problem: ConfigError | None = None
@@ -173,7 +194,7 @@ def _coerce_union(value: object, hints: tuple[object, ...], where: str) -> Any:
     raise problem or ConfigError(f"{where}={value!r} is not allowed")
 
 
-def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
+def _coerce_scalar(value: Any, hint: Any, where: str) -> object:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's are Real too
     if hint is float and number:
         return float(value)

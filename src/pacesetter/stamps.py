@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
@@ -17,11 +18,9 @@ from pacesetter.errors import ConfigError, DataError
 
 __all__ = ["StampReader", "bars_per_day", "day_of", "end_of_day", "moment_of", "utc_index"]
 
-Stamps = pd.Series  # raw ones, as a column holds them
-
-DAY, HOUR = pd.Timedelta(days=1), pd.Timedelta(hours=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 FIRST_YEAR, LAST_YEAR = 1700, 2260  # what nanoseconds can hold, and a bar more
-LONGEST_BAR = pd.Timedelta(days=366)
+LONGEST_BAR = timedelta(days=366)
 DATE, CLOCK, ZONE = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
     r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?",
@@ -54,7 +53,7 @@ def end_of_day(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
 def day_of(index: pd.DatetimeIndex) -> Array:
     """(time,) number of the UTC day that each moment ends or lies in: midnight belongs to the day that it closes."""
     moments: Array = index.as_unit("ns").asi8
-    return (moments - 1) // DAY.value
+    return (moments - 1) // pd.Timedelta(DAY).value
 
 
 def bars_per_day(index: pd.DatetimeIndex) -> int:
@@ -106,7 +105,7 @@ class StampReader:
     date_format: str | None = None
     zone_of: Callable[[pd.DatetimeIndex], str] | None = None
 
-    def known_times(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
+    def known_times(self, raw: pd.Series[Any]) -> pd.DatetimeIndex:
         """(row,) UTC moments at which bars are known, NaT where the stamp is unusable; refuses if all are."""
         place, unique = pd.factorize(raw)  # a long table repeats each stamp for every symbol
         self.report("timestamp", "the timestamp is missing", np.flatnonzero(place < 0), "give each row its time")
@@ -175,7 +174,7 @@ class StampReader:
         if self._length is not None:
             return self._length
         steps, counts = np.unique(np.diff(np.unique(moments.dropna().asi8)), return_counts=True)
-        if len(steps) == 0 or 2 * counts[0] <= counts.sum() or steps[0] > LONGEST_BAR.value:
+        if len(steps) == 0 or 2 * counts[0] <= counts.sum() or steps[0] > pd.Timedelta(LONGEST_BAR).value:
             raise DataError(
                 f"{self.origin}: bars stamped at their opens have no common length; give it, e.g. data.bar=1h"
             )
@@ -191,7 +190,7 @@ class _Parser:
     may_be_dates: bool
     date_format: str | None = None
 
-    def parse(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
+    def parse(self, raw: pd.Series[Any]) -> pd.DatetimeIndex:
         if pd.api.types.is_datetime64_any_dtype(raw):
             return self._localise(pd.DatetimeIndex(raw))
         if pd.api.types.is_numeric_dtype(raw):
@@ -203,7 +202,7 @@ class _Parser:
             return self._numbers(pd.to_numeric(text))
         return self._text(text)
 
-    def _numbers(self, values: Stamps[Any]) -> pd.DatetimeIndex:
+    def _numbers(self, values: pd.Series[Any]) -> pd.DatetimeIndex:
         """Epochs in one unit, or dates as numbers like 20161230."""
         if bool(values.between(FIRST_DATE, LAST_DATE).all()) and bool((values % 1 == 0).all()):
             text = values.astype("int64").astype(str)
@@ -220,7 +219,7 @@ class _Parser:
         whole = pd.to_datetime(values.where(~bad), unit=name, utc=True, errors="coerce")  # type: ignore[call-overload]
         return self._in_range(pd.DatetimeIndex(whole))
 
-    def _parse_formatted(self, text: Stamps[Any], date_format: str) -> pd.DatetimeIndex:
+    def _parse_formatted(self, text: pd.Series[Any], date_format: str) -> pd.DatetimeIndex:
         """Texts in the user's own format."""
         try:
             parsed = pd.to_datetime(text, format=date_format, errors="coerce", utc="%z" in date_format)
@@ -232,7 +231,7 @@ class _Parser:
             self.report("timestamp", what, np.flatnonzero(bad), "correct the format or the row")
         return self._localise(pd.DatetimeIndex(parsed))
 
-    def _text(self, text: Stamps[Any]) -> pd.DatetimeIndex:
+    def _text(self, text: pd.Series[Any]) -> pd.DatetimeIndex:
         parts = text.str.extract(ISO)
         parsed = pd.to_datetime(text.where(parts["date"].notna()), format="ISO8601", errors="coerce", utc=True)
         bad = parsed.isna().to_numpy()

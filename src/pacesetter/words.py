@@ -64,10 +64,10 @@ def _relabel(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
     return changed
 
 
-def _quote_formula(value: object) -> Any:
+def _quote_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def _unquote_formula(value: Any) -> Any:
+def _unquote_formula(value: Any) -> object:
     is_quoted = isinstance(value, str) and value.startswith("'") and value[1:].startswith(FORMULA)
     return value[1:] if is_quoted else value

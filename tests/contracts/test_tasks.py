@@ -38,8 +38,8 @@ from pacesetter.features import feature_table
 from pacesetter.jobs.hydra.groups import task_defaults
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
+from pacesetter.late import load
 from pacesetter.leadlag.lookback.policy import roll
-from pacesetter.learning.methods import load
 from pacesetter.policies.market_rows import market_bank
 
 ABILITIES = {"evaluate", "baseline", "folds", "bundle", "cluster", "job", "lookback"}

@@ -10,7 +10,7 @@ import pytest
 
 from pacesetter import dashboard
 from pacesetter.dashboard import settings, texts
-from pacesetter.dashboard.languages.persian import PERSIAN
+from pacesetter.dashboard.persian import PERSIAN
 from pacesetter.dashboard.views import PAGES, RESULTS
 from pacesetter.errors import ConfigError
 

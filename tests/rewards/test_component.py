@@ -94,11 +94,11 @@ def test_options_are_checked(options: dict[str, float], message: str) -> None:
 
 
 def test_an_entry_point_joins_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def installed(group: str) -> list[EntryPoint]:
-        point = EntryPoint("smooth_turnover", f"{__name__}:PLUGIN", group)
-        return [point] if group == "pacesetter.reward" else []
+    def installed(kind: str) -> list[EntryPoint]:
+        point = EntryPoint("smooth_turnover", f"{__name__}:PLUGIN", f"pacesetter.{kind}")
+        return [point] if kind == "reward" else []
 
-    monkeypatch.setattr("pacesetter.registry.entry_points", installed)
+    monkeypatch.setattr("pacesetter.registry.plugin_points", installed)
     fresh: Registry[Component] = Registry(REWARDS.kind)
     assert fresh["smooth_turnover"] is PLUGIN
 

@@ -11,8 +11,9 @@ from pacesetter.build.prior import check_prior
 from pacesetter.build.trading import Trading
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, needs
+from pacesetter.late import load
 from pacesetter.learning.learner import Learner
-from pacesetter.learning.methods import Setup, TargetOptions, check_method, find_support, load, sets_targets
+from pacesetter.learning.methods import Setup, TargetOptions, check_method, find_support, sets_targets
 
 __all__ = ["build_learner", "check_agent", "check_device"]
 

@@ -19,9 +19,10 @@ from pacesetter.data.loading import source_and_loading
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
-from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.late import load
+from pacesetter.leadlag.study import Study, configure_study, study_defaults
 from pacesetter.leadlag.windows import is_span
-from pacesetter.learning.methods import METHODS, load
+from pacesetter.learning.methods import METHODS
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
@@ -88,13 +89,14 @@ class Plan:
         if sizes.leaders:
             # Before the study and the task are built, which read the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
-        build_study(self)
+        if self.lag and self.lag != study_defaults():
+            build_study(self)  # refuses what it cannot do
         # What is written is what is used: windows as long as the agent reads them, the reward it is trained by.
         object.__setattr__(self, "task", _adapted(self))
         source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
 
     @property
-    def data_options(self) -> dict[str, Any]:
+    def data_options(self) -> dict[str, object]:
         """The source's options without `source`, those that are not set left out."""
         return {key: value for key, value in self.data.items() if value is not None and key != "source"}
 
@@ -219,7 +221,7 @@ def stored_hash(run: Run) -> str:
     return config_hash({key: value for key, value in _read_stored(run).items() if key != "schema"})
 
 
-def _read_stored(run: Run) -> dict[str, Any]:
+def _read_stored(run: Run) -> dict[str, object]:
     import yaml
 
     try:

@@ -13,6 +13,7 @@ import typer
 
 from pacesetter.cli import dashboard, data, demo, fleet, jobs, lab, offline, paper, results, serve
 from pacesetter.errors import PacesetterError
+from pacesetter.late import import_late
 from pacesetter.progress import with_heartbeat
 from pacesetter.words import escape_controls
 
@@ -112,6 +113,7 @@ def main() -> None:
     # Before numpy is imported. Its matrices are small: two threads take several times as long where cores are busy, and
     # the numbers do not depend on how many cores a machine has.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import_late("pandas")  # a fifth of a second; most refusals, and `config`, need none of it
     try:
         with with_heartbeat(sys.argv[1:]):
             app()

@@ -154,4 +154,5 @@ def config(
 
     resolved = composed.to_dict()
     plain = json.loads(json.dumps(resolved))
-    typer.echo(f"# {describe_plan(composed)}\n{yaml.safe_dump(plain, sort_keys=False)}# hash {config_hash(resolved)}")
+    keys = yaml.dump(plain, sort_keys=False, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+    typer.echo(f"# {describe_plan(composed)}\n{keys}# hash {config_hash(resolved)}")

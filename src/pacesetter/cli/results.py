@@ -382,7 +382,7 @@ def _train_classifiers(
     from pacesetter.agents.encoders import NETWORKS as OWN
     from pacesetter.methods.supervised.judgement import HIDDEN, NETWORKS, run_supervised
 
-    options: dict[str, Any] = {"window_bars": task.window_bars}
+    options: dict[str, object] = {"window_bars": task.window_bars}
     if networks:
         options["width"] = max(OWN[name].width for name in networks)
     chosen = networks or NETWORKS

@@ -89,7 +89,7 @@ class RunFacts:
         figures, gates = result["figures"][policy], result["gates"]
         common = {
             "policy": policy,
-            "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}",
+            "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}" if gates else "–",
             "verdict": in_own_language(result["headline"]),
         }
         if self.chooses_windows:  # it has a reward and no Sharpe ratio

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from string import Formatter
 
-from pacesetter.dashboard.languages.persian import PERSIAN
+from pacesetter.dashboard.persian import PERSIAN
 from pacesetter.dashboard.settings import current_settings
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.persian import in_persian

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pacesetter.data import deciles, files, markets, online, sample, synthetic  # noqa: F401  (each registers its sources)
 from pacesetter.data.loading import Loading, check, load
 from pacesetter.data.quality import Quality, Readiness, examine
 from pacesetter.data.repair import repair

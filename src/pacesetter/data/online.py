@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Literal
 import pandas as pd
 
 from pacesetter.data.calendars import session_closes
-from pacesetter.data.source import SOURCES
 from pacesetter.errors import ConfigError, DataError, did_you_mean, needs
 from pacesetter.frames import Bars, read_frame
 from pacesetter.panel import utc_index
@@ -136,7 +135,6 @@ class Online(ABC):
         return utc_index(stamps) + pd.Timedelta(self.freq)
 
 
-@SOURCES.register("yahoo")
 @dataclass(frozen=True)
 class Yahoo(Online):
     """Yahoo Finance through yfinance: prices adjusted for splits and dividends as known at the download.
@@ -162,7 +160,6 @@ class Yahoo(Online):
         return answer.rename(columns=str.lower).set_axis(dates, axis=0)
 
 
-@SOURCES.register("alpaca")
 @dataclass(frozen=True)
 class Alpaca(Online):
     """US stocks from Alpaca, adjusted; keys come from ALPACA_API_KEY and ALPACA_SECRET_KEY and are stored nowhere."""
@@ -190,7 +187,6 @@ class Alpaca(Online):
         return bars.set_axis(opens, axis=0)
 
 
-@SOURCES.register("ccxt")
 @dataclass(frozen=True)
 class Ccxt(Online):
     """Public candles of any exchange ccxt knows, symbols like BTC/USDT; stamps are opens, page after page."""
@@ -264,7 +260,7 @@ def _spelling(freq: Freq) -> str:
     return freq.replace("min", "m").lower()
 
 
-def _alpaca_timeframe(freq: Freq) -> Any:
+def _alpaca_timeframe(freq: Freq) -> object:
     frames = _library("alpaca.data.timeframe")
     amount = "".join(letter for letter in freq if letter.isdigit())
     unit = {"min": "Min", "h": "Hour", "D": "Day"}[freq.removeprefix(amount)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ __all__ = [
 
 Severity = Literal["error", "warning"]
 REPAIR = "treat such bars as missing with data.fill=forward|interpolate|drop"
-DAY = pd.Timedelta(days=1)
+DAY = timedelta(days=1)
 USES = {
     "funding_rate": "used as funding",
     "mark_price": "used as the mark price of market.margin",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ def _log_uniform(generator: np.random.Generator, low: float, high: float) -> flo
     return float(np.exp(generator.uniform(math.log(low), math.log(high))))
 
 
-def _choice(generator: np.random.Generator, *values: object) -> Any:
+def _choice(generator: np.random.Generator, *values: object) -> object:
     return values[int(generator.integers(len(values)))]
 
 

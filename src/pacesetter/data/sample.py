@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 
 from pacesetter.data.calendars import session_closes
-from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 
@@ -22,7 +21,6 @@ SURVIVORSHIP = (
 )
 
 
-@SOURCES.register("sample")
 @dataclass(frozen=True)
 class Sample:
     """Adjusted closes, known at New York's session close; all symbols unless some are chosen."""

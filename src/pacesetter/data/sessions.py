@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from pacesetter.panel import utc_index
 __all__ = ["Sessions"]
 
 CLOSE_AND_HOURS = {"weekdays": (21, 7), "24/7": (24, 24)}  # hour of the close (UTC), hours from open to close
-DAY = pd.Timedelta(days=1)
+DAY = timedelta(days=1)
 FIRST_DATE, LAST_DATE = np.datetime64("1700-01-01"), np.datetime64("2261-12-31")  # what nanoseconds can hold
 
 

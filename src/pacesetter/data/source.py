@@ -17,4 +17,17 @@ class Source(Protocol):
     def read(self) -> Panel | Bars: ...
 
 
-SOURCES: Registry[type[Source]] = Registry("source")
+SOURCES: Registry[type[Source]] = Registry(
+    "source",
+    entries={
+        "sample": "pacesetter.data.sample:Sample",
+        "synthetic": "pacesetter.data.synthetic:Synthetic",
+        "deciles": "pacesetter.data.deciles.source:Deciles",
+        "markets": "pacesetter.data.markets.source:Markets",
+        "csv": "pacesetter.data.files.text:CsvFiles",
+        "parquet": "pacesetter.data.files.parquet:ParquetFiles",
+        "yahoo": "pacesetter.data.online:Yahoo",
+        "alpaca": "pacesetter.data.online:Alpaca",
+        "ccxt": "pacesetter.data.online:Ccxt",
+    },
+)

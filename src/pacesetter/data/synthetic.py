@@ -25,7 +25,6 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
-from pacesetter.data.source import SOURCES
 from pacesetter.data.truth import Relations, Truth
 from pacesetter.data.worlds import Leads, PlantedWorld
 from pacesetter.errors import ConfigError, check_range
@@ -68,7 +67,6 @@ VOLUME_PER_VOLATILITY, VOLUME_NOISE, TYPICAL_VOLUME = 0.8, 0.3, 1e6
 TYPICAL_PRICE, PRICE_SPREAD, LARGEST_LOG_RETURN = 50.0, 0.5, 300.0
 
 
-@SOURCES.register("synthetic")
 @dataclass(frozen=True)
 class Synthetic:
     """Options of a synthetic market; the same options and seed give the same bars.

@@ -7,9 +7,10 @@ imported on first use: `pacesetter.envs.batch.batch` also runs where Gymnasium i
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pacesetter.late import names_on_use
 
 if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from pacesetter.envs.trading import TradingEnv, TradingVectorEnv
 
 _HOMES = {
-    "Bank": "batch.bank",
-    "Batch": "batch.batch",
-    "LookbackEnv": "lookback.environment",
-    "LookbackVectorEnv": "lookback.vector",
-    "ObservationBuilder": "batch.observation",
-    "PortfolioEnv": "portfolio",
-    "PortfolioVectorEnv": "portfolio",
-    "TradingEnv": "trading",
-    "TradingVectorEnv": "trading",
+    "Bank": "pacesetter.envs.batch.bank",
+    "Batch": "pacesetter.envs.batch.batch",
+    "LookbackEnv": "pacesetter.envs.lookback.environment",
+    "LookbackVectorEnv": "pacesetter.envs.lookback.vector",
+    "ObservationBuilder": "pacesetter.envs.batch.observation",
+    "PortfolioEnv": "pacesetter.envs.portfolio",
+    "PortfolioVectorEnv": "pacesetter.envs.portfolio",
+    "TradingEnv": "pacesetter.envs.trading",
+    "TradingVectorEnv": "pacesetter.envs.trading",
 }
 __all__ = [
     "Bank",
@@ -43,11 +44,7 @@ __all__ = [
     "TradingVectorEnv",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pacesetter.envs' has no attribute '{name}'")
-    return getattr(import_module(f"pacesetter.envs.{_HOMES[name]}"), name)
+__getattr__ = names_on_use(__name__, _HOMES)
 
 
 def register_environments() -> None:
@@ -60,8 +57,8 @@ def register_environments() -> None:
             single, vector = f"{problem}Env", f"{problem}VectorEnv"
             register(
                 name,
-                entry_point=f"pacesetter.envs.{_HOMES[single]}:{single}",
-                vector_entry_point=f"pacesetter.envs.{_HOMES[vector]}:{vector}",
+                entry_point=f"{_HOMES[single]}:{single}",
+                vector_entry_point=f"{_HOMES[vector]}:{vector}",
                 disable_env_checker=True,  # it costs more than a step; the tests run the full checker
             )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,7 +59,7 @@ class EpisodeJournal:
     def fills_frame(self) -> pd.DataFrame:
         """A row for each step and symbol: `symbol`, its `close`, and the columns of its fill."""
         width, steps = len(self.symbols), len(self)
-        parts: dict[str, Any] = {"symbol": list(self.symbols) * steps}
+        parts: dict[str, object] = {"symbol": list(self.symbols) * steps}
         parts["close"] = self.bank.bars[self.block, self.bars, :, Bar.CLOSE].ravel()
         parts |= dict(zip(FILL_COLUMNS, np.reshape(self._fills, (-1, len(FILL_COLUMNS))).T, strict=True))
         return pd.DataFrame(parts, index=self._times().repeat(width))

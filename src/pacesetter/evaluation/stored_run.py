@@ -47,7 +47,7 @@ from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
-from pacesetter.learning.methods import load
+from pacesetter.late import load
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank

@@ -5,8 +5,9 @@ Names are imported on first use: reading a configuration needs nothing of what t
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pacesetter.late import names_on_use
 
 if TYPE_CHECKING:
     from pacesetter.jobs.hydra.resolve import resolve
@@ -22,8 +23,4 @@ _HOMES = {
 }
 __all__ = ["STAGES", "TrainingResult", "resolve", "run_job", "train"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pacesetter.jobs' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = names_on_use(__name__, _HOMES)

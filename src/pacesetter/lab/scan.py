@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -203,7 +202,7 @@ def scan(
 
 
 def _summary(table: pd.DataFrame) -> Section:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for (method, lookback), part in table.groupby(BY, sort=False):
         net = part["net_bps"].dropna()
         error = net.std(ddof=1) / np.sqrt(len(net)) if len(net) > 1 else np.nan

@@ -5,22 +5,36 @@
 
 from __future__ import annotations
 
-from pacesetter.leadlag.engine import CacheInfo, Engine, Window
-from pacesetter.leadlag.estimators import (  # noqa: F401  (they register)
-    correlation,
-    granger,
-    learned,
-    levy,
-    relations,
-    signatures,
-    warping,
-)
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
-from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
-from pacesetter.leadlag.lead_lag import LeadLag, Ranking
-from pacesetter.leadlag.series import Series
-from pacesetter.leadlag.ticks import TickFinding, TickStudy
+from typing import TYPE_CHECKING
 
+from pacesetter.late import names_on_use
+
+if TYPE_CHECKING:
+    from pacesetter.leadlag.engine import CacheInfo, Engine, Window
+    from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+    from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
+    from pacesetter.leadlag.lead_lag import LeadLag, Ranking
+    from pacesetter.leadlag.series import Series
+    from pacesetter.leadlag.ticks import TickFinding, TickStudy
+
+_HOMES = {
+    "CacheInfo": "pacesetter.leadlag.engine",
+    "ESTIMATORS": "pacesetter.leadlag.estimators.estimator",
+    "Engine": "pacesetter.leadlag.engine",
+    "Estimator": "pacesetter.leadlag.estimators.estimator",
+    "LeadLag": "pacesetter.leadlag.lead_lag",
+    "Ranking": "pacesetter.leadlag.lead_lag",
+    "Resources": "pacesetter.leadlag.estimators.estimator",
+    "Scorer": "pacesetter.leadlag.estimators.estimator",
+    "Series": "pacesetter.leadlag.series",
+    "TickFinding": "pacesetter.leadlag.ticks",
+    "TickLeadLag": "pacesetter.leadlag.estimators.ticks",
+    "TickStudy": "pacesetter.leadlag.ticks",
+    "Window": "pacesetter.leadlag.engine",
+    "WindowScorer": "pacesetter.leadlag.estimators.estimator",
+    "hayashi_yoshida": "pacesetter.leadlag.estimators.ticks",
+    "tick_lead_lag": "pacesetter.leadlag.estimators.ticks",
+}
 __all__ = [
     "ESTIMATORS",
     "CacheInfo",
@@ -39,3 +53,5 @@ __all__ = [
     "hayashi_yoshida",
     "tick_lead_lag",
 ]
+
+__getattr__ = names_on_use(__name__, _HOMES)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupFinding", "Study", "StudyResult", "WindowFinding", "configure_study", "study_defaults"]
 
 TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
-DAY = pd.Timedelta(days=1)
+NANOSECONDS_A_DAY = 86_400 * 10**9
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
 
@@ -348,7 +348,7 @@ def refuse_mixed_days(panel: Panel) -> None:
     if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
         return
     # Bars stamped at each exchange's own close would leave about half of the mask empty.
-    if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
+    if np.median(np.diff(panel.index.asi8)) >= NANOSECONDS_A_DAY and panel.mask.mean() > 0.75:
         named = [next(symbol for symbol in panel.symbols if _exchange(symbol) == each) for each in exchanges]
         raise DataError(
             f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
+from datetime import timedelta
 
 import numpy as np
 import pandas as pd
@@ -21,8 +22,8 @@ from pacesetter.tables import is_table, read_table
 __all__ = ["as_panel", "bar_of", "bars_in", "is_span", "span_text", "usual_window"]
 
 ENOUGH_BARS = 1000
-DAY = pd.Timedelta(days=1)
-YEAR = pd.Timedelta(days=365, hours=6)
+DAY = timedelta(days=1)
+YEAR = timedelta(days=365, hours=6)
 HOURS, DAYS = (1, 2, 3, 6, 12), (1, 2, 3, 4, 5, 7, 10, 14, 21, 30, 45, 60, 90, 180)
 YEARS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 ROUND_SPANS = (
@@ -71,7 +72,7 @@ def bars_in(index: pd.DatetimeIndex, end: int, lookback: object) -> int:
     return _bars_within(index, end, span)
 
 
-def _bars_within(index: pd.DatetimeIndex, end: int, span: pd.Timedelta) -> int:
+def _bars_within(index: pd.DatetimeIndex, end: int, span: timedelta) -> int:
     # the bars known within the span: increment t ends at bar t, so that the one at the far edge is not among them
     return int(end - index.searchsorted(index[end] - span))
 
@@ -80,7 +81,7 @@ def _span_of(lookback: str | pd.Timedelta) -> pd.Timedelta:
     text = str(lookback).strip()
     years = re.fullmatch(r"([0-9.]+) ?(?:Y|y|years?)", text)  # pandas knows no years: their lengths differ
     try:
-        return float(years[1]) * YEAR if years else pd.Timedelta(lookback)
+        return pd.Timedelta(float(years[1]) * YEAR if years else lookback)
     except ValueError as problem:
         raise ConfigError(
             f"lookback={lookback!r} is not a length of time; write 250 bars as 250, or 30D, 12h, 3Y"
@@ -107,7 +108,7 @@ def usual_window(index: pd.DatetimeIndex) -> int:
 
 def span_text(index: pd.DatetimeIndex, bars: int) -> str:
     """The last `bars` bars in their own unit and in time, e.g. `1,080 hours = 45 days`."""
-    days = (index[-1] - index[-1 - bars]) / DAY
+    days = (index[-1] - index[-1 - bars]) / pd.Timedelta(DAY)
     if days < 2:
         time = f"{24 * days:.3g} hours"
     else:
@@ -120,7 +121,7 @@ def _unit(index: pd.DatetimeIndex) -> str:
     """What one bar is: hours, days, trading days, or a bar where it has another length."""
     seconds = np.median(np.diff(index[-1000:])) / np.timedelta64(1, "s")
     unit = UNITS.get(round(float(seconds)), "bars")
-    in_a_year = (len(index) - 1) / ((index[-1] - index[0]) / YEAR)
+    in_a_year = (len(index) - 1) / ((index[-1] - index[0]) / pd.Timedelta(YEAR))
     return "trading days" if unit == "days" and in_a_year < SESSION_DAYS else unit
 
 

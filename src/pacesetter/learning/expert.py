@@ -91,7 +91,7 @@ class RuleExpert:
             is_decided = is_decided | holds
         return orders
 
-    def _indicators(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+    def _indicators(self, observation: Mapping[str, Any]) -> dict[str, object]:
         """The indicators (…,) of the newest bar, by name, those that there are."""
         newest = {"window": observation["window"][..., -1, :]}
         if "regime" in self.names:

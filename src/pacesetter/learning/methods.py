@@ -12,7 +12,6 @@ Classes and makers may be named as "module:attribute": they are imported when th
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from importlib.resources import files
 from typing import Any
 
 from pacesetter.errors import ConfigError
+from pacesetter.late import load
 from pacesetter.learning.learner import Learner
 from pacesetter.registry import Registry, configure, is_installed
 
@@ -144,7 +144,7 @@ def _read_declarations() -> dict[str, MethodSpec]:
     declared = {}
     # Sorted: folders list files in any order, and tables of methods must not change with the machine.
     for file in sorted((files("pacesetter.conf") / "method").iterdir(), key=lambda file: file.name):
-        stated = yaml.safe_load(file.read_text(encoding="utf-8"))
+        stated = yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         supports = tuple(
             configure(TaskSupport, support, "supports")
             for support in map(_without_deleted, stated["supports"])
@@ -226,11 +226,3 @@ def read_options(agent: Mapping[str, object], task: str) -> Any:
     if sets_targets(support, task):
         beside |= {each.name for each in dataclasses.fields(TargetOptions)}
     return configure(load(support.options), {key: each for key, each in agent.items() if key not in beside}, "agent")
-
-
-def load(target: object) -> Any:
-    """An object as it is, or the one at "module:attribute"."""
-    if not isinstance(target, str):
-        return target
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)

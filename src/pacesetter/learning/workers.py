@@ -173,7 +173,7 @@ class Hands:
 
 
 @contextmanager
-def ray_session(address: str | None = None, cores: int | None = None) -> Iterator[Any]:
+def ray_session(address: str | None = None, cores: int | None = None) -> Iterator[object]:
     """Ray as it runs already, at the address, or started here with its files in a temporary folder.
 
     cores   that it may use when it is started here; None is all of them

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pacesetter.data import check, load
-from pacesetter.data.files import ParquetFiles
+from pacesetter.data.files.parquet import ParquetFiles
 from pacesetter.data.repair import REPAIRS
 from pacesetter.errors import ConfigError, DataError, PacesetterError
 from pacesetter.panel import Panel

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from plotly.subplots import make_subplots
 
 from pacesetter.evaluation import Section, write_report
 from pacesetter.evaluation.report.static import static_svg
@@ -93,3 +94,19 @@ def test_a_page_shows_it_before_any_script_and_only_of_the_first_choice(tmp_path
 def test_a_heat_map_without_cells_draws_none() -> None:
     """As a page has it whose policy listens to nobody."""
     assert static_svg(json.loads(go.Figure(go.Heatmap(z=[], x=[], y=[])).to_json())) == ""
+
+
+def test_pictures_above_each_other_share_their_dates_and_a_logarithmic_axis_is_one() -> None:
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True)
+    figure.add_scatter(x=["1926-01-01", "2026-01-01"], y=[1, 2], name="long", row=1, col=1)
+    figure.add_scatter(x=["1976-01-01", "2026-01-01"], y=[100, 1_000_000], name="short", row=2, col=1)
+    figure.add_scatter(x=["1976-01-01", "2001-01-01", "2026-01-01"], y=[100, 10_000, 1_000_000], row=2, col=1)
+    figure.update_yaxes(type="log", row=2, col=1)
+    shown = static_svg(json.loads(figure.to_json()))
+    long, short, straight = (
+        np.array([pair.split(",") for pair in line.split()], float)
+        for line in re.findall(r'<polyline[^>]* points="([^"]*)"', shown)
+    )
+    assert short[0, 0] == pytest.approx((long[0, 0] + long[1, 0]) / 2, abs=1)  # half of the century is over
+    assert straight[1, 1] == pytest.approx((short[0, 1] + short[1, 1]) / 2, abs=0.2)
+    assert ">1,000,000<" in shown

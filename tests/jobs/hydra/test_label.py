@@ -6,6 +6,7 @@ import pytest
 
 from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.jobs.pipeline.fleet_stage import RISK, job_overrides, traded_config
 from pacesetter.runs import data_name
 
 
@@ -25,6 +26,15 @@ def test_what_differs_is_named(typed: str, label: str) -> None:
 
 def test_a_run_without_an_agent_names_none() -> None:
     assert label_of(resolve(["data=sample", "name=leadlag"]), has_agent=False) == "leadlag · sample"
+
+
+def test_what_a_command_sets_itself_is_no_difference() -> None:
+    def label(*words: str) -> str:
+        return label_of(traded_config(resolve(job_overrides(words))), standard=RISK)
+
+    assert label("data=us143.parquet") == "us143 · direct"
+    assert label("data=us143.parquet", "market.position_cap=1") == "us143 · direct · cap 1"
+    assert label("data=sample", "agent=ppo") == "sample · ppo"
 
 
 def test_many_differences_are_counted() -> None:

@@ -166,7 +166,7 @@ def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path
 
 def test_a_job_ends_where_a_signal_cuts_the_training_of_a_stage_short(tmp_path, monkeypatch):
     cut = TrainingResult(Run(tmp_path), 7, 0.0, "", "signal")
-    monkeypatch.setattr("pacesetter.jobs.pipeline.stages.train", lambda config, console: cut)
+    monkeypatch.setattr("pacesetter.jobs.run.train.train", lambda config, console: cut)
     with pytest.raises(SystemExit, match="143"):
         train_quietly(resolve(["data=sandbox"]))
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from pacesetter.build import build_fold
 from pacesetter.cli import app
+from pacesetter.dashboard.folders import read_run
 from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
@@ -76,6 +77,11 @@ def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: P
     assert "Sharpe difference to hold" in printed
     assert (run.folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
     assert "The picture" in (run.folder / "report.html").read_text()
+    row = read_run(run.folder, tmp_path).row()
+    assert row["label"].startswith("demo · synthetic · direct · ")
+    assert row["sharpe"] == pytest.approx(figures["verdict"]["sharpe"][0])
+    assert row["gates"] == "–"
+    assert {"verdict", "interval", "yearly_return", "drawdown"} <= set(row)
 
 
 def test_the_command_ends_with_the_decision_of_the_verdicts_policy(tmp_path: Path, monkeypatch) -> None:

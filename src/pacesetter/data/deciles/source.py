@@ -6,12 +6,12 @@ Large companies lead small ones (Lo and MacKinlay 1990): strongly until about 19
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel, utc_index
 
@@ -21,7 +21,7 @@ FILE = Path(__file__).with_name("size_deciles_daily_1926_2025.parquet")
 PORTFOLIOS = tuple(f"size{number:02d}" for number in range(1, 11))
 PER_UNIT = 10_000  # the file holds hundredths of a percent
 BASE = 100.0
-NEW_YORK, LATEST_CLOSE = "America/New_York", pd.Timedelta(hours=16)
+NEW_YORK, LATEST_CLOSE = "America/New_York", timedelta(hours=16)
 
 NOT_SECURITIES = (
     "deciles: the ten portfolios are not securities and cannot be bought at these prices; money shown on them measures "
@@ -33,7 +33,6 @@ LICENCE = (
 )
 
 
-@SOURCES.register("deciles")
 @dataclass(frozen=True)
 class Deciles:
     """Daily closes of ten US portfolios by company size, 1926–2025; all of them unless some are chosen."""

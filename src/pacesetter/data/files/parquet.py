@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from pacesetter.arrays import Array
 from pacesetter.data.files.folder import Files, open_file
-from pacesetter.data.source import SOURCES
+from pacesetter.data.files.kinds import ENDINGS
 from pacesetter.errors import DataError
 from pacesetter.frames import recognise
 from pacesetter.panel import STORED_AS
@@ -27,12 +27,11 @@ __all__ = ["ParquetFiles"]
 log = logging.getLogger(__name__)
 
 
-@SOURCES.register("parquet")
 @dataclass(frozen=True)
 class ParquetFiles(Files):
     """Parquet files, also those that `Panel.save` wrote."""
 
-    endings: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+    endings: ClassVar[tuple[str, ...]] = ENDINGS["parquet"]
 
     def _is_stored_panel(self, file: Path) -> bool:
         return STORED_AS in (_parquet(file, lambda stored: stored.schema_arrow).metadata or {})

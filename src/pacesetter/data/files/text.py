@@ -18,7 +18,7 @@ import pyarrow.csv
 
 from pacesetter.arrays import Array
 from pacesetter.data.files.folder import Files, open_file
-from pacesetter.data.source import SOURCES
+from pacesetter.data.files.kinds import ENDINGS
 from pacesetter.errors import DataError
 from pacesetter.frames import check_columns, recognise
 
@@ -28,12 +28,11 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # first bytes of Excel's "Unicode text"
 SHORTEST_ROW = 16  # bytes: a date and a price
 
 
-@SOURCES.register("csv")
 @dataclass(frozen=True)
 class CsvFiles(Files):
     """Text files (`.csv`, `.csv.gz`), comma, semicolon or tab; every line must hold every column."""
 
-    endings: ClassVar[tuple[str, ...]] = (".csv", ".csv.gz", ".txt")
+    endings: ClassVar[tuple[str, ...]] = ENDINGS["csv"]
 
     def check_pieces(self) -> None:
         if not os.path.isdir(self.path):

@@ -18,7 +18,6 @@ import pandas as pd
 
 from pacesetter.data.calendars import session_closes
 from pacesetter.data.online import Yahoo
-from pacesetter.data.source import SOURCES
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.frames import read_frame
 from pacesetter.panel import Panel
@@ -31,7 +30,6 @@ FIELDS = ["open", "high", "low", "close", "volume"]
 CALENDARS = {"": "XNYS", "T": "XTKS", "L": "XLON", "HK": "XHKG", "DE": "XETR", "PA": "XPAR", "AX": "XASX", "TO": "XTSE"}
 
 
-@SOURCES.register("markets")
 @dataclass(frozen=True)
 class Markets:
     """Daily bars of exchanges in several time zones, each known at its own close.

@@ -442,8 +442,8 @@ class Batch:
         """The compiled step for the types of these arrays; called directly, numba does not look at them each time."""
         arguments = self._arguments(*self._outputs())
         types, has_one = tuple(map(typeof, arguments)), has_known_widths(arguments[-1])
-        alone: Callable[..., int] = STEPS[False, has_one].compile(types)
-        return FasterOf(alone, STEPS[True, has_one].compile(types)) if self._is_parallel else alone
+        alone = _typed_step(types, False, has_one)
+        return FasterOf(alone, _typed_step(types, True, has_one)) if self._is_parallel else alone
 
     @cached_property
     def _single_step(self) -> tuple[Callable[[], int], Array, Array, Array]:
@@ -490,6 +490,13 @@ def batch_of(environments: object) -> Batch | None:
     """The batch behind environments that trade, through any wrappers; None where nothing is traded."""
     batch = getattr(environments, "batch", None)
     return batch if isinstance(batch, Batch) else None
+
+
+def _typed_step(types: tuple[Any, ...], is_parallel: bool, has_one: bool) -> Callable[..., int]:
+    """The step compiled for these types; where numba compiles nothing (NUMBA_DISABLE_JIT), the function itself."""
+    step = STEPS[is_parallel, has_one]
+    compiled: Callable[..., int] = step.compile(types) if hasattr(step, "compile") else step
+    return compiled
 
 
 def _check_count(**values: object) -> None:

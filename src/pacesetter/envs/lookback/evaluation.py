@@ -159,7 +159,7 @@ class AgentLookback(LookbackPolicy):
         is_free = windows.space == "discrete" and windows.action == "absolute" and windows.max_delta is None
         self.act, self.config, self.memory = act, config, memory
         self._bar = -1
-        self._before: Any = None
+        self._before: object = None
         self.block_bars = block_bars if is_free else 1
         self._panel: Panel | None = None
 

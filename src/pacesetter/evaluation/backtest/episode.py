@@ -231,7 +231,7 @@ class Episode:
         """Each fill of the symbols as a mark of the chart: `kind` of `MARKERS`, `time`, `level`, `text`."""
         # By moment of exit: a trade is closed at most once a bar and symbol. Open ones have NaT, which no bar equals.
         gains = {(row["exit"], row["symbol"]): row for row in self.trades().to_dict("records")}
-        marks: list[tuple[str, Any, float, str]] = []
+        marks: list[tuple[str, object, float, str]] = []
         for symbol in symbols:
             rows, unit = self.fills[self.fills["symbol"] == symbol], self._unit(symbol)
             for time, row in rows[(rows["quantity"] != 0) | (rows["exit_quantity"] != 0)].iterrows():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -177,7 +177,7 @@ def _descend(gram: Array, products: Array, targets: Array, penalty: float, start
     from sklearn.linear_model import lasso_path
 
     shape_only = np.broadcast_to(0.0, (len(targets), len(gram)))  # all is in the products
-    options: dict[str, Any] = {"alphas": [penalty], "precompute": gram, "max_iter": SWEEPS, "check_input": False}
+    options: dict[str, object] = {"alphas": [penalty], "precompute": gram, "max_iter": SWEEPS, "check_input": False}
     solution = np.zeros_like(start)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)

@@ -408,11 +408,11 @@ def _screen_inputs(features: Array, target: Array) -> Array:
     return np.sort(np.argsort(-strength, kind="stable")[:MOST_INPUTS])
 
 
-def _boost_trees(features: Array, target: Array) -> Any:
+def _boost_trees(features: Array, target: Array) -> object:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     # Small trees and large leaves: a bar's return is nearly all noise.
-    options: dict[str, Any] = {"max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
+    options: dict[str, object] = {"max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
     model = HistGradientBoostingRegressor(
         learning_rate=0.1, max_iter=ROUNDS[-1], early_stopping=False, random_state=0, **options
     )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -135,7 +134,7 @@ def _words(metric: str) -> str:
     return known.about if known else metric
 
 
-def _content(path: Path) -> Any:
+def _content(path: Path) -> object:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as problem:

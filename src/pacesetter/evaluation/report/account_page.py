@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from pacesetter.arrays import Array
-from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure
 from pacesetter.evaluation.statistics.metrics import win_rate
@@ -18,6 +18,9 @@ from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.lots import Lots
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.trades import Trade
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.backtest.backtest import Backtest
 
 __all__ = ["monthly_section", "page_header", "trades_section", "weights_section"]
 

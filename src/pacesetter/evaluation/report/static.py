@@ -23,7 +23,10 @@ TAG = re.compile(r"<[^>]*>")
 
 
 class Axis(NamedTuple):
-    """One axis of a figure: its pixels, the numbers at its two ends, and the names of its places if it has names."""
+    """One axis of a figure: its pixels, the numbers at its two ends, and the names of its places if it has names.
+
+    Numbers of a logarithmic axis are logarithms.
+    """
 
     start: float
     stop: float
@@ -32,6 +35,7 @@ class Axis(NamedTuple):
     names: tuple[str, ...]
     is_date: bool
     is_shown: bool = True
+    is_log: bool = False
 
     def pixels(self, values: Array) -> Array:
         """Where values lie."""
@@ -44,7 +48,7 @@ class Axis(NamedTuple):
         if self.names:
             places = {name: place for place, name in enumerate(self.names)}
             return np.array([places.get(str(value), np.nan) for value in values], dtype=float)
-        return _dates(values) if self.is_date else _floats(values)
+        return _dates(values) if self.is_date else _logarithms(values) if self.is_log else _floats(values)
 
     def labels(self) -> list[tuple[float, str]]:
         """Some of its numbers with their texts."""
@@ -54,7 +58,7 @@ class Axis(NamedTuple):
         values = np.linspace(self.low, self.high, 5)
         if self.is_date:
             return [(value, f"{pd.Timestamp(int(value)):%Y-%m-%d}") for value in values[[0, 2, 4]]]
-        return [(value, f"{value:.3g}") for value in values]
+        return [(value, _short_number(10**value if self.is_log else value)) for value in values]
 
 
 def static_svg(figure: Mapping[str, Any]) -> str:
@@ -67,7 +71,8 @@ def static_svg(figure: Mapping[str, Any]) -> str:
         for letter in "xy":
             name = trace.get(f"{letter}axis", letter)
             if name not in axes:
-                own = [each for each in traces if each.get(f"{letter}axis", letter) == name]
+                alike = _matched(name, layout)
+                own = [each for each in traces if _matched(each.get(f"{letter}axis", letter), layout) == alike]
                 axes[name] = _axis(letter, layout.get(f"{letter}axis{name[1:]}", {}), own, height)
     parts = [_text(WIDTH / 2, 16, _title(layout), "middle", 14)]
     drawn, names = [], []
@@ -94,6 +99,11 @@ def static_svg(figure: Mapping[str, Any]) -> str:
 # ---- axes -----------------------------------------------------------------------------------------------------------
 
 
+def _matched(name: str, layout: Mapping[str, Any]) -> str:
+    """The axis whose numbers one shows: of pictures above each other often the same dates."""
+    return str(layout.get(f"{name[0]}axis{name[1:]}", {}).get("matches", name))
+
+
 def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], height: float) -> Axis:
     """The axis that these traces share."""
     first, last = options.get("domain", (0.0, 1.0))
@@ -112,7 +122,9 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     if texts and not is_date:
         names = tuple(dict.fromkeys(str(value) for column in columns for value in column))
         return Axis(start, stop, -0.5, len(names) - 0.5, names, False, is_shown)
-    numbers = [_dates(column) if is_date else _floats(column) for column in columns]
+    is_log = options.get("type") == "log"
+    read = _dates if is_date else _logarithms if is_log else _floats
+    numbers = [read(column) for column in columns]
     values = np.concatenate([*numbers, *[[0.0] for trace in traces if _is_length(trace, letter)]])
     values = values[np.isfinite(values)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
@@ -122,7 +134,7 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     given = options.get("range")
     if given and not is_date and all(isinstance(value, (int, float)) for value in given):
         low, high = float(given[0]), float(given[1])
-    return Axis(start, stop, low, high, (), is_date, is_shown)
+    return Axis(start, stop, low, high, (), is_date, is_shown, is_log)
 
 
 def _is_length(trace: Mapping[str, object], letter: str) -> bool:
@@ -251,6 +263,15 @@ def _matrix(values: object) -> Array:
 
 def _floats(values: Any) -> Array:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def _logarithms(values: Any) -> Array:
+    numbers = _floats(values)
+    return np.log10(np.where(numbers > 0, numbers, np.nan))
+
+
+def _short_number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _dates(values: Any) -> Array:

@@ -14,9 +14,10 @@ from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Tra
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.late import load
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
-from pacesetter.learning.methods import TargetOptions, find_support, load
+from pacesetter.learning.methods import TargetOptions, find_support
 from pacesetter.market.parameters import SHORT_KEYS
 
 __all__ = ["Explained", "explain_keys", "field_texts"]
@@ -102,7 +103,7 @@ def explain_keys(config: Plan, key: str) -> list[Explained]:
     group, _, name = key.removeprefix("task.").partition(".")
     if group == "market":
         key = f"task.market.limits.{SHORT_KEYS[name]}" if name in SHORT_KEYS else f"task.{key.removeprefix('task.')}"
-    values: Any = config.to_dict()
+    values: object = config.to_dict()
     kinds = _kinds(config)
     path: list[str] = []
     for part in key.split("."):
@@ -134,7 +135,7 @@ def _about(texts: Mapping[str, str], name: str) -> str:
     return texts.get(name) or COMMON.get(name, "")
 
 
-def _kinds(config: Plan, group: str | None = None) -> list[type[Any]]:
+def _kinds(config: Plan, group: str | None = None) -> list[type[object]]:
     """The dataclasses whose fields are the keys of a group, or of the whole configuration."""
     problem, method = str(config.task.problem), str(config.agent.get("algorithm", "ppo"))
     groups: dict[str | None, list[type[Any]]] = {
@@ -152,7 +153,7 @@ def _kinds(config: Plan, group: str | None = None) -> list[type[Any]]:
     return groups[group] if group in groups else _below([Plan], str(group))
 
 
-def _below(kinds: Sequence[type[object]], name: str) -> list[type[Any]]:
+def _below(kinds: Sequence[type[object]], name: str) -> list[type[object]]:
     """The dataclass that a field holds, among the dataclasses that may have it."""
     for kind in kinds:
         hint = typing.get_type_hints(kind).get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pacesetter.build import Plan
@@ -27,24 +27,29 @@ SHORT = {
 }
 
 
-def label_of(config: Plan, has_agent: bool = True) -> str:
-    """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them."""
+def label_of(config: Plan, has_agent: bool = True, standard: Sequence[str] = ()) -> str:
+    """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them.
+
+    standard   overrides of a command that has defaults of its own; what they set is not named
+    """
     about = [data_name(config.data), *([str(config.agent.get("algorithm", "no agent"))] if has_agent else [])]
     if config.name != UNNAMED:
         return " · ".join([config.name, *about])
-    changed = list(_differences(config))
+    changed = list(_differences(config, standard))
+    if standard and len(plain := list(_differences(config, ()))) < len(changed):
+        changed = plain  # the command was told otherwise
     more = [f"{len(changed) - MOST} more"] if len(changed) > MOST else []
     return " · ".join([*about, *changed[:MOST], *more])
 
 
-def _differences(config: Plan) -> Iterator[str]:
+def _differences(config: Plan, standard: Sequence[str]) -> Iterator[str]:
     source = data_defaults(str(config.data.get("source", "")))
     yield from _changed_keys(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
     choices = [f"task={config.task.problem}"]
     if "algorithm" in config.agent:
         choices.append(f"agent={config.agent['algorithm']}")
     try:
-        usual = resolve(choices).to_dict()
+        usual = resolve([*choices, *standard]).to_dict()
     except PacesetterError:  # a plugin's agent that the command line does not know
         return
     given = config.to_dict()
@@ -52,7 +57,7 @@ def _differences(config: Plan) -> Iterator[str]:
         yield from _changed_keys({section: given[section]}, {section: usual[section]})
 
 
-def data_defaults(source: str) -> dict[str, Any]:
+def data_defaults(source: str) -> dict[str, object]:
     """Options of a source that have a default, and those of any source."""
     kinds: list[Any] = [Loading, *([SOURCES[source]] if source in SOURCES else [])]
     defaults: dict[str, Any] = {}

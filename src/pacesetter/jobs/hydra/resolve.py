@@ -153,7 +153,7 @@ def _interpolate(tree: Tree) -> Tree:
     return {str(key): value for key, value in resolved.items()}
 
 
-def _below(place: Any, part: str) -> Any:
+def _below(place: Any, part: str) -> object:
     if isinstance(place, dict):
         return place.get(part)
     return place[int(part)] if _is_place(place, part) else None
@@ -202,8 +202,8 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
     if key == leaf or group in ("market", "risk") or key.startswith("task.market."):
         short = {full: name for name, full in (SHORT_KEYS | SHORT_ORDERS).items()}
         meant = KEYS.get(leaf.lower(), short.get(leaf, leaf))
-        if named := [name for name in (f"market.{meant}", f"risk.{meant}") if name in known]:
-            return f"; did you mean '{named[0]}'?"
+        if keys := [name for name in (f"market.{meant}", f"risk.{meant}") if name in known]:
+            return f"; did you mean '{keys[0]}'?"
     # Without the group's name, which all its keys share and which would make any of them look close.
     parts = (name.split(".") for name in known if "." in key and name.startswith(f"{group}."))
     inside = {".".join(part[1:end]): ".".join(part[:end]) for part in parts for end in range(2, len(part) + 1)}
@@ -221,8 +221,8 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
         if methods:
             shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
             others = len(methods) - len(shown)
-            them = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
-            return f"; {them}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+            said = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
+            return f"; {said}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
     if group == "guard":
         return "; breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
     if not inside:

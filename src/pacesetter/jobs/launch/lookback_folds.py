@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,7 +58,7 @@ def lookback_paths(config: Plan, panel: Panel, folds: int, tell: Tell | None = N
             "after each test; use fewer folds, or shorter task.windows"
         )
     splits = combinatorial_purged(panel, folds, 2, _purge(config), reach)
-    tested: dict[int, list[dict[str, Any]]] = {}
+    tested: dict[int, list[dict[str, object]]] = {}
     for number, fold in enumerate(splits.folds, start=1):
         agent = _fit_agent(config, panel, fold)
         for block_number in np.unique(np.minimum(fold.test // block, folds - 1)):

@@ -78,7 +78,7 @@ def cross_entropy_sampler(method: CrossEntropy, space: Mapping[str, BaseDistribu
             point = proposal.mean if trial.number == 0 else proposal.draw(np.random.default_rng([seed, trial.number]))
             return {key: value_at(kind, share) for (key, kind), share in zip(space.items(), point, strict=True)}
 
-        def sample_independent(self, study: Study, trial: FrozenTrial, name: str, kind: BaseDistribution) -> Any:
+        def sample_independent(self, study: Study, trial: FrozenTrial, name: str, kind: BaseDistribution) -> object:
             return value_at(kind, 0.5)
 
     return Sampler()
@@ -198,7 +198,7 @@ def _shorten_key(key: str) -> str:
     return parts[-1]
 
 
-def _scores_picture(scores: Sequence[Sequence[float]]) -> Any:
+def _scores_picture(scores: Sequence[Sequence[float]]) -> object:
     import plotly.graph_objects as go
 
     played = [(number, values) for number, values in enumerate(scores) if values]
@@ -213,7 +213,7 @@ def _scores_picture(scores: Sequence[Sequence[float]]) -> Any:
     return style_figure(figure, "Validation score by generation")
 
 
-def _values_picture(space: Mapping[str, object], proposals: Sequence[Proposal]) -> Any:
+def _values_picture(space: Mapping[str, object], proposals: Sequence[Proposal]) -> object:
     import plotly.graph_objects as go
 
     figure = go.Figure()

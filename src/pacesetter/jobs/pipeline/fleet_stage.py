@@ -15,7 +15,7 @@ from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run, missing_bars
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
-from pacesetter.learning.methods import load
+from pacesetter.late import load
 from pacesetter.market.covariance import check_history
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "needs_no_lookback", "traded_config", "train_fleet"]

@@ -21,10 +21,6 @@ from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sect
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.hydra.label import label_of
-from pacesetter.jobs.pipeline.fleet_stage import check_episodes, needs_no_lookback, traded_config, train_fleet
-from pacesetter.jobs.pipeline.judge_stage import judge_agents
-from pacesetter.jobs.pipeline.lookback_stage import check_bars, learn_lookback
-from pacesetter.jobs.pipeline.master_stage import needs_no_master, train_master
 from pacesetter.jobs.pipeline.memory import check_budget, within_budget
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
@@ -130,6 +126,7 @@ def write_page(job: Job, folder: Path) -> StageResult:
     return StageResult(f"{len(sections)} sections")
 
 
+HERE = "pacesetter.jobs.pipeline"
 TRADED = ("data", "features", "task", "agent", "risk", "train", "job")
 REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "master", "judge")
 STAGES: dict[str, Stage] = {
@@ -141,21 +138,29 @@ STAGES: dict[str, Stage] = {
         Stage("leadlag", find_leaders, ("load",), ("lag",), check=check_window),
         Stage(
             "lookback",
-            learn_lookback,
+            f"{HERE}.lookback_stage:learn_lookback",
             ("load",),
             ("data", "train", "job"),
-            check=check_bars,
-            skipped=needs_no_lookback,
+            check=f"{HERE}.lookback_stage:check_bars",
+            skipped=f"{HERE}.fleet_stage:needs_no_lookback",
         ),
-        Stage("agents", train_fleet, ("load", "lookback"), TRADED, check=check_episodes),
+        Stage(
+            "agents",
+            f"{HERE}.fleet_stage:train_fleet",
+            ("load", "lookback"),
+            TRADED,
+            check=f"{HERE}.fleet_stage:check_episodes",
+        ),
         Stage(
             "master",
-            train_master,
+            f"{HERE}.master_stage:train_master",
             ("load", "lookback", "agents"),
             ("agent", "train", "job"),
-            skipped=needs_no_master,
+            skipped=f"{HERE}.master_stage:needs_no_master",
         ),
-        Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job", "evaluation")),
+        Stage(
+            "judge", f"{HERE}.judge_stage:judge_agents", ("load", "lookback", "agents", "master"), ("job", "evaluation")
+        ),
         Stage("report", write_page, REPORTED, is_kept=False),
     )
 }
@@ -177,11 +182,11 @@ def run_job(
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
     trains = any(stage.name == "agents" for stage in chosen)
-    label, config = label_of(traded_config(config) if trains else config, has_agent=trains), _with_costs(config)
+    label, config = _label(config, trains), _with_costs(config)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
-        plan = describe_plan(traded_config(config), config.job.folds)
+        plan = describe_plan(_as_traded(config), config.job.folds)
         job.console.print(plan, soft_wrap=True, highlight=False, markup=False)
     stopped = print_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
@@ -202,6 +207,20 @@ def run_job(
     _show(job)
     _warn_of_memory(job)
     return job
+
+
+def _label(config: Plan, trains: bool) -> str:
+    if not trains:
+        return label_of(config, has_agent=False)
+    from pacesetter.jobs.pipeline.fleet_stage import RISK  # here: a study trades nothing
+
+    return label_of(_as_traded(config), has_agent=True, standard=RISK)
+
+
+def _as_traded(config: Plan) -> Plan:
+    from pacesetter.jobs.pipeline.fleet_stage import traded_config  # here: a study trades nothing
+
+    return traded_config(config)
 
 
 def _with_costs(config: Plan) -> Plan:

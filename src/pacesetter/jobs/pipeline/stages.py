@@ -14,13 +14,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-import pacesetter
 from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.memory import peak_mb, release_memory, reset_peak
 from pacesetter.jobs.run.interrupts import exit_on_sigterm
-from pacesetter.jobs.run.train import train
+from pacesetter.late import load
 from pacesetter.market.jit import source_digest
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
@@ -37,6 +36,7 @@ __all__ = [
     "train_quietly",
 ]
 
+SOURCE = Path(__file__).parents[2]  # the package
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
 
@@ -83,7 +83,8 @@ class Job:
 class Stage:
     """One step of a job.
 
-    work     writes its artefacts into the folder that it is given
+    work     writes its artefacts into the folder that it is given; this and those below may be "module:function",
+             imported when the stage is one of the job's
     needs    stages whose artefacts it reads
     reads    keys of the configuration that it depends on
     is_kept  whether it need not work again for the same bars, configuration, code and earlier stages
@@ -92,12 +93,21 @@ class Stage:
     """
 
     name: str
-    work: Callable[[Job, Path], StageResult]
+    work: Callable[[Job, Path], StageResult] | str
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     is_kept: bool = True
-    check: Callable[[Job], None] = lambda job: None
-    skipped: Callable[[Job], str] = lambda job: ""
+    check: Callable[[Job], None] | str | None = None
+    skipped: Callable[[Job], str] | str | None = None
+
+    def why_skipped(self, job: Job) -> str:
+        """Why the job has no need of it; empty where it has."""
+        return str(load(self.skipped)(job)) if self.skipped else ""
+
+    def make(self, job: Job, folder: Path) -> StageResult:
+        """Do the work."""
+        result: StageResult = load(self.work)(job, folder)
+        return result
 
 
 class StageWatch:
@@ -118,6 +128,8 @@ def only_run(folder: Path) -> Path:
 
 def train_quietly(config: Plan) -> Path:
     """The run folder of a training that a stage makes without a word; where SIGTERM cuts it short, the job ends."""
+    from pacesetter.jobs.run.train import train  # here: a study trains nothing
+
     result = train(config, console=Console(quiet=True))
     if result.stopped == "signal":
         exit_on_sigterm()
@@ -140,9 +152,9 @@ def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:
 def check_stages(job: Job, stages: Iterable[Stage]) -> None:
     """Refuse bars that one of the stages cannot work on, before the first of them spends any time."""
     for stage in stages:
-        if not stage.skipped(job):
+        if stage.check and not stage.why_skipped(job):
             with _record_failure(job.run, stage.name):
-                stage.check(job)
+                load(stage.check)(job)
 
 
 def run_stage(job: Job, stage: Stage, label: str) -> None:
@@ -153,7 +165,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     start, used = time.perf_counter(), time.process_time()
     release_memory()
     reset_peak()
-    if why := stage.skipped(job):
+    if why := stage.why_skipped(job):
         finding, spent = StageResult(why), "skipped"
     else:
         with job.console.status(label), _record_failure(job.run, stage.name):
@@ -170,7 +182,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
 
 def _load_or_run(job: Job, stage: Stage) -> tuple[StageResult, bool]:
     if not stage.is_kept:
-        return stage.work(job, job.folder(stage.name)), False
+        return stage.make(job, job.folder(stage.name)), False
     job.keys[stage.name] = _key(job, stage)
     kept = job.folder(stage.name)
     finding = _read(kept)
@@ -198,7 +210,7 @@ def _key(job: Job, stage: Stage) -> str:
 @cache
 def _code_digest() -> int:
     """A number that changes with any line of the package."""
-    return source_digest(*sorted(Path(pacesetter.__file__).parent.rglob("*.py")))
+    return source_digest(*sorted(SOURCE.rglob("*.py")))
 
 
 def _make(job: Job, stage: Stage, kept: Path) -> StageResult:
@@ -207,7 +219,7 @@ def _make(job: Job, stage: Stage, kept: Path) -> StageResult:
     fresh = kept.with_name(f".{job.run.folder.name}-{stage.name}")
     fresh.mkdir(parents=True)
     try:
-        finding = stage.work(job, fresh)
+        finding = stage.make(job, fresh)
         files = {
             path.relative_to(fresh).as_posix(): sha256(path) for path in sorted(fresh.rglob("*")) if path.is_file()
         }

@@ -76,7 +76,7 @@ def resumed_config(run: Run, given: Plan | None = None) -> Plan:
     return config
 
 
-def _differences(first: object, second: object, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+def _differences(first: object, second: object, key: str = "") -> Iterator[tuple[str, object, object]]:
     if isinstance(first, dict) and isinstance(second, dict):
         for name in [*first, *(name for name in second if name not in first)]:
             yield from _differences(first.get(name), second.get(name), f"{key}.{name}" if key else str(name))

@@ -46,7 +46,7 @@ class FleetMeter(LiveFigures[Trainer[Agents, Market]]):
         super().__init__(session)
         self.learner = session.learner
         self.started, self.first = time.perf_counter(), self.learner.step
-        self.shown: dict[str, Any] = {}
+        self.shown: dict[str, object] = {}
 
     def between_rounds(self) -> None:
         logged = dict(self.learner.statistics())
@@ -103,7 +103,7 @@ class FleetValidator(Validator[FleetTrainer]):
         save_fleet(self.learner.fleet, folder)
         save_curiosity(self.learner.extras, folder)  # of this moment: its models read this fleet's encoder
 
-    def _play(self) -> dict[str, Any]:
+    def _play(self) -> dict[str, object]:
         played = play(self.learner.fleet, self.market)
         self.gates["stochastic"] = self._gates()
         if self.recovery is not None:

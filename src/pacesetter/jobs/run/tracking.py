@@ -277,7 +277,7 @@ def _hardware(run: Run) -> dict[str, object]:
 
 
 def _flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in tree.items():
         flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat

@@ -235,8 +235,8 @@ class _Watcher:
 def _learn(session: Session[Learner]) -> TrainingResult:
     from pacesetter.jobs.run.callbacks import Checkpoints, FailSafeGuard, Schedules
     from pacesetter.jobs.run.progress import progress
+    from pacesetter.late import load
     from pacesetter.learning.learner import Stop
-    from pacesetter.learning.methods import load
 
     guard = FailSafeGuard(session)
     observe: Callable[[Session[Learner]], tuple[LiveFigures[Learner], Validator[Learner]]]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 
 from pacesetter.build import Plan, build_table
@@ -19,10 +20,13 @@ from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, backt
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, possible_baselines
 from pacesetter.evaluation.report.judgement_page import results_section
 from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.statistics.intervals import Difference, interval, paired_difference
+from pacesetter.evaluation.statistics.intervals import Difference, Interval, interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe
+from pacesetter.evaluation.statistics.regression import RESULT
+from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.lookback_stage import check_windows
 from pacesetter.jobs.pipeline.show import section_table
@@ -36,7 +40,7 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.page import LearnedRelations
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import Run, write_atomic
+from pacesetter.runs import EVALUATION, Run, write_atomic
 
 __all__ = ["COSTS_BPS", "Demo", "DemoSettings"]
 
@@ -84,7 +88,8 @@ class Demo:
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
-        self.run = Run.create(self.runs, "demo", self.config(VERDICT_BPS).to_dict())
+        config = self.config(VERDICT_BPS)
+        self.run = Run.create(self.runs, "demo", config.to_dict(), label_of(config))
 
     def play(self) -> Run:
         """All steps; the policy of the verdict is that of `agent_run`."""
@@ -260,7 +265,11 @@ class Demo:
         return replace(hold, name=f"hold at {volatility:.1%} volatility")
 
     def _play(self, run: StoredRun, panel: Panel, first: int) -> Backtest:
-        options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars, "risk": run.sizing}
+        options: dict[str, Any] = {
+            "market": run.task.market,
+            "window_bars": run.task.window_bars,
+            "risk": run.sizing,
+        }
         return backtest(run.policy, panel, first=first, bank=self.bank(panel), **options)
 
     def _give_verdict(self, title: str, own: Backtest, simple: Mapping[str, Backtest], name: str) -> None:
@@ -279,8 +288,31 @@ class Demo:
             f"(hold: {_invested_share(simple[HOLD]):.0%})."
         )
         self.figures[name] = _facts(verdict, gap) | {"money": {key: metrics(each) for key, each in results.items()}}
+        if name == "verdict":
+            self._store_verdict(verdict, text, results, intervals)
         table = results_section(results, intervals)
         self.add(replace(table, title=title, text=text, is_evidence=verdict.is_evidence, headline=verdict.headline))
+
+    def _store_verdict(
+        self, verdict: Verdict, text: str, results: Mapping[str, Backtest], intervals: Mapping[str, Interval]
+    ) -> None:
+        """What the list of runs and a comparison read; no gates are asked of a demonstration."""
+        folder = self.run.path(EVALUATION)
+        folder.mkdir(exist_ok=True)
+        about: dict[str, object] = {
+            "policy": verdict.name,
+            "headline": verdict.headline,
+            "sentence": text,
+            "gates": [],
+            "regimes": {},
+        }
+        about |= {"has_edge": verdict.has_edge, "is_evidence": verdict.is_evidence}
+        about |= {"bars_per_year": results[verdict.name].bars_per_year}
+        about |= {"intervals": {key: list(each) for key, each in intervals.items()}}
+        about |= {"figures": {key: metrics(each) for key, each in results.items()}}
+        write_atomic(folder / RESULT, json.dumps(about, indent=2) + "\n")
+        returns = {key: each.returns for key, each in results.items()}
+        pd.DataFrame(returns, results[verdict.name].times).to_parquet(folder / RETURNS)
 
     def _above_hold(self, own: Backtest, simple: Mapping[str, Backtest]) -> Difference:
         hold = simple[HOLD]
@@ -329,5 +361,5 @@ def _invested_share(result: Backtest) -> float:
 def _facts(verdict: Verdict, gap: Difference) -> dict[str, object]:
     """What a machine reads of a verdict."""
     plain = {name: value for name, value in asdict(verdict).items() if name != "costs"}
-    stored: dict[str, Any] = json.loads(json.dumps(plain))
+    stored: dict[str, object] = json.loads(json.dumps(plain))
     return stored | {"headline": verdict.headline, "is_evidence": verdict.is_evidence, "above_hold": list(gap)}

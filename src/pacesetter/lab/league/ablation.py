@@ -262,7 +262,7 @@ def _pair(value: float, half: float) -> str:
     return f"{value:+.2f}" if math.isnan(half) else f"{value:+.2f} ± {half:.2f}"
 
 
-def _picture(market: str, table: pd.DataFrame, title: str) -> Any:
+def _picture(market: str, table: pd.DataFrame, title: str) -> object:
     """What each variant changes, with its interval; 0 is the full method."""
     import plotly.graph_objects as go
 

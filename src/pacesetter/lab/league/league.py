@@ -143,7 +143,7 @@ def _play_cell(cell: Cell) -> Score:
 
 def league_table(scores: pd.DataFrame) -> pd.DataFrame:
     """A row for each market and entrant: mean Sharpe ratio ± half width, share of the sized oracle, reliable seeds."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for (market, entrant), part in scores.groupby(["market", "entrant"], sort=False):
         top_entrant, figure = (CLOSED, "worth") if market in GOALS else (ORACLE, "sharpe")
         best = scores[(scores["market"] == market) & (scores["entrant"] == top_entrant)].set_index("seed")[figure]

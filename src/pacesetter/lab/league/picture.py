@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from pacesetter.evaluation.report.pictures import style_figure
@@ -15,7 +13,7 @@ LIMITS = (-0.5, 1.5)  # shares beyond them, at strengths where the oracle earns 
 APART = 0.04  # share of a strength by which the entrants' points lie beside each other: intervals stay readable
 
 
-def league_picture(table: pd.DataFrame) -> Any:
+def league_picture(table: pd.DataFrame) -> object:
     """A line for each entrant with its 95 % intervals; strengths on a logarithmic axis, as they double."""
     import plotly.graph_objects as go
 

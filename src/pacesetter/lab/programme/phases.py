@@ -157,7 +157,7 @@ def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
     if set(symbols) == set(panel.symbols) or "symbols" not in config.data:
         return config
     # A synthetic market counts its symbols, others name them.
-    value: Any = len(symbols) if config.data["source"] == "synthetic" else list(symbols)
+    value: object = len(symbols) if config.data["source"] == "synthetic" else list(symbols)
     return replace(config, data=config.data | {"symbols": value})
 
 

@@ -19,7 +19,7 @@ from numba import njit, prange
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.dependence import DEPENDENCES, Dependence, Inner
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.information import lagged_information, lagged_transfer
 from pacesetter.leadlag.estimators.products import KEPT_EVERY, lagged_products
 from pacesetter.leadlag.series import CONSTANT, Series, inverse_deviations
@@ -66,7 +66,6 @@ class ScoreRecipe:
         return range(1, min(self.max_lag, lookback - 2) + 1)
 
 
-@ESTIMATORS.register("ccf_lag1")
 @dataclass(frozen=True)
 class CcfLag1(Estimator):
     """corr(x_i(t−1), x_j(t)) − corr(x_j(t−1), x_i(t))."""
@@ -78,7 +77,6 @@ class CcfLag1(Estimator):
         return _correlation_scorer("ccf_lag1", self.inner, series, ScoreRecipe(1, SIGNED_SUM, DIFFERENCE), resources)
 
 
-@ESTIMATORS.register("ccf_auc")
 @dataclass(frozen=True)
 class CcfAuc(Estimator):
     """I_ij = Σ_l |corr_l|; sign(I_ij − I_ji)·max(I_ij, I_ji)/(I_ij + I_ji), or (I_ij − I_ji)/(I_ij + I_ji).
@@ -96,7 +94,6 @@ class CcfAuc(Estimator):
         return _correlation_scorer("ccf_auc", self.inner, series, recipe, resources)
 
 
-@ESTIMATORS.register("ccf_peak")
 @dataclass(frozen=True)
 class CcfPeak(Estimator):
     """max_l |corr_l| forward − max_l |corr_l| backward; `lags` gives the lag of the larger peak."""
@@ -111,7 +108,6 @@ class CcfPeak(Estimator):
         )
 
 
-@ESTIMATORS.register("mutual_information")
 @dataclass(frozen=True)
 class MutualInformation(Estimator):
     """Σ_l I(x_i(t−l); x_j(t)) − I(x_j(t−l); x_i(t)) in nats, each asset in `bins` quantile bins of the window."""
@@ -130,7 +126,6 @@ class MutualInformation(Estimator):
         return LaggedWindows(series, measure, ScoreRecipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE))
 
 
-@ESTIMATORS.register("transfer_entropy")
 @dataclass(frozen=True)
 class TransferEntropy(MutualInformation):
     """Σ_l I(x_i(t−l); x_j(t) | x_j(t−1)) less the same from j to i, in nats: net transfer entropy."""

@@ -99,4 +99,21 @@ class Estimator(ABC):
         """The estimator's scorer for `series`, with its tables built."""
 
 
-ESTIMATORS: Registry[type[Estimator]] = Registry("estimator")
+ESTIMATORS: Registry[type[Estimator]] = Registry(
+    "estimator",
+    entries={
+        "ccf_lag1": "pacesetter.leadlag.estimators.correlation:CcfLag1",
+        "ccf_auc": "pacesetter.leadlag.estimators.correlation:CcfAuc",
+        "ccf_peak": "pacesetter.leadlag.estimators.correlation:CcfPeak",
+        "mutual_information": "pacesetter.leadlag.estimators.correlation:MutualInformation",
+        "transfer_entropy": "pacesetter.leadlag.estimators.correlation:TransferEntropy",
+        "granger": "pacesetter.leadlag.estimators.granger:Granger",
+        "learned": "pacesetter.leadlag.estimators.learned:LearnedAttention",
+        "levy_path": "pacesetter.leadlag.estimators.levy:LevyPath",
+        "levy_returns": "pacesetter.leadlag.estimators.levy:LevyReturns",
+        "policy": "pacesetter.leadlag.estimators.relations:PolicyRelations",
+        "signature": "pacesetter.leadlag.estimators.signatures:Signature",
+        "dtw": "pacesetter.leadlag.estimators.warping:DynamicTimeWarping",
+        "hayashi_yoshida": "pacesetter.leadlag.estimators.ticks:HayashiYoshida",
+    },
+)

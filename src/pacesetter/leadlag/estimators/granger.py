@@ -17,7 +17,7 @@ from numba import njit
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, ConditionalWindows, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["Granger", "GrangerWindows", "sparse_autoregression"]
@@ -26,7 +26,6 @@ SWEEPS, TOLERANCE = 200, 1e-6
 REFITS = 2  # penalty loadings are measured again on the residuals
 
 
-@ESTIMATORS.register("granger")
 @dataclass(frozen=True)
 class Granger(Estimator):
     """Σ_l |β_l[i, j]| − Σ_l |β_l[j, i]| of a vector autoregression by lasso, refitted by least squares.

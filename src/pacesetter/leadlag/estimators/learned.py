@@ -25,7 +25,7 @@ from numba import njit, prange
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, ConditionalWindows, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
 from pacesetter.leadlag.memory import check_memory
 from pacesetter.leadlag.series import Series
 
@@ -40,7 +40,6 @@ STEPS = 60
 LEAST_BARS = 40  # of a window that is cut into folds
 
 
-@ESTIMATORS.register("learned")
 @dataclass(frozen=True)
 class LearnedAttention(Estimator):
     """max_l |w_l[i, j]| − max_l |w_l[j, i]| of the attention weights w = g·(a⁺ − a⁻).

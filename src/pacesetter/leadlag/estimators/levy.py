@@ -13,13 +13,12 @@ import numpy as np
 from numba import njit, prange
 
 from pacesetter.arrays import Array
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series, inverse_deviations
 
 __all__ = ["AreaGemm", "AreaTable", "LevyPath", "LevyReturns"]
 
 
-@ESTIMATORS.register("levy_path")
 @dataclass(frozen=True)
 class LevyPath(Estimator):
     """Area of the cumulated paths, each over the deviation of its increments: the sum over all lags."""
@@ -29,7 +28,6 @@ class LevyPath(Estimator):
         return _area_scorer("levy_path", series, series.path, 0, resources)
 
 
-@ESTIMATORS.register("levy_returns")
 @dataclass(frozen=True)
 class LevyReturns(Estimator):
     """Area of the standardised returns taken as a path: lag-1 antisymmetric covariance less a boundary term."""

@@ -19,7 +19,7 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
 from pacesetter.leadlag.series import Series
 from pacesetter.panel import Panel
 from pacesetter.stamps import moment_of
@@ -30,7 +30,6 @@ RELATIONS = "relations.json"
 LEARNERS = "agent=direct, or of task=fleet with agent.network=cross"
 
 
-@ESTIMATORS.register("policy")
 @dataclass(frozen=True)
 class PolicyRelations(Estimator):
     """Σ_l |w_l[i, j]| − Σ_l |w_l[j, i]| of a policy's weights or attention, the same in every window.

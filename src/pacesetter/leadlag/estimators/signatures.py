@@ -15,7 +15,7 @@ import numpy as np
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["Signature", "SignatureWindows", "log_words", "words"]
@@ -46,7 +46,6 @@ def log_words(path: Array, depth: int) -> Array:
     )
 
 
-@ESTIMATORS.register("signature")
 @dataclass(frozen=True)
 class Signature(Estimator):
     """½ Σ_k S(iᵏ⁻¹j) − S(jᵏ⁻¹i), k = 2 … depth, of paths over deviation × √lookback; with `log`, of log-signatures.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.estimators.correlation import RELATIVE, SQUARED_SUM, ScorerByLag, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["HayashiYoshida", "TickLeadLag", "TickWindows", "hayashi_yoshida", "tick_lead_lag"]
@@ -87,7 +87,6 @@ def _check_ticks(name: str, times: ArrayLike, values: ArrayLike) -> tuple[Array,
     return moments, levels
 
 
-@ESTIMATORS.register("hayashi_yoshida")
 @dataclass(frozen=True)
 class HayashiYoshida(Estimator):
     """Hayashi–Yoshida on bars: an asset's ticks are its observed bars, so gaps are spanned and nothing is filled."""

@@ -14,7 +14,7 @@ from numba import njit, prange
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
 __all__ = ["DynamicTimeWarping", "WarpedWindows"]
@@ -22,7 +22,6 @@ __all__ = ["DynamicTimeWarping", "WarpedWindows"]
 AHEAD, BOTH, BEHIND = 1, 0, -1  # the step by which the path came: in j alone, in both, in i alone
 
 
-@ESTIMATORS.register("dtw")
 @dataclass(frozen=True)
 class DynamicTimeWarping(Estimator):
     """Mean offset of the warping path, over max_lag: (1/|path|) Σ (place in j − place in i) / max_lag."""

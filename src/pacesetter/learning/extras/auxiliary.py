@@ -95,7 +95,7 @@ class NextBar:
         return {name: values[block, bar] for name, values in self.tables.items()}
 
 
-def _classes(volumes: Any) -> Any:
+def _classes(volumes: Any) -> object:
     """(block, time) whether the next bar's volume is low (0), normal (1) or high (2); −1 where it is not known."""
     classes = np.full(volumes.shape, -1)
     sums = np.cumsum(np.pad(volumes, ((0, 0), (1, 0))), axis=1)

@@ -321,7 +321,7 @@ class Curiosity(Extra):
         return CuriosityGates((first[0], last[0]), (first[1], last[1]), float(self.variation), gradient)
 
 
-def make_curiosity(around: Surroundings, config: CuriosityConfig) -> Any:
+def make_curiosity(around: Surroundings, config: CuriosityConfig) -> object:
     """Curiosity by the model that the options name."""
     if config.model == "features":
         from pacesetter.learning.extras.feature_curiosity import FeatureCuriosity

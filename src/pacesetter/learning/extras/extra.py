@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.learning.methods import load
+from pacesetter.late import load
 from pacesetter.registry import Registry, configure
 
 if TYPE_CHECKING:  # every command reads the names of the extras, also where torch is not installed

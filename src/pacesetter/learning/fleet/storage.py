@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import RunError, check_range
-from pacesetter.learning.methods import load as load_object
+from pacesetter.late import load as load_object
 from pacesetter.runs import write_atomic
 
 __all__ = ["blank_fleet", "describe_fleet", "load_fleet", "save_fleet"]

@@ -42,9 +42,10 @@ from pacesetter.agents.layout import Shapes, Tensors, with_entries
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.late import load
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
-from pacesetter.learning.methods import METHODS, load
+from pacesetter.learning.methods import METHODS
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.own import AnyAlgorithm, OwnAlgorithm

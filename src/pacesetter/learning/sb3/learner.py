@@ -186,7 +186,7 @@ class SB3Learner:
 
     def set(self, name: str, value: float) -> None:
         """Change a hyperparameter while learning; refuses one that the algorithm reads only at the start."""
-        own: Any = self.algorithm.options if isinstance(self.algorithm, OwnAlgorithm) else self.algorithm
+        own: object = self.algorithm.options if isinstance(self.algorithm, OwnAlgorithm) else self.algorithm
         known = [key for key in SCHEDULED if hasattr(own, key)]
         if name not in known:
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")

@@ -599,7 +599,7 @@ class DirectLearner:
         """Parameters by learning rate: that of the network is a part of the shape's."""
         rate, layers = self.config.learning_rate, self.policy.layers
         shape = [*self.policy.shape(), *([self.policy.log_speed] if self.rules.impact else [])]
-        groups: list[dict[str, Any]] = [{"params": shape, "lr": rate}]
+        groups: list[dict[str, object]] = [{"params": shape, "lr": rate}]
         if layers is not None:
             groups.append({"params": list(layers.parameters()), "lr": rate * NETWORK_RATE})
         return groups
@@ -664,7 +664,7 @@ class DirectLearner:
         self.load_state_dict(state)
         return dict(state["run"])
 
-    def _describe_policy(self) -> dict[str, Any]:
+    def _describe_policy(self) -> dict[str, object]:
         made = self.policy.made_with | {"symbols": list(self.policy.symbols)}
         config = dataclasses.asdict(self.config) | {"dictionary": list(self.config.dictionary)}
         return {"algorithm": KIND, "config": config, "policy": made}

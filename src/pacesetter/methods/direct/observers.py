@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pacesetter.build.environments import Stretch
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -63,7 +62,7 @@ class DirectValidator(Validator[DirectLearner]):
         super().keep(folder, facts)
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
-    def _play(self) -> dict[str, Any]:
+    def _play(self) -> dict[str, object]:
         # Through the market kernel, not the differentiable ledger that it learned in: the score is what a backtest
         # gives.
         policy = AgentPolicy(self.learner.agent, "direct", "target", is_whole=True)

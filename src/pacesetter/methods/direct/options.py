@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pacesetter.errors import ConfigError, DataError, check_above, check_range, did_you_mean
 
@@ -106,7 +106,7 @@ class Direct:
         check_above(0, owner="agent", cut=self.cut, learning_rate=self.learning_rate)
 
     @property
-    def team(self) -> dict[str, Any] | None:
+    def team(self) -> dict[str, object] | None:
         """Options of the team; None without one."""
         if not self.network.startswith("team"):
             return None

@@ -67,7 +67,7 @@ class MasterValidator(Validator[MasterTrainer]):
         super().keep(folder, facts)
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
-    def _play(self) -> dict[str, Any]:
+    def _play(self) -> dict[str, object]:
         self.played = backtest(self.policy, **self.stretch._asdict())
         figures = measures(self.played)
         self.gates["deterministic"] = allocation_gates(figures)

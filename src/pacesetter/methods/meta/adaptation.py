@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -118,7 +117,7 @@ def _ratios(played: Sequence[AdaptationEpisodes], bars_per_year: float) -> pd.Da
     """A row for each task: the Sharpe ratio of every player, NaN where it did not play, and episodes completed."""
     players = list(dict.fromkeys(one.player for one in played))
     starts = [place for place, one in enumerate(played) if one.player == WITH]
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for start, end in zip(starts, [*starts[1:], len(played)], strict=True):
         some = {one.player: one for one in played[start:end]}
         ratios = [_sharpe(some[name].returns, bars_per_year) if name in some else np.nan for name in players]

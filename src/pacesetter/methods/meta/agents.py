@@ -55,7 +55,7 @@ class ContextEncoder(nn.Module):
         return self.base.start
 
     @property
-    def normaliser(self) -> Any:
+    def normaliser(self) -> object:
         return self.base.normaliser
 
     @property

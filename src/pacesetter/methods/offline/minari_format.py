@@ -66,17 +66,17 @@ def write_minari(
     return folder
 
 
-def _facts(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(name: str, manifest: Mapping[str, Any]) -> dict[str, object]:
     from importlib.metadata import version
 
-    facts: dict[str, Any] = {"dataset_id": name, "minari_version": version("minari")}
+    facts: dict[str, object] = {"dataset_id": name, "minari_version": version("minari")}
     facts["algorithm_name"] = str(manifest["source"])
     facts["description"] = f"episodes of {len(manifest['symbols'])} symbols in {', '.join(manifest['regimes'])}"
     kept = ("policy", "data", "reward", "market", "config_hash", "symbols", "regimes", "names", "components")
     return facts | {f"pacesetter_{key}": manifest[key] for key in kept if key in manifest}
 
 
-def _buffers(parts: Sequence[StoredEpisodes], gather: Tables, manifest: Mapping[str, Any]) -> Iterator[Any]:
+def _buffers(parts: Sequence[StoredEpisodes], gather: Tables, manifest: Mapping[str, Any]) -> Iterator[object]:
     from minari.data_collector import EpisodeBuffer
 
     for part in parts:
@@ -121,7 +121,7 @@ def _observation_space(observation: Mapping[str, Array]) -> Any:
     return spaces.Dict({name: space(entry) for name, entry in observation.items()})
 
 
-def _action_space(actions: int | None) -> Any:
+def _action_space(actions: int | None) -> object:
     from gymnasium import spaces
 
     return spaces.Box(-1.0, 1.0, (1,), np.float32) if actions is None else spaces.Discrete(actions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ class RowsValidator(Validator[LearnerT]):
     def _agents(self) -> tuple[OfflineAgents, float]:
         """Who decides, and the discount that was learned by."""
 
-    def _play(self) -> dict[str, Any]:
+    def _play(self) -> dict[str, object]:
         means = {name: float(values.mean()) for name, values in self._judge_held_out().items()}
         self.gates["deterministic"] = []
         # The sign is turned: `Validator` keeps the largest score.

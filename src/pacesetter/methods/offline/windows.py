@@ -68,7 +68,7 @@ class OfflineWindows(OwnAlgorithm):
         super().__init__(*arguments, **policy_options)
         own = self.env.env if isinstance(self.env, VectorAdapter) else None
         self.agents = PolicyAgents(self.policy)
-        rows: Any = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
+        rows: object = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
         shared = {each.name for each in fields(self.config_kind)} & self.hyperparameters().keys()
         config = self.config_kind(**{name: getattr(self.options, name) for name in shared}, seed=self.seed)
         make: Callable[..., OfflineMethod] = self.method_kind

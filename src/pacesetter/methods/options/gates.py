@@ -5,7 +5,7 @@ Names are fixed, as those of `measures`: a gate engine reads them. A policy with
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def option_runs(trace: Trace) -> OptionRuns:
     """All options of a trace that has some."""
     assert trace.option is not None
     assert trace.began is not None
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for column in range(trace.columns):
         played = int(trace.is_played[:, column].sum())
         starts = np.flatnonzero(trace.began[:played, column])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -208,7 +207,7 @@ def _pad_beginning(numbers: Array, first: int) -> Array:
 def save_prior(prior: Prior, folder: str | Path) -> Path:
     """Store a prior, without pickle."""
     if isinstance(prior, ExpectedPrior):
-        made: dict[str, Any] = {"column": prior.column, "place": prior.place}
+        made: dict[str, object] = {"column": prior.column, "place": prior.place}
     else:
         assert isinstance(prior, DirectPrior)
         made = dict(prior.policy.made_with)

@@ -350,7 +350,7 @@ def _results(judged: Path) -> dict[str, object] | None:
         results = json.loads(path.read_text(encoding="utf-8"))
         passed = [bool(gate["passed"]) for gate in results["gates"]]
         # Of a walk-forward account the last fit is served: its figures are those of its own test.
-        figures: dict[str, Any] = dict(results.get("served") or results["figures"][results["policy"]])
+        figures: dict[str, object] = dict(results.get("served") or results["figures"][results["policy"]])
         sentence = results["sentence"]
     except (OSError, ValueError, LookupError, TypeError) as problem:
         raise RunError(f"{path} is damaged ({problem!r}); make it again: pacesetter evaluate RUN") from problem

@@ -75,7 +75,7 @@ class SigningKey:
         return True
 
 
-def _read_pem(text: str) -> Any:
+def _read_pem(text: str) -> object:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 

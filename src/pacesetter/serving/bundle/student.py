@@ -44,7 +44,7 @@ class ServedGraph:
     agreement: float
 
 
-def served_graphs(teacher: str | Path, student: str | Path, count: int = 200) -> tuple[dict[str, bytes], list[Any]]:
+def served_graphs(teacher: str | Path, student: str | Path, count: int = 200) -> tuple[dict[str, bytes], list[object]]:
     """The graphs of two runs of one market, the student's also in int8, and some observations of that market."""
     config = stored_plan(teacher)
     panel = build_panel(config)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +103,7 @@ def _decision_rows(desk: Desk, ticket: Ticket) -> list[Row]:
     """
     notes = desk.policy.notes
 
-    def noted(name: str, place: int) -> Any:
+    def noted(name: str, place: int) -> object:
         given = notes.get(name)
         return given[place] if isinstance(given, list) else given
 

@@ -134,7 +134,7 @@ def _hashed_columns(table: Table, row: Row) -> dict[str, object]:
     return {name: value for name, value in values.items() if name not in LEFT_OUT and value not in EMPTY}
 
 
-def _value(column: Any, value: Any) -> Any:
+def _value(column: Any, value: Any) -> object:
     if value is None:
         return None
     if isinstance(column.type, Double):

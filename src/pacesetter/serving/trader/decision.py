@@ -231,7 +231,7 @@ def decision_file(bundle: Path) -> Path:
     return bundle / DECISION if (bundle / INDEX).is_file() else bundle.with_name(f"{bundle.name}.{DECISION}")
 
 
-def read_decision(path: Path) -> dict[str, Any] | None:
+def read_decision(path: Path) -> dict[str, object] | None:
     """An earlier decision; None where there is none, and a damaged one is refused."""
     if not path.is_file():
         return None

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -522,7 +522,7 @@ class PaperTrader:
             books["follow"] = self.succession.to_dict()
         return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
 
-    def _identity(self, at: pd.Timestamp) -> dict[str, Any]:
+    def _identity(self, at: pd.Timestamp) -> dict[str, object]:
         """What a restart must find again of the bars up to `at`."""
         return {"symbols": list(self.desk.symbols), "fed": self.feed.digest(at)}
 

@@ -105,7 +105,7 @@ def _play(account: Replayed, snapshot: Snapshot, bars: Any, now: float) -> None:
         account.halted = snapshot.panel.index[-1], desk.guard.reason
 
 
-def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, object] | None) -> dict[str, Any]:
+def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, object] | None) -> dict[str, object]:
     """Replay a bundle's account with breakers off and on; gives what its manifest keeps of it.
 
     Refuses a bundle whose account with breakers off is another than that of its evaluation (`results`): it would not

@@ -21,13 +21,13 @@ TABLES = ("decisions", "orders", "fills", "positions", "equity", "events", "audi
 def upgrade() -> None:
     run, time, symbol = ("run", sa.String(128)), ("time", Moment()), ("symbol", sa.String(64))
     _table("decisions", [run, time, symbol], [("action_space", sa.String(16)), ("smoothed_action", sa.Double())])
-    money: list[tuple[str, Any]] = [("quantity", sa.Double()), ("price", sa.Double())]
+    money: list[tuple[str, object]] = [("quantity", sa.Double()), ("price", sa.Double())]
     status = [("status", sa.String(16)), ("reason", sa.String(64))]
     _table("orders", [run, ("client_id", sa.String(128))], [time, symbol, *money, *status])
     paid = [("commission", sa.Double()), ("reason", sa.String(64))]
     _table("fills", [run, ("fill_id", sa.String(160))], [time, symbol, *money, *paid], [("client_id", sa.String(128))])
     _table("positions", [run, time, symbol], [*money, ("entry_price", sa.Double())])
-    measures: list[tuple[str, Any]] = [(name, sa.Double()) for name in ("equity", "cash", "exposure", "drawdown")]
+    measures: list[tuple[str, object]] = [(name, sa.Double()) for name in ("equity", "cash", "exposure", "drawdown")]
     _table("equity", [run, time], [*measures, ("state", sa.String(16)), ("vitals", sa.JSON())])
     _table("events", [("event_id", sa.Integer())], [run, time, ("kind", sa.String(32)), ("message", sa.Text())])
     links = [("kind", sa.String(32)), ("content", sa.Text()), ("hash", sa.String(64))]
