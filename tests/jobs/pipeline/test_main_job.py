@@ -130,7 +130,7 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
         ("lag.lookback=1000", "leadlag", r"lag\.lookback=1000 is longer than the history of \d+ bars before the last"),
         ("lag.lookback=8Y", "leadlag", r"lookback=8Y is longer than the history of \d+ bars before"),
         (
-            "data.bars=100 lag.lookback=20",
+            "task=fleet agent=ppo data.bars=100 lag.lookback=20",
             "lookback",
             r"30 of 100 bars, and needs 253; give 844 bars, or raise the first of train\.shares",
         ),
