@@ -127,3 +127,8 @@ def test_random_trades_in_three_currencies_equal_an_account_that_keeps_them_apar
         equity = dollars + (held * walk[t + 1] * into[t + 1]).sum()
         assert account.ledger[0, Column.EQUITY] == pytest.approx(equity, rel=1e-9)
     assert abs(equity / 100_000 - 1) > 0.01
+
+
+def test_a_file_of_rates_that_is_missing_is_named_by_its_own_key() -> None:
+    with pytest.raises(ConfigError, match=r"data\.fx=gone\.csv does not exist; give a file with closes of exchange"):
+        ps.load(closes(), currency="USD", currencies={"7203": "JPY"}, fx="gone.csv")

@@ -96,6 +96,27 @@ def test_membership_of_an_unknown_symbol_is_refused(tmp_path: Path) -> None:
     assert ps.load(long_frame(), membership=str(path), allow=["membership"]).mask.sum() == 60
 
 
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("AA,soon,", r"members.csv row 2 \(AA\): 'soon' is not a date or time"),
+        ("AA,,", r"members.csv row 2 \(AA\): nan is not a date or time"),
+        ("AA,2024-02-01,2024-01-05", r"members.csv row 2 \(AA\) ends at 2024-01-05, before its start at 2024-02-01"),
+    ],
+)
+def test_dates_that_mean_nothing_are_refused_by_row(tmp_path: Path, row: str, sentence: str) -> None:
+    path = tmp_path / "members.csv"
+    path.write_text(f"symbol,start,end\n{row}\nBB,2023-01-01,\n")
+    with pytest.raises(DataError, match=sentence):
+        ps.load(long_frame(), membership=str(path))
+
+
+def test_a_member_of_one_day_is_seen_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "members.csv"
+    path.write_text("symbol,start,end\nAA,2024-01-05,2024-01-05\nBB,2030-01-01,\n")
+    assert ps.load(long_frame(), membership=str(path)).mask.sum(axis=0).tolist() == [1, 0, 0]
+
+
 def test_the_data_check_reads_the_members_too(tmp_path: Path) -> None:
     bars, path = tmp_path / "bars.csv", tmp_path / "members.csv"
     long_frame(120).to_csv(bars, index=False)

@@ -182,6 +182,10 @@ def validate_bars(read: Panel | Bars, loading: Loading, source: str) -> Panel:
 
 
 def _in_account_currency(panel: Panel, loading: Loading) -> Panel:
+    if loading.fx is not None and not Path(loading.fx).exists():
+        raise ConfigError(
+            f"data.fx={loading.fx} does not exist; give a file with closes of exchange rates, e.g. USDJPY"
+        )
     rates = None if loading.fx is None else load(loading.fx)
     return convert_currencies(panel, loading.currency, loading.currencies, rates)
 

@@ -65,9 +65,15 @@ def read_membership(path: str, panel: Panel, allow: Iterable[str] = ()) -> Array
                 f"{file.name} row {row} names {name}, of which there are no bars [membership]"
                 f"{did_you_mean(name, panel.symbols)}; or pass such rows over with data.allow=[membership]"
             )
-        end = each.get("end")
-        low = panel.index.searchsorted(moment_of(each["start"]), side="left")
-        high = len(panel) if pd.isna(end) else panel.index.searchsorted(moment_of(end, last=True), side="right")
+        try:
+            start, end = moment_of(each["start"]), each.get("end")
+            until = panel.index[-1] if pd.isna(end) else moment_of(end, last=True)
+        except ConfigError as problem:
+            raise DataError(f"{file.name} row {row} ({name}): {problem}") from problem
+        if not pd.isna(end) and until < start:
+            raise DataError(f"{file.name} row {row} ({name}) ends at {end}, before its start at {each['start']}")
+        low = panel.index.searchsorted(start, side="left")
+        high = panel.index.searchsorted(until, side="right")
         member[low:high, panel.position(name)] = True
     return member
 
