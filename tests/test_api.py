@@ -176,6 +176,12 @@ def test_weights_of_other_symbols_are_refused(market: ps.Panel) -> None:
         ps.backtest("hold", market, first=300).verdict(against="hodl")
 
 
+def test_bars_too_few_for_a_backtest_are_refused_with_a_number_that_is_enough() -> None:
+    with pytest.raises(DataError, match=r"^90 bars are too few for a backtest: .* give 200 bars or more$"):
+        ps.backtest("hold", ps.load("synthetic", symbols=3, bars=90, seed=1))
+    assert len(ps.backtest("hold", ps.load("synthetic", symbols=3, bars=200, seed=1)).returns) == 149
+
+
 def test_a_run_is_trained_evaluated_and_backtested(tmp_path: Path) -> None:
     bars = ps.load("synthetic", symbols=4, bars=500, seed=0)
     folder = ps.train(agent="direct", data=bars, runs=tmp_path, train={"steps": 64}, track__progress=False)

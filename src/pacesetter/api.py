@@ -28,7 +28,7 @@ import pandas as pd
 from pacesetter.arrays import Array
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError, LimitWarning, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.evaluation.backtest.backtest import WINDOW_BARS, Backtest
 from pacesetter.evaluation.backtest.backtest import backtest as play
 from pacesetter.evaluation.backtest.cuts import describe_cuts
 from pacesetter.evaluation.backtest.leak import check_policy
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "backtest", "check_causal", "evaluate", "train"]
 
+ENOUGH_BARS = 200  # with which every feature has a window to look at
 SHORT = 60  # letters of a value in a sentence
 # fingerprint of the bars -> every distinct backtest of them in this process -> its Sharpe ratio per bar
 BACKTESTS: dict[str, dict[str, float]] = {}
@@ -217,6 +218,7 @@ def backtest(
         return replace(_warn_of_cuts(_backtest_run(Path(policy), panel, first, market, risk)), kind=kind)
     rules = configure_market(market)
     bank = market_bank(panel)
+    _check_length(panel, bank)
     start = min(250, len(panel) // 4) if first is None else _first_bar(panel, first)
     options: dict[str, Any] = {"first": start, "market": rules, "bank": bank, "risk": _risk_options(risk)}
     result = Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options, kind=kind)
@@ -437,6 +439,15 @@ def _warn_of_cuts(result: Result) -> Result:
 def _shorten(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHORT else text[:SHORT] + "…"
+
+
+def _check_length(panel: Panel, bank: Any) -> None:
+    """Refuse bars of which too few have all that a policy may look at."""
+    if len(panel) < ENOUGH_BARS and not bank.usable(WINDOW_BARS, 1).any():
+        raise DataError(
+            f"{len(panel)} bars are too few for a backtest: a policy may look at {WINDOW_BARS} bars with all features, "
+            f"and {int(bank.known.any(axis=1).sum())} have them; give {ENOUGH_BARS} bars or more"
+        )
 
 
 def _first_bar(panel: Panel, first: object) -> int:

@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pacesetter.cli import app, main
+from pacesetter.cli.results import agents_of
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.methods.supervised.forecasts import Forecasts
 
@@ -190,3 +191,11 @@ def test_mistakes_are_one_sentence(trained_run, tmp_path, command):
     shown = command("evaluate", "nowhere")
     assert shown.returncode == 2
     assert shown.stderr.strip().startswith("error: nowhere is not a run folder")
+
+
+def test_the_run_to_bundle_is_the_one_inside_the_pipeline_s(tmp_path):
+    inside = tmp_path / "agents" / "20260101-direct"
+    inside.mkdir(parents=True)
+    (inside / "manifest.json").write_text("{}")
+    assert agents_of(tmp_path) == inside
+    assert agents_of(inside) == inside

@@ -166,3 +166,14 @@ def test_groups_come_from_a_file_and_from_codes(tmp_path) -> None:
     panel = panel_of(planted(1, 60)[:, :4], sector=np.tile([1.0, 1, 2, 2], (61, 1)))
     assert read_groups(panel, str(path)) == {"energy": ("A00", "A01"), "banks": ("A02",)}
     assert read_groups(panel, "sector") == {"sector 1": ("A00", "A01"), "sector 2": ("A02", "A03")}
+
+
+def test_where_nothing_leads_the_strongest_of_six_relations_does_not_either() -> None:
+    claimed = 0
+    for seed in range(40):
+        moves = np.random.default_rng(700 + seed).standard_normal((1000, 3))
+        panel = panel_of(moves)
+        _, periods = Study(lookback=500, draws=20).firmest_relation(panel)
+        claimed += bool(periods["leads"].any())
+        assert (periods["leads"] <= (periods["low"] * periods["high"] > 0)).all()
+    assert claimed <= 6  # 5 % stated; as if it had not been chosen it is half of them

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.report.page import Section
     from pacesetter.panel import Panel
 
-__all__ = ["register"]
+__all__ = ["agents_of", "register"]
 
 WIDE_LETTERS = 130
 RISK_FIGURES = (
@@ -69,7 +69,7 @@ def evaluate(
         raise ConfigError("--gate compares the run's own test set; leave out data=… and --folds")
     if folds is None and (rolling or combinatorial or refit_every != 1):
         raise ConfigError("--rolling, --refit-every and --combinatorial apply to refitting only; give --folds too")
-    stored = open_run(_agents_of(Run.open(run).folder))
+    stored = open_run(agents_of(Run.open(run).folder))
     if folds is None and any(text.startswith("risk") for text in overrides or []):
         _evaluate_at_risk(stored, overrides or [])
     elif folds is not None:
@@ -105,7 +105,7 @@ def validate(
     from pacesetter.serving.bundle.served import measure_served
 
     gates = read_gate_set(_gates_named(options or []))
-    stored = open_run(_agents_of(Run.open(run).folder))
+    stored = open_run(agents_of(Run.open(run).folder))
     if not (_results(stored) / RESULT).is_file():
         _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
     if "agents_above_supervised" in {limit.metric for limit in gates.gates} and isinstance(stored, StoredRun):
@@ -222,7 +222,7 @@ def _evaluate_folds(
     typer.echo(f"→ {target}, {target.with_suffix('.md')}")
 
 
-def _agents_of(folder: Path) -> Path:
+def agents_of(folder: Path) -> Path:
     """The run itself, or inside one of the pipeline that of the fleet or of its master, whichever was judged."""
     from pacesetter.build import stage_run
     from pacesetter.methods.master.page import better_run

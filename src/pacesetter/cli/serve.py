@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bundle_make(
-    run: Annotated[Path, typer.Argument(help="A finished training run.")],
+    run: Annotated[Path, typer.Argument(help="A finished run of pacesetter train or pacesetter run.")],
     store: StoreFolder = Path("bundles"),
     key: SigningKey = None,
     zip: Annotated[bool, typer.Option(help="Also write a zip next to the folder.")] = False,
@@ -70,15 +70,17 @@ def bundle_make(
     despite_no_go: Annotated[bool, typer.Option(help="Bundle a run that `pacesetter validate` found a NO-GO.")] = False,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the current bundle."""
+    from pacesetter.cli.results import agents_of
     from pacesetter.serving.bundle.hashed_files import pack
     from pacesetter.serving.bundle.packaging import bundle_run
     from pacesetter.serving.bundle.signature import SigningKey as Signer
 
-    signer = Signer.find(key)
+    signer, agents = Signer.find(key), agents_of(run)
     folder, bundle = bundle_run(
-        run,
+        agents,
         store,
-        risk=fitted_risk(run),
+        judged=run / "judge" if agents != run else None,
+        risk=fitted_risk(agents),
         key=signer,
         has_torchscript=torchscript,
         is_int8=int8,

@@ -177,13 +177,15 @@ class LeadLag(Engine):
 
         self._require_fit()
         i, j = self.panel_.position(leader), self.panel_.position(follower)
-        whole = self._increments(None, self._bars - 1)
+        if i == j:
+            raise ConfigError(f"{leader} is named as leader and as follower; name two symbols")
+        whole, chosen_from = self._increments(None, self._bars - 1), 1
         if delay is None:
-            delay = int(
-                np.nan_to_num(answer_window(whole, self.symbols_, self._strength_measure()).delays[i, j], nan=1.0)
-            )
+            gauge = self._strength_measure()
+            delay = int(np.nan_to_num(answer_window(whole, self.symbols_, gauge).delays[i, j], nan=1.0))
+            chosen_from = max(gauge.max_lag, 1)
         check_range(1, self._bars // 2, delay=delay)
-        return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:])
+        return lead_periods(whole[:, i], whole[:, j], delay, self.index_[1:], chosen_from=chosen_from)
 
     def rolling(self, lookback: object, step: int = 1) -> pd.DataFrame:
         """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.

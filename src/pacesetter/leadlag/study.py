@@ -197,7 +197,8 @@ class Study:
         i, j = np.unravel_index(np.nanargmax(answer.leadership), answer.leadership.shape)
         delay = int(answer.delays[i, j])
         try:
-            periods = lead_periods(whole[:, i], whole[:, j], delay, panel.index[1:])
+            chosen_from = len(panel.symbols) * (len(panel.symbols) - 1) * max(gauge.max_lag, 1)
+            periods = lead_periods(whole[:, i], whole[:, j], delay, panel.index[1:], chosen_from=chosen_from)
         except DataError:  # too few bars for two periods
             periods = pd.DataFrame()
         return (panel.symbols[i], panel.symbols[j], delay), periods

@@ -8,7 +8,7 @@ import pytest
 
 import pacesetter as ps
 from pacesetter.data import load
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.structure.changes import change_points, lead_periods
 
 
@@ -43,3 +43,15 @@ def test_the_largest_companies_lead_less_since_1987_and_not_since_2006() -> None
 def test_too_few_bars_are_one_sentence() -> None:
     with pytest.raises(DataError, match=r"^change points need 240 bars with both symbols; these are 39$"):
         lead_periods(np.ones(100), np.ones(100), 1, pd.date_range("2020", periods=100, tz="UTC"))
+
+
+def test_an_interval_allows_for_the_choice_of_the_strongest() -> None:
+    leader, follower = np.random.default_rng(5).standard_normal((2, 600))
+    index = pd.date_range("2020", periods=600, tz="UTC")
+    alone, chosen = (lead_periods(leader, follower, 1, index, chosen_from=n).iloc[0] for n in (1, 30))
+    assert (chosen["high"] - chosen["low"]) / (alone["high"] - alone["low"]) == pytest.approx(3.144 / 1.960, abs=1e-3)
+
+
+def test_a_symbol_does_not_lead_itself() -> None:
+    with pytest.raises(ConfigError, match="size10 is named as leader and as follower; name two symbols"):
+        ps.LeadLag().fit(load("deciles")).changes("size10", "size10")

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import pacesetter as ps
 from pacesetter.cli import paper as commands
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.serving.decide import read_bars
 from pacesetter.serving.trader.decision import check_bars, decision_file
 
 NOW = pd.Timestamp("2026-01-01", tz="UTC")
@@ -58,6 +59,15 @@ def test_bars_may_be_given(made: Any) -> None:
     assert ps.decide(made.bundle, fewer).time == fewer.index[-1]
     with pytest.raises(ConfigError, match="was trained on synthetic bars"):
         ps.decide(made.bundle, pd.DataFrame(fewer.close, fewer.index, fewer.symbols))
+
+
+def test_days_of_a_table_close_as_those_of_the_bundle() -> None:
+    days = pd.DataFrame({"A": [1.0, 2.0], "B": [3.0, 4.0]}, index=pd.to_datetime(["2016-12-29", "2016-12-30"]))
+    assert read_bars(days, "XNYS").index[-1] == pd.Timestamp("2016-12-30 21:00", tz="UTC")
+    again = read_bars(days, "XNYS")
+    assert read_bars(again, "XNYS") is again
+    assert read_bars(pd.DataFrame(again.close, again.index, again.symbols), "XNYS").index.equals(again.index)
+    assert read_bars(days, None).index[-1].hour == 23
 
 
 def test_an_account_is_checked_as_the_api_does(made: Any, app: typer.Typer, tmp_path: Path) -> None:

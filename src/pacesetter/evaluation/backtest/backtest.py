@@ -64,6 +64,7 @@ FREE = MarketParameters(
     Limits(position_cap_fraction=1e3, gross_leverage=1e3, shorting=True),
     orders=Orders(minimum_trade=0.0),
 )
+WINDOW_BARS = 24  # that a policy sees, unless more are asked for
 LARGEST_SHARE = 10.0  # of equity in one symbol; above it a percentage was meant
 EARLIER_PART = 4  # one in so many of the earlier bars, the latest, is what views are measured on
 SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at before they are sized
@@ -217,7 +218,7 @@ def backtest(
     last: int | None = None,
     market: MarketParameters | None = None,
     table: FeatureTable | None = None,
-    window_bars: int = 24,
+    window_bars: int = WINDOW_BARS,
     bank: Bank | None = None,
     is_unseen: bool = False,
     risk: RiskOptions | None = None,
@@ -256,7 +257,7 @@ def backtest_many(
     *,
     first: int,
     last: int | None = None,
-    window_bars: int = 24,
+    window_bars: int = WINDOW_BARS,
     is_unseen: bool = False,
 ) -> list[Backtest]:
     """`backtest` of one policy on many markets over bars of the same numbers, in an account each.

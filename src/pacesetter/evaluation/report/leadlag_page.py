@@ -160,7 +160,8 @@ def _periods_section(finding: GroupFinding) -> Section:
         )
     text = (
         f"The strongest relation over all bars is {leader} → {follower}, at a delay of {delay}. The correlation "
-        "is split where it changed (each at 1 %; returns in units of volatility), with a 95 % interval for each date."
+        "is split where it changed (each at 1 %; returns in units of volatility), with a 95 % interval for each date. "
+        "Intervals of correlations allow for the choice of the strongest."
     )
     header = ("from", "to", "began within", "forward", "95 % interval", "backward", "leads")
     faint = tuple(place for place, is_lead in enumerate(finding.periods["leads"]) if not is_lead)
@@ -281,9 +282,14 @@ def _time_text(result: StudyResult) -> str:
     learned = result.autoencoder_anomalies()
     by_network = "" if learned is None else f" By the autoencoder: alarms {int((learned[1] == 2).sum())}, warnings "
     by_network += "" if learned is None else f"{int((learned[1] == 1).sum())}."
+    kept = result.persistence()
+    lasting = (
+        f"Ranks of windows that share no bar correlate by {kept:+.2f} (0: leaders do not last)."
+        if np.isfinite(kept)
+        else "No two of them share no bar, so that whether leaders last cannot be told."
+    )
     return (
-        f"Leader scores of {len(result.ends)} windows. Ranks of windows that share no bar correlate by "
-        f"{result.persistence():+.2f} (0: leaders do not last). Concentration of leading now: Herfindahl {hhi:.3f}, "
+        f"Leader scores of {len(result.ends)} windows. {lasting} Concentration of leading now: Herfindahl {hhi:.3f}, "
         f"Gini {gini:.2f}. Anomaly alarms: {int((grades == 2).sum())}, warnings: {int((grades == 1).sum())}."
         f"{by_network} The table lists the windows whose matrix changed most, an adversarial test set."
     )

@@ -25,16 +25,22 @@ LEVEL = 0.01  # of each split
 FEWEST_BARS, FEWEST_SHARE = 120, 0.04  # of a period: bars, and share of the history
 HALF_LIFE, CUT = 60, 5.0  # bars of the volatility; a single move counts with so many of it at most
 BAI = 11.0  # the 97.5 % quantile of the argmax of Brownian motion less half its size
-TWO_SIDED = 1.96
 
 
-def lead_periods(leader: Array, follower: Array, delay: int, index: pd.DatetimeIndex) -> pd.DataFrame:
+def lead_periods(
+    leader: Array, follower: Array, delay: int, index: pd.DatetimeIndex, *, chosen_from: int = 1
+) -> pd.DataFrame:
     """Periods in which a leader's increments (time,) predict a follower's equally well `delay` bars later.
 
     first, last          the period             earliest, latest   95 % interval for `first`; NaT for the first period
     forward              mean correlation       low, high          its 95 % interval (Newey–West)
     backward             of the other way       leads              whether forward is clear of zero and beyond backward
+
+    The intervals hold for all periods together, and for all `chosen_from` relations and delays of which this is the
+    strongest: the strongest of thirty is clear of zero by itself wherever nothing leads.
     """
+    from scipy.special import ndtri
+
     lead, follow = (_in_volatilities(np.asarray(x, dtype=np.float64)) for x in (leader, follower))
     bars = np.flatnonzero(np.isfinite(lead[:-delay] * follow[delay:])) + delay
     forward, backward = lead[bars - delay] * follow[bars], np.nan_to_num(follow[bars - delay] * lead[bars])
@@ -42,10 +48,11 @@ def lead_periods(leader: Array, follower: Array, delay: int, index: pd.DatetimeI
         raise DataError(f"change points need {2 * FEWEST_BARS} bars with both symbols; these are {len(bars)}")
     starts, reach = change_points(forward)
     edges, rows = [*starts, len(bars)], []
+    reached = float(ndtri(1 - 0.025 / (chosen_from * len(starts))))
     for place, (start, stop) in enumerate(pairwise(edges)):
         part, back = forward[start:stop], float(backward[start:stop].mean())
         mean, error = float(part.mean()), float(np.sqrt(_long_run_variance(part) / len(part)))
-        low, high = mean - TWO_SIDED * error, mean + TWO_SIDED * error
+        low, high = mean - reached * error, mean + reached * error
         wide = (max(start - reach[place], 0), min(start + reach[place], len(bars) - 1)) if place else None
         rows.append(
             {

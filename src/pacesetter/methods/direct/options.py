@@ -122,7 +122,7 @@ class Direct:
     def check_bars(self, bars: int) -> None:
         """Refuse training bars of which too few are left behind the first full observation."""
         first = self.lags + self.volatility_bars - 1
-        left = bars - first
+        left = max(bars - first, 0)
         needed = max(self.segment_bars + 1, LEAST_FOLD_BARS * self.folds)
         if left < needed:
             raise DataError(
