@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from bundles import QUIET, Made, make
+from bundles import QUIET, TRAINING, Made, make
 
 from pacesetter.build.stored import SCALE
 from pacesetter.cli.serve import fitted_risk
@@ -239,3 +239,16 @@ def test_a_bundle_that_is_not_its_card_is_refused(sized: Made, tmp_path: Path) -
         assert not (tmp_path / "bundles" / "versions.json").exists()
     finally:
         evaluation.write_text(kept)
+
+
+def test_masks_of_a_desk_know_lots_and_smallest_orders(tmp_path: Path) -> None:
+    """Where whole lots are traded, other orders would be sent than of fractions: a mask is of the market's own bars."""
+    steps = ["market.lot=100", "market.tick=0.5", "market.minimum_notional=2000", "market.position_cap=0.3"]
+    bundle, panel = (made := make(tmp_path, [*TRAINING, *steps])).bundle, made.panel
+    first, market = first_unseen(bundle, panel), serving_market(bundle)
+    (desk,) = replay(bundle, panel, (bundle.limits.without_breakers(),), first)
+    run = StoredRun(made.run.folder)
+    options: dict[str, Any] = {"bank": run.bank(panel), "window_bars": run.task.window_bars}
+    account = backtest(BundlePolicy(bundle), panel, first=first, market=market, **options)
+    assert (account.fills[..., 1] != 0).sum() > 10
+    assert desk.equity == account.equity.tolist()

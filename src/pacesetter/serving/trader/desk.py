@@ -20,6 +20,7 @@ from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.market.account_bars import apply_market
 from pacesetter.market.bars import PLAIN, Bar, MarketBars, is_trading
 from pacesetter.market.kernel import exit_level, follow_best_price, has_exits
 from pacesetter.market.ledger import Fill
@@ -425,11 +426,11 @@ class Desk:
         return self._bar
 
     def _masks(self) -> Array:
-        """(symbol, 7) by the environments' own rule."""
-        assert self._bar is not None
+        """(symbol, 7) by the environments' own rule, on what the market asks of bars: lots decide what is sent."""
+        bars = apply_market(self._last_bars[None], self.symbols, self.market)
         masks = np.zeros((1, len(self.symbols) * len(Discrete)), dtype=bool)
         rules, cursor = self._rules[None, None], np.zeros((1, len(Cursor)), dtype=np.int64)
-        mask_rows(masks, self._bar[None, None], rules, self.broker.account[None], self.broker.positions[None], cursor)
+        mask_rows(masks, bars[None], rules, self.broker.account[None], self.broker.positions[None], cursor)
         return masks.reshape(len(self.symbols), -1)
 
     def _size_orders(self, actions: Array) -> tuple[Array, Array, Array]:
