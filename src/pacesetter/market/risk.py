@@ -46,6 +46,7 @@ __all__ = [
 
 BASES = ("cash", "equal_weight", "inverse_volatility")
 MOST_TARGET = 5.0  # annual volatility; above it a percentage was meant
+SMALLEST_SHARE = 1e-6  # by which shares of a base may miss 1
 PEAK = 1.5  # of the target: the most that a bar may have where the base is cash
 
 
@@ -96,7 +97,8 @@ class RiskOptions:
     """How much risk an account takes, and around which base; nothing changes where both are left out.
 
     target_volatility   annual, 0.1 for ten percent; None holds the whole base, and views as they are
-    base                cash, equal_weight, inverse_volatility, or weights by symbol, e.g. {SPY: 0.6, TLT: 0.4}
+    base                cash, equal_weight, inverse_volatility, or shares by symbol that sum to 1,
+                        e.g. {SPY: 0.6, TLT: 0.4}
     tracking_error      annual volatility that views may add around the base; not used where the base is cash
     half_life_days      of volatilities; correlations use three times it
     band                share of a base weight within which it is left to drift
@@ -140,8 +142,11 @@ class RiskOptions:
             raise ConfigError(f"risk.base={self.base!r} must be {', '.join(BASES)}, or weights by symbol")
         else:
             check_range(0, owner="risk.base", **{str(name): weight for name, weight in self.base.items()})
-            if sum(self.base.values()) <= 0:
-                raise ConfigError("risk.base gives weights that sum to 0; give one above 0, or base=cash")
+            if not math.isclose(total := sum(self.base.values()), 1.0, abs_tol=SMALLEST_SHARE):
+                raise ConfigError(
+                    f"risk.base gives shares of the base that sum to {total:g}, not 1; how much of equity it takes is "
+                    "said by risk.target_volatility"
+                )
 
     @property
     def has_base(self) -> bool:

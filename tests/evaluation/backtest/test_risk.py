@@ -106,7 +106,7 @@ def test_nothing_after_a_bar_changes_what_was_held_before(market: ps.Panel) -> N
 
 
 def test_a_base_may_be_given_by_symbol(market: ps.Panel) -> None:
-    found = ps.backtest("cash", market, first=FIRST, risk={"base": {"S0": 3, "S2": 1}}, position_cap=1)
+    found = ps.backtest("cash", market, first=FIRST, risk={"base": {"S0": 0.75, "S2": 0.25}}, position_cap=1)
     assert found.wanted.iloc[0].tolist() == pytest.approx([0.75, 0, 0.25])
 
 
