@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import returns_to_go, shaping
 from pacesetter.learning.experience.transitions import Transitions
@@ -145,7 +145,13 @@ def test_a_named_potential_needs_its_feature(make_learner: Callable[..., Any]) -
     assert NAMED["holding"][1] == ()
 
 
-@pytest.mark.parametrize("kind", ["learned", "holding"])
+def test_what_was_earned_is_the_growth_of_equity_in_per_cent() -> None:
+    account = {"portfolio": torch.zeros(3, len(PortfolioEntry))}
+    account["portfolio"][:, PortfolioEntry.EQUITY_RATIO] = torch.tensor([1.0, 1.1, 0.0])
+    torch.testing.assert_close(NAMED["earned"][0]({}, account), 100 * torch.tensor([1.0, 1.1, 1e-3]).log())
+
+
+@pytest.mark.parametrize("kind", ["learned", "holding", "earned"])
 def test_a_fleet_with_a_potential_resumes_bit_exactly(make_learner: Callable[..., Any], kind: str) -> None:
     extras = {"potential": {"kind": kind, "warmup_steps": 0}}
     whole = make_learner(extras=extras)

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.layout import Tensors
-from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.equations import shaping
@@ -31,13 +31,14 @@ HEADS = ("profit", "risk", "timing")  # of the learned potential, for the log
 STEP = 0.01  # by which the weight moves in a round
 LOW_ENTROPY, HIGH_SHARPE = 0.3, 1.0
 DROPOUT = 0.1
+RUINED = 1e-3  # least equity ratio, as the reward pnl has it
 
 
 @dataclass(frozen=True)
 class PotentialConfig:
     """Options of the potential.
 
-    kind           learned, or a named one: support, resistance, trend, holding, unrealised
+    kind           learned, or a named one: support, resistance, trend, holding, unrealised, earned
     weight         w at the start
     adaptive       w rises by 0.01 a round, up to 1, while the action entropy is below 0.3, and falls by 0.01, down to
                    0, while the Sharpe ratio is above 1; of each symbol
@@ -62,39 +63,46 @@ class PotentialConfig:
 # ---- named potentials -----------------------------------------------------------------------------------------------
 
 
-def support(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def support(bars: Tensors, account: Tensors) -> torch.Tensor:
     """Near the lowest of recent bars, where a fall often ends: 1 at the lower Bollinger edge, 0 above the middle."""
     return (-bars["bollinger_position"]).clamp(0, 1)
 
 
-def resistance(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def resistance(bars: Tensors, account: Tensors) -> torch.Tensor:
     """The same at the upper edge, where a rise often ends: −1 there, 0 below it."""
     return -bars["bollinger_position"].clamp(0, 1)
 
 
-def trend(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def trend(bars: Tensors, account: Tensors) -> torch.Tensor:
     """Trend times side: positive where the position goes with the move."""
-    return bars["regime_trend_fit"] * position[:, PositionEntry.WEIGHT].sign()
+    return bars["regime_trend_fit"] * account["position"][:, PositionEntry.WEIGHT].sign()
 
 
-def holding(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def holding(bars: Tensors, account: Tensors) -> torch.Tensor:
     """−log(1 + bars held)."""
-    return -torch.log1p(position[:, PositionEntry.BARS_HELD])
+    return -torch.log1p(account["position"][:, PositionEntry.BARS_HELD])
 
 
-def unrealised(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def unrealised(bars: Tensors, account: Tensors) -> torch.Tensor:
     """Return of the open position, in per cent."""
     # As a share it would be a hundredth of the other potentials, and one weight serves all.
-    return 100 * position[:, PositionEntry.UNREALISED_RETURN]
+    return 100 * account["position"][:, PositionEntry.UNREALISED_RETURN]
 
 
-Named = Callable[[Mapping[str, torch.Tensor], torch.Tensor], torch.Tensor]
+def earned(bars: Tensors, account: Tensors) -> torch.Tensor:
+    """Log growth of equity since the episode began, in per cent: what a reward that is paid at its end will be of."""
+    return 100 * account["portfolio"][:, PortfolioEntry.EQUITY_RATIO].clamp(min=RUINED).log()
+
+
+# (newest values of the features that it reads, full observation) -> (row,)
+Named = Callable[[Tensors, Tensors], torch.Tensor]
 NAMED: dict[str, tuple[Named, tuple[str, ...]]] = {  # name -> function of (row, …), and the features that it reads
     "support": (support, ("bollinger_position",)),
     "resistance": (resistance, ("bollinger_position",)),
     "trend": (trend, ("regime_trend_fit",)),
     "holding": (holding, ()),
     "unrealised": (unrealised, ()),
+    "earned": (earned, ()),
 }
 
 
@@ -156,7 +164,7 @@ class Potential(Extra):
         function, needed = NAMED[self.config.kind]
         full = self.around.complete(observation)
         bars = {name: _newest_value(full, *self._place(name)) for name in needed}
-        return function(bars, full["position"].float())
+        return function(bars, {name: full[name].float() for name in ("position", "portfolio") if name in full})
 
     def _place(self, name: str) -> tuple[str, int]:
         assert self.around.batch is not None
