@@ -18,9 +18,10 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ FLEET = (
     *("task=fleet", "task.retrain_share=0", "train.checkpoint_every=0", "train.envs=32", f"train.steps={STEPS}"),
     *(f"train.validate_every={STEPS // 2}", f"train.log_every={STEPS}"),
     *("agent.network=mlp_tiny", "agent.heads=[32]", "data.symbols=6", "+preset=recovery"),
+    # The curriculum chooses starts by the last two: all agents see them, so that nothing else is compared.
+    "features.names=[return_1,volatility_20,regime_volatility_rank,regime_trend_efficiency]",
 )
 DISCRETE, CONTINUOUS, TARGET = "task.action=discrete", "task.action=continuous", "task.action=target"
 
@@ -138,8 +141,11 @@ NOT_PLAYED = (("sac", "seven parts"), ("sac", "regimes"), ("sac", "impact"))  # 
 SICK = ("paid at the end", "high costs", "seven parts")
 OPTIONS = ("learned options", "written options")
 # Illnesses that a cure is for, where it is not for all of them; on the other markets options alone are played.
-AT = dict.fromkeys(CURES, (HEALTHY, *SICK)) | dict.fromkeys((NONE, "all of these", *OPTIONS), tuple(ILLNESSES))
+AT = dict.fromkeys(CURES, (HEALTHY, *SICK)) | dict.fromkeys((NONE, "all of these"), tuple(ILLNESSES))
 AT["money alone"] = ("seven parts",)
+AT |= dict.fromkeys(("potential earned", "short episodes"), (HEALTHY, "paid at the end"))
+AT["curriculum"] = (HEALTHY, "high costs")  # it begins without costs
+AT |= dict.fromkeys(OPTIONS, (HEALTHY, "high costs", "regimes", "impact"))
 WITH_MONEY = ("all of these", "prior", "prior untrained")  # where the reward is the illness, these ask for money
 
 
@@ -314,7 +320,8 @@ def attempt(job: Job) -> dict[str, Any]:
 
 def play_all(jobs: Sequence[Job], workers: int, deadline: float) -> None:
     """Play what is not in the folder yet, in order, until the deadline."""
-    todo = [job for job in jobs if not job.path.is_file()]
+    known = {tuple(line[name] for name in KEY) for line in read_lines(jobs[0].folder)} if jobs else set()
+    todo = [job for job in jobs if (job.illness, job.method, job.cure, job.recipe, job.seed, STEPS) not in known]
     print(f"{len(todo)} of {len(jobs)} cells to play", flush=True)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting = iter(todo)
@@ -345,7 +352,7 @@ KEY = ("illness", "method", "cure", "recipe", "seed", "steps")
 
 
 def tuning_jobs(folder: str, seeds: Sequence[int], illnesses: Sequence[str], cures: Sequence[str]) -> list[Job]:
-    """Every recipe of every cure at its illness; on the healthy market the agents without a cure."""
+    """The agents without a cure, and at its illness every recipe of each cure that has several."""
     return [
         Job(folder, illness, method, cure, recipe, seed)
         for seed in seeds
@@ -353,7 +360,228 @@ def tuning_jobs(folder: str, seeds: Sequence[int], illnesses: Sequence[str], cur
         for method in METHODS
         for cure in cures
         for recipe in recipes(illness, method, cure)
-        if illness != HEALTHY or cure == NONE
+        if cure == NONE or (illness != HEALTHY and len(recipes(illness, method, cure)) > 1)
+    ]
+
+
+def choose(folder: str, seeds: Sequence[int]) -> dict[tuple[str, str, str], str]:
+    """(illness, method, cure) -> the recipe with the best mean Sharpe ratio on the tuning seeds; else the first."""
+    lines = [line for line in read_lines(folder) if line["seed"] in seeds and line["steps"] == STEPS]
+    chosen = {}
+    for illness in [name for name in ILLNESSES if name != HEALTHY]:
+        for method in METHODS:
+            for cure in CURES:
+                own = {
+                    recipe: {
+                        x["seed"]: x for x in lines if [x[name] for name in KEY[:4]] == [illness, method, cure, recipe]
+                    }
+                    for recipe in recipes(illness, method, cure)
+                }
+                if own:
+                    common = set.intersection(*(set(played) for played in own.values()))
+                    chosen[illness, method, cure] = max(own, key=lambda recipe: merit(cure, own[recipe], common))
+    return chosen
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell to be played, and the folder that its line is left in."""
+
+    folder: str
+    illness: str
+    method: str
+    cure: str
+    recipe: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        """The file of its line."""
+        parts = (self.illness, self.method, self.cure, self.recipe, str(self.seed))
+        return Path(self.folder) / "cells" / ("-".join(parts).replace(" ", "_").replace(",", "") + ".json")
+
+    def overrides(self) -> list[str]:
+        """Those of its run; of two of one key the later one counts."""
+        cure = recipes(self.illness, self.method, self.cure)[self.recipe]
+        method = () if any(text.startswith("agent=") for text in cure) else METHODS[self.method]
+        return [*last_of_each([*ILLNESSES[self.illness], *method, *FLEET, *cure, *QUIET]), f"seed={self.seed}"]
+
+
+def last_of_each(overrides: Iterable[str]) -> list[str]:
+    """Overrides without those that a later one of the same key replaces; presets and removals stay."""
+    kept: dict[str, str] = {}
+    for text in overrides:
+        key = text if text.startswith(("+preset", "~")) else text.split("=")[0].lstrip("+")
+        added = "+" if kept.pop(key, text).startswith("+") and not text.startswith("+") else ""
+        kept[key] = added + text
+    return list(kept.values())
+
+
+# ---- one cell -------------------------------------------------------------------------------------------------------
+
+GATES = {  # column -> gate, mean over the agents of the deterministic policy
+    "one order": "most used action",
+    "fills": "trade rate",
+    "round trips": "round trips per 1,000 steps",
+    "states": "states visited",
+}
+CONSTANT = "Sharpe ratio above the best constant action"
+OPTION_GATES = {
+    "smallest option": "smallest option share",
+    "largest option": "largest option share",
+    "option bars": "mean option duration",
+}
+
+
+def play(job: Job) -> dict[str, Any]:
+    """Play one cell and leave its line."""
+    start, used = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        if job.method == "yardstick":
+            market = tuple(last_of_each([*ILLNESSES[job.illness], "data.symbols=6", "+preset=recovery"]))
+            score = play_cell(Cell(folder, job.illness, job.cure, job.seed, market, None))
+            figures: dict[str, Any] = {"sharpe": score.sharpe, "traded": score.traded, "exposure": score.exposure}
+        elif job.illness == GOALS:
+            figures = goal_cell(job)
+        else:
+            figures = train_cell(job, folder)
+    spent = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - used}
+    line = {name: value for name, value in vars(job).items() if name != "folder"} | {"steps": STEPS} | figures | spent
+    job.path.parent.mkdir(parents=True, exist_ok=True)
+    job.path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    return line
+
+
+def train_cell(job: Job, runs: str) -> dict[str, Any]:
+    """The figures of one fleet."""
+    result = train(resolve([*job.overrides(), f"runs={runs}"]), console=Console(quiet=True))
+    played = behaviour(StoredRun(result.run.folder).play())
+    stored = json.loads((result.run.folder / "gates.json").read_text(encoding="utf-8"))
+    agents = [agent["deterministic"] for agent in stored["agents"].values()]
+    figures: dict[str, Any] = {"sharpe": played.sharpe, "traded": played.traded, "exposure": played.exposure}
+    for column, name in GATES.items():
+        values = [agent[name]["value"] for agent in agents if name in agent]
+        figures[column] = float(np.mean(values)) if values else None
+    applicable = [gate["passed"] for agent in agents for gate in agent.values() if gate["applicable"]]
+    figures["gates"] = float(np.mean(applicable))
+    figures["constant"] = float(np.mean([agent[CONSTANT]["passed"] for agent in agents]))
+    figures["recovered"] = float(np.mean(list(stored["recovered"].values())))
+    whole = stored["gates"]["deterministic"]
+    return figures | {column: whole[name]["value"] for column, name in OPTION_GATES.items() if name in whole}
+
+
+# ---- goals ----------------------------------------------------------------------------------------------------------
+
+GOALS = "goals"  # hindsight is judged by goals that are reached, where they are in the agents' power and where not
+KINDS = {
+    "exposure, paid at the goal": "kind:exposure,goal:0.05,cap:0.1,tolerance:0.005,scale:0.005",
+    "exposure, paid by distance": "kind:exposure,goal:0.05,cap:0.1,tolerance:0.005,scale:0.1",
+    "return, paid by distance": "kind:return,goal:0.02,cap:0.04",
+}
+LOOKS = 8  # at the goals reached on fresh bars, evenly over the training
+GOAL_MARKET = (
+    *(*MARKETS["planted 0.4"], *FLEET, "agent=sac", *LARGER["sac"], "agent.gamma=0.9", "agent.learning_starts=512"),
+    *("agent.batch_size=128", CONTINUOUS, "task.episode_bars=50", "train.envs=8", *QUIET),
+)
+
+
+def goal_cell(job: Job) -> dict[str, Any]:
+    """Share of fresh episodes that end at their goal, after every eighth of the training."""
+    k = 4 if job.cure == "hindsight" else 0
+    overrides = last_of_each([*GOAL_MARKET, f"agent.hindsight={{k:{k},{KINDS[job.recipe]}}}", f"seed={job.seed}"])
+    config = resolve(overrides)
+    panel = build_panel(config)
+    learner: Any = build_learner(config, build_parts(config, panel))
+    fresh, every, curve = FreshBars(config, panel), STEPS // 2 // LOOKS, []
+
+    def look() -> None:
+        if learner.step >= every * (len(curve) + 1):
+            state = torch.get_rng_state()
+            curve.append(fresh.judge(learner.fleet)[0])
+            torch.set_rng_state(state)
+
+    learner.learn(STEPS // 2, Between(look))
+    return {"curve": [*curve, fresh.judge(learner.fleet)[0]][:LOOKS], "every": every}
+
+
+def goal_jobs(folder: str, seeds: Sequence[int]) -> list[Job]:
+    """Every kind of goal with hindsight and without."""
+    return [
+        Job(folder, GOALS, "sac", cure, kind, seed) for seed in seeds for kind in KINDS for cure in (NONE, "hindsight")
+    ]
+
+
+def goal_table(lines: Sequence[dict[str, Any]]) -> str:
+    """Success of each kind of goal at the end, and how soon those with hindsight reach what the others end at."""
+    rows = []
+    for kind in KINDS:
+        own = {(x["cure"], x["seed"]): np.array(x["curve"]) for x in lines if x["recipe"] == kind}
+        seeds = sorted({seed for _, seed in own if {(NONE, seed), ("hindsight", seed)} <= own.keys()})
+        if not seeds:
+            continue
+        plain, hindsight = (np.array([own[cure, seed] for seed in seeds]) for cure in (NONE, "hindsight"))
+        reached = np.flatnonzero(hindsight.mean(0) >= plain[:, -1].mean())
+        soon = f"{(reached[0] + 1) / len(plain[0]):.0%}" if len(reached) else "never"
+        ends = [f"{curve[:, -1].mean():.1%}" for curve in (plain, hindsight)]
+        rows.append([kind, str(len(seeds)), *ends, interval(list(100 * (hindsight[:, -1] - plain[:, -1]))), soon])
+    header = ["goal", "seeds", "without", "with hindsight", "points more", "samples to what the others end at"]
+    return table(header, rows)
+
+
+# ---- all of them ----------------------------------------------------------------------------------------------------
+
+
+def attempt(job: Job) -> dict[str, Any]:
+    """`play`, or the sentence by which the product refuses the combination."""
+    try:
+        return play(job)
+    except Exception as problem:
+        return {"failed": f"{job.path.stem}: {type(problem).__name__}: {problem}"}
+
+
+def play_all(jobs: Sequence[Job], workers: int, deadline: float) -> None:
+    """Play what is not in the folder yet, in order, until the deadline."""
+    known = {tuple(line[name] for name in KEY) for line in read_lines(jobs[0].folder)} if jobs else set()
+    todo = [job for job in jobs if (job.illness, job.method, job.cure, job.recipe, job.seed, STEPS) not in known]
+    print(f"{len(todo)} of {len(jobs)} cells to play", flush=True)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        waiting = iter(todo)
+        running = {pool.submit(attempt, job) for job, _ in zip(waiting, range(workers), strict=False)}
+        while running:
+            done = next(as_completed(running))
+            running.remove(done)
+            line = done.result()
+            print(line.get("failed") or json.dumps(shorten(line)), flush=True)
+            following = next(waiting, None)
+            if following is not None and time.time() < deadline:
+                running.add(pool.submit(attempt, following))
+
+
+def shorten(line: dict[str, Any]) -> dict[str, Any]:
+    """A line with few digits, to be read while it runs."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in line.items()}
+
+
+def read_lines(folder: str) -> list[dict[str, Any]]:
+    """Every line of the folder: of single cells, and of files that hold many."""
+    files = sorted([*Path(folder).glob("cells/*.json"), *Path(folder).glob("*.jsonl")])
+    lines = [json.loads(text) for file in files for text in file.read_text(encoding="utf-8").splitlines()]
+    return list({tuple(line[name] for name in KEY): line for line in lines}.values())
+
+
+KEY = ("illness", "method", "cure", "recipe", "seed", "steps")
+
+
+def tuning_jobs(folder: str, seeds: Sequence[int], illnesses: Sequence[str], cures: Sequence[str]) -> list[Job]:
+    """The agents without a cure, and at its illness every recipe of each cure that has several."""
+    return [
+        Job(folder, illness, method, cure, recipe, seed)
+        for seed in seeds
+        for illness in illnesses
+        for method in METHODS
+        for cure in cures
+        for recipe in recipes(illness, method, cure)
+        if cure == NONE or (illness != HEALTHY and len(recipes(illness, method, cure)) > 1)
     ]
 
 
@@ -361,7 +589,7 @@ def choose(folder: str, seeds: Sequence[int]) -> dict[tuple[str, str, str], str]
     """(illness, method, cure) -> the recipe with the best mean Sharpe ratio on the tuning seeds; all must be there."""
     lines = [line for line in read_lines(folder) if line["seed"] in seeds and line["steps"] == STEPS]
     chosen = {}
-    for illness in ILLNESSES:
+    for illness in [name for name in ILLNESSES if name != HEALTHY]:
         for method in METHODS:
             for cure in CURES:
                 means: dict[str, tuple[int, float]] = {}
@@ -371,9 +599,23 @@ def choose(folder: str, seeds: Sequence[int]) -> dict[tuple[str, str, str], str]
                         # Options are to be used before they are to earn.
                         used = sum(map(uses_options, own)) if cure == "learned options" else 0
                         means[recipe] = used, float(np.mean([line["sharpe"] for line in own]))
-                if means:
+                if len(recipes(illness, method, cure)) == 1:
+                    chosen[illness, method, cure] = next(iter(recipes(illness, method, cure)))
+                elif means:
                     chosen[illness, method, cure] = max(means, key=lambda recipe: means[recipe])
     return chosen
+
+
+def merit(cure: str, played: Mapping[int, dict[str, Any]], seeds: Iterable[int]) -> tuple[int, float]:
+    """What recipes are compared by on the seeds that all of them have: for options their use before what they earn."""
+    lines = [played[seed] for seed in seeds]
+    used = sum(map(uses_options, lines)) if cure == "learned options" else 0
+    return used, float(np.mean([line["sharpe"] for line in lines])) if lines else 0.0
+
+
+def skips_yardsticks() -> bool:
+    """Whether scikit-learn, by which the lasso is fitted, is not there."""
+    return find_spec("sklearn") is None
 
 
 def uses_options(line: dict[str, Any]) -> int:
@@ -390,14 +632,14 @@ def reporting_jobs(
     for seed in seeds:
         own = []
         for illness in illnesses:
-            own += [Job(folder, illness, "yardstick", name, "", seed) for name in YARDSTICKS]
+            own += [Job(folder, illness, "yardstick", name, "", seed) for name in YARDSTICKS if not skips_yardsticks()]
             own += [
                 Job(folder, illness, method, NONE, "", seed) for method in METHODS if recipes(illness, method, NONE)
             ]
         for (illness, method, cure), recipe in chosen.items():
             if cure in cures and illness in illnesses:
                 own.append(Job(folder, illness, method, cure, recipe, seed))
-                if recipe in recipes(HEALTHY, method, cure):
+                if illness in SICK and recipe in recipes(HEALTHY, method, cure):
                     own.append(Job(folder, HEALTHY, method, cure, recipe, seed))
         jobs += list(dict.fromkeys(own))
     return jobs
@@ -472,9 +714,11 @@ def main() -> None:
         play_all(tuning_jobs(options.folder, options.tune, options.only, cures), options.workers, deadline)
     if options.play:
         jobs = reporting_jobs(options.folder, options.play, options.only, cures, options.tune)
-        play_all([*goal_jobs(options.folder, options.play), *jobs], options.workers, deadline)
-    lines = read_lines(options.folder)
-    (Path(options.folder) / "cures.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        # Seed by seed, so that one that is cut off has few seeds of everything.
+        jobs = sorted([*goal_jobs(options.folder, options.play), *jobs], key=lambda job: job.seed)
+        play_all(jobs, options.workers, deadline)
+    whole = "".join(json.dumps(line) + "\n" for line in read_lines(options.folder))
+    (Path(options.folder) / "cures.jsonl").write_text(whole, encoding="utf-8")
     publish(Path(__file__).stem, show(options.folder, options.play or options.tune), "Cures for agents that collapse")
 
 
