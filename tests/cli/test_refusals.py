@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -26,9 +27,9 @@ def refusal(*words: str) -> str:
 @pytest.fixture
 def bars(tmp_path: Path) -> Path:
     """A file of three symbols with sentiment."""
-    table = Synthetic(symbols=3, bars=300, groups=1, freq="1h", sentiment_strength=0.5).read().to_frame().reset_index()
+    wide = Synthetic(symbols=3, bars=300, groups=1, freq="1h", sentiment_strength=0.5).read().to_frame()
     path = tmp_path / "bars.parquet"
-    table.to_parquet(path)
+    wide.rename_axis("timestamp").stack("symbol", future_stack=True).reset_index().to_parquet(path)
     return path
 
 
@@ -42,8 +43,6 @@ def test_symbols_of_a_preset_that_the_file_lacks(command: tuple[str, ...], bars:
 
 
 def test_sentiment_out_of_its_range(bars: Path, tmp_path: Path) -> None:
-    import pandas as pd
-
     table = pd.read_parquet(bars)
     table.loc[4, "sentiment"] = 1.7
     table.to_parquet(bars)
@@ -68,8 +67,10 @@ def test_a_search_without_trials(words: tuple[str, ...], told: str) -> None:
 
 
 def test_gates_without_their_subject(tmp_path: Path) -> None:
-    small = ("data.symbols=2", "data.bars=300", "data.groups=1", "task=trading", "agent=ppo_small", "train.steps=64")
-    run = train(resolve(["data=synthetic", *small, "agent.n_steps=16", "train.envs=2", f"runs={tmp_path}"])).run
+    small = ("data.symbols=2", "data.bars=300", "data.groups=1", "task.window_bars=2", "task.episode_bars=20")
+    brief = ("agent=ppo_small", "agent.n_steps=16", "agent.batch_size=32", "train.envs=2", "train.steps=64")
+    seen = ("features.names=[return_1]", "features.leadlag.lookback=null")
+    run = train(resolve(["data=synthetic", *small, *brief, *seen, f"runs={tmp_path}"])).run
     assert CliRunner().invoke(app, ["evaluate", str(run.folder), "--fast", "--draws", "20"]).exit_code == 0
     judged = CliRunner().invoke(app, ["validate", str(run.folder), "gates=phase_c"])
     assert judged.exit_code == 1
