@@ -46,7 +46,7 @@ class GoalConditions(Conditions):
         return achieved | {DESIRED: (self.options.goal,)}
 
     def names(self) -> dict[str, tuple[str, ...]]:
-        achieved = {ACHIEVED: ("achieved",)} if self.options.kind == "return" else {}
+        achieved: dict[str, tuple[str, ...]] = {ACHIEVED: ("achieved",)} if self.options.kind == "return" else {}
         return achieved | {DESIRED: ("goal",)}
 
     def limits(self) -> dict[str, tuple[float, float]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
-from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.conditioned import ConditionedMarket
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
@@ -46,6 +48,11 @@ class GoalMarket(ConditionedMarket):
         # An exposure stands among the entries of the position already.
         return desired if self.options.kind == "exposure" else {ACHIEVED: self.achieved.clone(), **desired}
 
+    def entries_of(self, observation: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        earned = observation["portfolio"][:, PortfolioEntry.EQUITY_RATIO].float()[:, None] - 1.0
+        desired = {DESIRED: torch.full_like(earned, self.options.goal)}
+        return desired if self.options.kind == "exposure" else {ACHIEVED: earned, **desired}
+
     def begin(self, rows: torch.Tensor) -> None:
         self.achieved.masked_fill_(rows[:, None], 0.0)
         if not self.market.is_fixed:
@@ -57,8 +64,8 @@ class GoalMarket(ConditionedMarket):
         ended = step.terminated | step.truncated
         if self.options.kind == "exposure":
             # Where an episode has ended, the observation is of the next one already.
-            weights = (rows["position"][:, PositionEntry.WEIGHT] for rows in (step.finals, step.observation))
-            self.achieved.copy_(torch.where(ended, *weights)[:, None])
+            before, after = (rows["position"][:, PositionEntry.WEIGHT] for rows in (step.finals, step.observation))
+            self.achieved[:, 0] = torch.where(ended, before, after)
         else:
             # In float64: the return of one bar is near float32's rounding beside 1, and an episode compounds hundreds.
             growth = (1.0 + self.achieved.double()) * (1.0 + step.returns.double()[:, None])
