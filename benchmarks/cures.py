@@ -1,7 +1,7 @@
 """Cures for agents that collapse: which illness each is for, what it gains there, and what it costs a healthy market.
 
-    python benchmarks/cures.py --tune 1 2 3 --play 421 422 423 424 425 --workers 2 --folder cures
-    python benchmarks/cures.py --show --folder cures [--record]
+    python benchmarks/cures.py --tune 1 2 3 --workers 2 --folder cures
+    python benchmarks/cures.py --play 421 422 423 424 425 --workers 2 --folder cures [--record]
 
 An illness is a market with the settings by which agents collapse there; a cure is what is added to them. Where a cure
 has several recipes, the one with the best mean score on the tuning seeds is played on the others, at its illness and
@@ -477,6 +477,7 @@ def main() -> None:
     """Tune, play and print, as asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tune", type=int, nargs="*", default=[])
+    parser.add_argument("--tuned", type=int, nargs="*", default=[1, 2, 3], help="seeds that recipes are chosen by")
     parser.add_argument("--play", type=int, nargs="*", default=[])
     parser.add_argument("--only", nargs="*", default=list(ILLNESSES))
     parser.add_argument("--cures", nargs="*", default=list(CURES))
@@ -490,7 +491,7 @@ def main() -> None:
     if options.tune:
         play_all(tuning_jobs(options.folder, options.tune, options.only, cures), options.workers, deadline)
     if options.play:
-        jobs = reporting_jobs(options.folder, options.play, options.only, cures, options.tune)
+        jobs = reporting_jobs(options.folder, options.play, options.only, cures, options.tuned)
         # Seed by seed, so that one that is cut off has few seeds of everything.
         jobs = sorted([*goal_jobs(options.folder, options.play), *jobs], key=lambda job: job.seed)
         play_all(jobs, options.workers, deadline)
