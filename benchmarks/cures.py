@@ -107,10 +107,7 @@ NONE = "none"
 CURES: dict[str, dict[str, Overrides]] = {
     NONE: {"": ()},
     "curiosity": {f"share {share}": (f"agent.extras.curiosity={{share:{share}}}",) for share in (0.1, 0.4)},
-    "potential earned": {
-        f"weight {weight}": (f"agent.extras.potential={{kind:earned,weight:{weight},adaptive:false}}",)
-        for weight in (0.3, 1.0)
-    },
+    "potential earned": {"": ("agent.extras.potential={kind:earned,weight:1.0,adaptive:false}",)},
     "potential learned": {
         "adaptive": ("agent.extras.potential={kind:learned}",),
         "weight 1": ("agent.extras.potential={kind:learned,weight:1.0,adaptive:false,learning_rate:1e-3}",),
@@ -129,7 +126,7 @@ CURES: dict[str, dict[str, Overrides]] = {
             *("agent=option_critic", CONTINUOUS, f"agent.deliberation_cost={cost}", f"agent.count={count}"),
             f"agent.ent_coef={entropy}",
         )
-        for count, cost, entropy in ((4, 0.01, 0.01), (4, 0.1, 0.05), (2, 0.1, 0.05), (2, 0.3, 0.2))
+        for count, cost, entropy in ((4, 0.1, 0.05), (4, 0.01, 0.01), (2, 0.1, 0.05), (2, 0.3, 0.2))
     },
     "written options": {"": ("agent=options_small", CONTINUOUS)},
     "hindsight": {"": ("agent.hindsight={k:4,strategy:future}",)},
@@ -140,19 +137,33 @@ ONLY = {"hindsight": "sac", "learned options": "ppo", "written options": "ppo", 
 NOT_PLAYED = (("sac", "seven parts"), ("sac", "regimes"), ("sac", "impact"))  # for time
 SICK = ("paid at the end", "high costs", "seven parts")
 OPTIONS = ("learned options", "written options")
-# Illnesses that a cure is for, where it is not for all of them; on the other markets options alone are played.
-AT = dict.fromkeys(CURES, (HEALTHY, *SICK)) | dict.fromkeys((NONE, "all of these"), tuple(ILLNESSES))
-AT["money alone"] = ("seven parts",)
-AT |= dict.fromkeys(("potential earned", "short episodes"), (HEALTHY, "paid at the end"))
-AT["curriculum"] = (HEALTHY, "high costs")  # it begins without costs
-AT |= dict.fromkeys(OPTIONS, (HEALTHY, "high costs", "regimes", "impact"))
+PRIORS = ("prior", "prior untrained")
+# Illnesses and markets that a cure is played on.
+AT: dict[str, tuple[str, ...]] = {
+    NONE: tuple(ILLNESSES),
+    "curiosity": (HEALTHY, "paid at the end"),
+    "potential earned": ("paid at the end",),  # it is of what the end pays
+    "potential learned": (),
+    "entropy": ("paid at the end", "high costs"),
+    "short episodes": (HEALTHY, "paid at the end"),
+    "curriculum": ("high costs",),  # it begins without costs
+    "money alone": ("seven parts",),
+    "larger steps": (HEALTHY, "high costs"),
+    "span, mean–variance": (HEALTHY, "high costs"),
+    "all of these": (HEALTHY, "high costs", "seven parts", "regimes", "impact"),
+    "learned options": (HEALTHY, "high costs", "regimes", "impact"),
+    "written options": ("high costs",),
+    "hindsight": (HEALTHY,),
+    **dict.fromkeys(PRIORS, (HEALTHY, "high costs")),
+}
+# For time: SAC with the least that says whether it has the same illness and the same cure.
+SAC = {NONE: (HEALTHY, "high costs"), "all of these": (HEALTHY, "high costs"), "hindsight": (HEALTHY,)}
 WITH_MONEY = ("all of these", "prior", "prior untrained")  # where the reward is the illness, these ask for money
 
 
 def recipes(illness: str, method: str, cure: str) -> dict[str, Overrides]:
     """Recipe -> overrides of a cure; none where it is not for that method or illness."""
-    is_for = ONLY.get(cure, method) == method and illness in AT[cure]
-    if not is_for or (method, illness) in NOT_PLAYED:
+    if method != ONLY.get(cure, method) or illness not in (AT[cure] if method == "ppo" else SAC.get(cure, ())):
         return {}
     own = {"entropy": ENTROPY[method], "larger steps": {"": LARGER[method]}}
     own["all of these"] = {"": (*LARGER[method], *MV)}

@@ -3,7 +3,7 @@
 Φ is learned, as a value of returns to go, or named: made of features that a trader would call promising. Φ and its
 weight change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is
 what the next step takes away for it. So w·Φ of the latest observation is kept from step to step, and stored by row.
-Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s').
+Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s'), unless Φ is what is earned and paid by then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 from pacesetter.agents.layout import Tensors
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.equations import shaping
 from pacesetter.learning.experience.transitions import Transitions
@@ -26,7 +27,8 @@ from pacesetter.learning.extras.extra import Extra, Surroundings
 
 __all__ = ["NAMED", "Potential", "PotentialConfig"]
 
-LEARNED = "learned"
+LEARNED, EARNED = "learned", "earned"
+MONEY = ("pnl", "mean_variance")  # reward components in log growth
 HEADS = ("profit", "risk", "timing")  # of the learned potential, for the log
 STEP = 0.01  # by which the weight moves in a round
 LOW_ENTROPY, HIGH_SHARPE = 0.3, 1.0
@@ -90,8 +92,8 @@ def unrealised(bars: Tensors, account: Tensors) -> torch.Tensor:
 
 
 def earned(bars: Tensors, account: Tensors) -> torch.Tensor:
-    """Log growth of equity since the episode began, in per cent: what a reward that is paid at its end will be of."""
-    return 100 * account["portfolio"][:, PortfolioEntry.EQUITY_RATIO].clamp(min=RUINED).log()
+    """Log growth of equity since the episode began, to be weighed as the reward weighs it: what the end will pay."""
+    return account["portfolio"][:, PortfolioEntry.EQUITY_RATIO].clamp(min=RUINED).log()
 
 
 # (newest values of the features that it reads, full observation) -> (row,)
@@ -102,8 +104,21 @@ NAMED: dict[str, tuple[Named, tuple[str, ...]]] = {  # name -> function of (row,
     "trend": (trend, ("regime_trend_fit",)),
     "holding": (holding, ()),
     "unrealised": (unrealised, ()),
-    "earned": (earned, ()),
+    EARNED: (earned, ()),
 }
+
+
+def money_weight(batch: Batch | None) -> float:
+    """The weight of log growth in the reward; refuses one without it, or whose weight is scheduled."""
+    terms = {} if batch is None else batch.reward.components
+    weights = [terms[name].weight for name in MONEY if name in terms]
+    is_paid_late = batch is not None and batch.reward.paid == "episode"
+    if not is_paid_late or len(weights) != 1 or not isinstance(weights[0], int | float):
+        raise ConfigError(
+            "agent.extras.potential.kind=earned is of money that the end of an episode pays; give "
+            "task.reward.paid=episode with a number as the weight of pnl, or take another kind"
+        )
+    return float(weights[0])
 
 
 class LearnedPotential(nn.Module):
@@ -137,6 +152,7 @@ class Potential(Extra):
             self.optimiser = torch.optim.AdamW(self.own.parameters(), config.learning_rate)
         else:
             self._check_features(NAMED[config.kind][1])
+        self.scale = money_weight(around.batch) if config.kind == EARNED else 1.0
         self.weight = torch.full((around.symbols,), float(config.weight), device=around.device)
         # (env,) w·Φ of the latest observations, as the last step added it; NaN where an episode begins
         self.kept = torch.full((around.env_count,), torch.nan, device=around.device)
@@ -164,7 +180,8 @@ class Potential(Extra):
         function, needed = NAMED[self.config.kind]
         full = self.around.complete(observation)
         bars = {name: _newest_value(full, *self._place(name)) for name in needed}
-        return function(bars, {name: full[name].float() for name in ("position", "portfolio") if name in full})
+        account = {name: full[name].float() for name in ("position", "portfolio") if name in full}
+        return self.scale * function(bars, account)
 
     def _place(self, name: str) -> tuple[str, int]:
         assert self.around.batch is not None
@@ -185,13 +202,17 @@ class Potential(Extra):
         # (step, env): rows come in the order of time, all environments of a step side by side.
         before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
         after = (weight * self.potentials(batch.following, following)).view_as(before)
+        has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
+        has_ended = has_ended.view_as(before)
+        if self.config.kind == EARNED:
+            # What was earned is paid at the end, whatever ends the episode, and nothing is owed behind it.
+            after = torch.where(has_ended, 0.0, after)
         # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F
         # over an episode telescopes only if the same number is taken away (Devlin, Kudenko 2012).
         before = torch.cat([torch.where(torch.isnan(self.kept), before[0], self.kept)[None], before[1:]])
         added = shaping(before, after, batch.terminated.view_as(before), self.around.gamma)
         # NaN marks a fresh episode: there is nothing earlier to be taken away.
-        has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
-        self.kept = torch.where(has_ended.view_as(before)[-1], torch.nan, after[-1])
+        self.kept = torch.where(has_ended[-1], torch.nan, after[-1])
         self.shown |= {"potential/shaping_mean": added.mean(), "potential/weight": self.weight.mean()}
         return added.flatten()
 
