@@ -61,9 +61,7 @@ def account(panel: Panel, windows: LookbackPolicy | None) -> dict[str, float]:
     learner = DirectLearner(learned, RULES, Direct(dictionary=(*USED, *more)))
     learner.learn(ROUNDS * learner.round_steps)
     policy = AgentPolicy(learner.agent, "direct", "target", is_whole=True)
-    played = backtest(
-        policy, panel, first=TRAINED, market=RULES, bank=bank, window_bars=learner.policy.history_bars
-    )
+    played = backtest(policy, panel, first=TRAINED, market=RULES, bank=bank, window_bars=learner.policy.history_bars)
     figures = learner.fit_figures
     return {
         "sharpe": float(metrics(played)["sharpe"]),

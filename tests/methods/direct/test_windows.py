@@ -125,9 +125,7 @@ def test_no_later_bar_changes_a_weight_or_a_decision() -> None:
         known = replace(table, index=part.index, values=table.values[:, :last])
         learner = learned(Bank.from_panels(part, known, is_whole=True), *USED, "windows")
         policy = AgentPolicy(learner.agent, "direct", "target", is_whole=True)
-        played = backtest(
-            policy, market, first=last, market=CHEAP, bank=bank, window_bars=learner.policy.history_bars
-        )
+        played = backtest(policy, market, first=last, market=CHEAP, bank=bank, window_bars=learner.policy.history_bars)
         results.append((learner.policy.weights.detach().numpy().copy(), played))
     (weights, played), (others, again) = results
     np.testing.assert_array_equal(weights, others)

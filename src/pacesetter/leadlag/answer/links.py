@@ -47,7 +47,7 @@ from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import prewhiten
 from pacesetter.progress import count_progress
 
-__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "find_links"]
+__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "drawn_scores", "find_links"]
 
 Control = Literal["max", "bh", "by"]
 CONTROLS = ("max", "bh", "by")
@@ -152,8 +152,6 @@ def find_links(
     if gauge.estimator.is_given:
         return _used_links(answer, orders)
     inner = np.ix_(scored, scored)
-    # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
-    white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
     rng, keeps = np.random.default_rng(seed), control != "max"
     if keeps:
         needed, count = 12.0 * draws * scored.sum() ** 2, int(scored.sum())
@@ -162,6 +160,8 @@ def find_links(
             f"lag.control={control} of {count:,} symbols keeps {draws} draws of every pair and",
             "take lag.control=max, fewer lag.draws or fewer symbols",
         )
+    # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
+    white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
     null = (_linear if gauge.is_linear or gauge.is_conditional else _general_null)(white, gauge, draws, rng, keeps)
     lead = answer.leadership[inner]
     predicts = _predictive_p_values(null, control)
@@ -188,6 +188,26 @@ def find_links(
         else float("nan")
     )
     return Links(p_values, leader_p, leader_least, orders, detectable)
+
+
+def drawn_scores(window: Array, gauge: StrengthMeasure, flips: Array) -> Array:
+    """(draw, symbol) leader scores by correlations of one window whose bars are flipped by `flips` (draw, time)."""
+    scored = np.isfinite(np.diag(gauge.mark_unscored(window[None])[0]))
+    drawn = np.full((len(flips), window.shape[1]), np.nan)
+    if scored.sum() < 2:
+        return drawn
+    x = _unit(prewhiten(window[:, scored], max(gauge.max_lag, 5))[0])
+    bars, symbols = x.shape
+    size = gauge.draws_at_once(bars, symbols)
+    for start in range(0, len(flips), size):
+        block = flips[start : start + size].astype(np.float32)
+        strength = np.zeros((len(block), symbols, symbols), dtype=np.float32)
+        for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
+            sums = weighted_products(x, block[:, :-lag] * block[:, lag:], lag)
+            fold_in(strength, sums / np.float32(bars), gauge.score_fold)
+        lead = weigh_directions(strength, gauge.weighing).sum(axis=2)
+        drawn[start : start + size, scored] = lead / (symbols - 1)
+    return drawn
 
 
 def _used_links(answer: Answer, orders: Array) -> Links:
@@ -335,6 +355,11 @@ def _differing(window: Array, max_lag: int, draws: int, rng: np.random.Generator
     """(n, n) family-wise p-values that the two directions of a pair differ at some delay, symmetric."""
     x = _unit(window).astype(np.float64)
     bars, symbols = x.shape
+    check_memory(
+        40.0 * bars * symbols * (symbols - 1) / 2,
+        f"lag.test=differs of {symbols:,} symbols holds the products of every pair and",
+        "take lag.test=predicts or fewer symbols",
+    )
     i, j = np.triu_indices(symbols, 1)
     flips = rng.integers(0, 2, (draws, bars)) * 2.0 - 1.0
     observed, largest = np.zeros(len(i)), np.zeros(draws)

@@ -127,11 +127,7 @@ class DirectPolicy(nn.Module, Agent):
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
         # Of many symbols some groups have no inputs: they are not there at all.
-        self.sizes = {
-            name: size
-            for name, size in group_sizes(*self._shape).items()
-            if size and name in self.groups
-        }
+        self.sizes = {name: size for name, size in group_sizes(*self._shape).items() if size and name in self.groups}
         self.weights = nn.Parameter(torch.zeros(self.width, count))
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
@@ -270,10 +266,7 @@ class DirectPolicy(nn.Module, Agent):
             "windows": moves.expected,
         }
         return torch.cat(
-            [
-                shown[name] if name in shown else group_inputs(name, own, market, state, self.lags)
-                for name in chosen
-            ],
+            [shown[name] if name in shown else group_inputs(name, own, market, state, self.lags) for name in chosen],
             1,
         )
 
