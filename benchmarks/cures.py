@@ -102,12 +102,16 @@ LARGER = {  # larger steps, and a horizon of a few bars
         *("agent.gradient_steps=4", "agent.tau=0.02"),
     ),
 }
+# The larger steps alone: a payment at the end is beyond a horizon of a few bars.
+FAR = ("agent.learning_rate=0.005", "agent.encoder_learning_rate=0.002", "agent.batch_size=1024", "agent.n_epochs=5")
 NONE = "none"
 # cure -> recipe -> what it adds; of both methods unless it says for which
 CURES: dict[str, dict[str, Overrides]] = {
     NONE: {"": ()},
     "curiosity": {f"share {share}": (f"agent.extras.curiosity={{share:{share}}}",) for share in (0.1, 0.4)},
     "potential earned": {"": ("agent.extras.potential={kind:earned,weight:1.0,adaptive:false}",)},
+    "larger steps, far": {"": ()},
+    "potential earned, larger steps, far": {"": ()},
     "potential learned": {
         "adaptive": ("agent.extras.potential={kind:learned}",),
         "weight 1": ("agent.extras.potential={kind:learned,weight:1.0,adaptive:false,learning_rate:1e-3}",),
@@ -143,6 +147,7 @@ AT: dict[str, tuple[str, ...]] = {
     NONE: tuple(ILLNESSES),
     "curiosity": (HEALTHY, "paid at the end"),
     "potential earned": ("paid at the end",),  # it is of what the end pays
+    **dict.fromkeys(("larger steps, far", "potential earned, larger steps, far"), ("paid at the end",)),
     "potential learned": (),
     "entropy": ("paid at the end", "high costs"),
     "short episodes": (HEALTHY, "paid at the end"),
@@ -166,6 +171,8 @@ def recipes(illness: str, method: str, cure: str) -> dict[str, Overrides]:
     if method != ONLY.get(cure, method) or illness not in (AT[cure] if method == "ppo" else SAC.get(cure, ())):
         return {}
     own = {"entropy": ENTROPY[method], "larger steps": {"": LARGER[method]}}
+    own["larger steps, far"] = {"": FAR}
+    own["potential earned, larger steps, far"] = {"": (*CURES["potential earned"][""], *FAR)}
     own["all of these"] = {"": (*LARGER[method], *MV)}
     chosen = own.get(cure) or CURES[cure]
     if illness == "seven parts" and cure in WITH_MONEY:
@@ -423,6 +430,14 @@ def reporting_jobs(
             own += [Job(folder, illness, "yardstick", name, "", seed) for name in YARDSTICKS if not skips_yardsticks()]
             own += [
                 Job(folder, illness, method, NONE, "", seed) for method in METHODS if recipes(illness, method, NONE)
+            ]
+        if HEALTHY in illnesses:  # of those that are played there alone there is one recipe
+            own += [
+                Job(folder, HEALTHY, method, cure, recipe, seed)
+                for method in METHODS
+                for cure in cures
+                if not any((illness, method, cure) in chosen for illness in SICK)
+                for recipe in recipes(HEALTHY, method, cure)
             ]
         for (illness, method, cure), recipe in chosen.items():
             if cure in cures and illness in illnesses:
