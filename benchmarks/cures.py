@@ -452,11 +452,12 @@ def reporting_jobs(
 
 
 def interval(values: Sequence[float]) -> str:
-    """Mean and half-width of the 95 % Student interval."""
-    if len(values) < 2:
-        return f"{np.mean(values):+.2f}" if len(values) else "–"
-    half = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return f"{np.mean(values):+.2f} ± {half:.2f}"
+    """Mean, half-width of the 95 % Student interval, and how many there are."""
+    count = len(values)
+    if count < 2:
+        return f"{np.mean(values):+.2f} ({count})" if count else "–"
+    half = student.ppf(0.975, count - 1) * np.std(values, ddof=1) / count**0.5
+    return f"{np.mean(values):+.2f} ± {half:.2f} ({count})"
 
 
 COLUMNS = ("one order", "fills", "round trips", "states", "gates", "constant", *OPTION_GATES)
@@ -491,10 +492,7 @@ def show(folder: str, seeds: Sequence[int]) -> str:
     """The tables of all illnesses."""
     lines = [line for line in read_lines(folder) if line["seed"] in seeds and line["steps"] == STEPS]
     header = ["agents", "recipe", "Sharpe ratio", "less without", "states visited", *COLUMNS]
-    parts = []
-    for illness in ILLNESSES:
-        count = len({line["seed"] for line in lines if line["illness"] == illness})
-        parts.append(f"## {illness} ({count} seeds)\n\n{table(header, rows_of(lines, illness))}")
+    parts = [f"## {illness}\n\n{table(header, rows_of(lines, illness))}" for illness in ILLNESSES]
     parts.append(f"## goals\n\n{goal_table([line for line in lines if line['illness'] == GOALS])}")
     return "\n\n".join(parts)
 
