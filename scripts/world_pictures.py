@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.data.truth import Relations
+from pacesetter.truth import Relations
 from pacesetter.data.worlds import STRENGTHS, Leads, PlantedWorld
 from pacesetter.evaluation.baselines.closed_forms import DecayProblem, cushion_shares
 from pacesetter.evaluation.baselines.planned import plan, transition_of

@@ -25,11 +25,11 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
-from pacesetter.data.truth import Relations, Truth
 from pacesetter.data.worlds import Leads, PlantedWorld
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+from pacesetter.truth import Relations, Truth
 
 __all__ = ["Synthetic"]
 

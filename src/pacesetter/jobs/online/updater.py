@@ -73,8 +73,17 @@ class OnlineConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        counts = ("every_bars", "recent_bars", "judged_bars", "reservoir", "steps", "frozen_bars", "alarm_bars")
-        check_range(1, owner="online", **{name: vars(self)[name] for name in counts})
+        check_range(
+            1,
+            owner="online",
+            every_bars=self.every_bars,
+            recent_bars=self.recent_bars,
+            judged_bars=self.judged_bars,
+            reservoir=self.reservoir,
+            steps=self.steps,
+            frozen_bars=self.frozen_bars,
+            alarm_bars=self.alarm_bars,
+        )
         check_range(0, 1, owner="online", reservoir_share=self.reservoir_share)
         check_range(0, owner="online", largest_forgetting=self.largest_forgetting)
 

@@ -143,8 +143,8 @@ def _player(fleet: Any, market: Any, keeps: bool = True) -> Answer:
         if keeps and fleet.memory:
             kept = fleet.memory_after(policy)
             extra["contexts"] = fleet.encoder.contexts(full).cpu().numpy()
-            if hasattr(fleet.encoder.context, "weights"):
-                shares = fleet.encoder.context.weights(*fleet.encoder.tokens(full))
+            shares = fleet.encoder.context.weights(*fleet.encoder.tokens(full))
+            if shares is not None:
                 extra["attention"] = shares.mean(0).cpu().numpy()
         return actions, extra
 
