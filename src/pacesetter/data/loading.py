@@ -29,6 +29,7 @@ from pacesetter.tables import is_table, read_table
 from pacesetter.words import count_noun
 
 if TYPE_CHECKING:
+    from pacesetter.arrays import Array
     from pacesetter.data.files.folder import Files
 
 __all__ = [
@@ -221,7 +222,7 @@ def fold_findings(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _mask_broken(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
+def _mask_broken(panel: Panel, bad: Array) -> Panel:
     """The panel with the broken bars unobserved."""
     if not bad.any():
         return panel
