@@ -293,15 +293,11 @@ class Synthetic:
 
     def _draw_schedule(self, epochs: int) -> Relations:
         generator = self._generator("relations")
-        drawn = [self._draw_relations(generator) for _ in range(epochs)]
-        return Relations(*(np.stack([getattr(row, part.name) for row in drawn]) for part in fields(Relations)))
+        return Relations.schedule([self._draw_relations(generator) for _ in range(epochs)])
 
     def _end_signal(self, schedule: Relations, epochs: Array) -> tuple[Relations, Array]:
         """The schedule with a last epoch without relations, which holds from `signal_bars` on."""
-        none = {"groups": -1, "leaders": -1, "lags": 0, "strengths": 0.0, "signs": 0.0}
-        rows = {part.name: getattr(schedule, part.name) for part in fields(Relations)}
-        ended = {name: np.concatenate([row, np.full_like(row[:1], none[name])]) for name, row in rows.items()}
-        return Relations(**ended), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
+        return schedule.ended(), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
 
     def _draw_relations(self, generator: np.random.Generator) -> Relations:
         groups, leaders = np.full(self.symbols, -1), np.full((self.symbols, self.leaders), -1)

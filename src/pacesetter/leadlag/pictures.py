@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,7 +145,7 @@ def leadership_picture(
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
     shown = np.argsort(-size, kind="stable")[:most]
     shown = shown[np.argsort(-mean[shown], kind="stable")]
-    days = tuple(str(time)[:10] if hasattr(time, "date") else str(time) for time in times)
+    days = tuple(str(time)[:10] if isinstance(time, datetime) else str(time) for time in times)
     if len(set(days)) < len(days):  # several windows a day
         days = tuple(str(time)[:16] for time in times)
     names = tuple(symbols[i] for i in shown)
