@@ -275,9 +275,16 @@ class Synthetic:
         world.check_leaders(self.leaders)
         if self._group_count == 0:
             raise ConfigError(f"data.world={self.world} needs a leader and a follower; give data.symbols=2 or more")
-        for name in ("relation_change_bars", "regime_relations", "signal_bars", "late_share", "delisted_share"):
-            if np.any(getattr(self, name)):
-                raise ConfigError(f"data.{name}={getattr(self, name)} is not for data.world={self.world}; leave it out")
+        of_planted = {
+            "relation_change_bars": self.relation_change_bars,
+            "regime_relations": self.regime_relations,
+            "signal_bars": self.signal_bars,
+            "late_share": self.late_share,
+            "delisted_share": self.delisted_share,
+        }
+        for name, value in of_planted.items():
+            if np.any(value):
+                raise ConfigError(f"data.{name}={value} is not for data.world={self.world}; leave it out")
 
     def _epochs(self, regimes: Array) -> Array:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""

@@ -310,7 +310,7 @@ class Course:
             raise DataError(f"stage '{stage.name}': {problem}") from problem
 
 
-class CurriculumEnv(gymnasium.Wrapper[Observation, Any, Observation, Any]):
+class CurriculumEnv(gymnasium.Wrapper[dict[str, Array], Any, dict[str, Array], Any]):
     """A `TradingEnv` or `PortfolioEnv` whose episodes follow a `course`."""
 
     def __init__(

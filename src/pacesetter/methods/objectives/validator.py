@@ -14,13 +14,13 @@ from pacesetter.jobs.run.fleet import FleetMeter, FleetValidator
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.methods.objectives.front import hypervolume, is_efficient, spread_preferences
+from pacesetter.methods.objectives.market import PreferenceMarket
 from pacesetter.methods.objectives.mosac import MOSAC
 from pacesetter.rewards.scalarise import PREFERENCE
 from pacesetter.runs import FRONT
 
 if TYPE_CHECKING:
     from pacesetter.arrays import Array
-    from pacesetter.methods.objectives.market import PreferenceMarket
 
 __all__ = ["ObjectivesValidator", "observe"]
 
