@@ -22,7 +22,7 @@ from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.learning.experience.conditioned import SymbolMarket
+from pacesetter.learning.experience.conditioned import ConditionedMarket, SymbolMarket
 from pacesetter.learning.fleet.encoding import make_look
 from pacesetter.learning.randomness import keep_randomness
 from pacesetter.panel import Panel
@@ -175,6 +175,8 @@ class FleetAct(Act):
         tensors = {name: torch.as_tensor(entry, device=market.device) for name, entry in observation.items()}
         if masks is not None:
             tensors[ACTION_MASK] = torch.as_tensor(masks, device=market.device)
+        if isinstance(market, ConditionedMarket):
+            tensors = market.entries_of(tensors) | tensors
         policy, _ = self.fleet.evaluate({**self.look(tensors), **self.kept}, self.rows)
         if self.temperature is not None:
             policy = policy.with_temperature(self.temperature)
