@@ -39,7 +39,7 @@ def judge_agents(job: Job, folder: Path) -> StageResult:
     judgement = run.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell)
     store_judgement(judgement, folder, {"config hash": job.run.manifest["config_hash"]})
     line = judgement.verdict.headline
-    forget_fits()  # the verdict is done: nobody plays a regression again
+    forget_fits()  # the verdict is done: no regression is played again
     release_memory()  # explanations read whole markets again
     insights = [] if is_fast else insight_sections(walk.fits[-1], judgement)
     shown: dict[str, tuple[str, ...]] = {VERDICT: BRIEF}
