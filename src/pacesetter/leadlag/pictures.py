@@ -39,6 +39,7 @@ ABSENT = "#d9d9d9"
 FAINT = 0.3  # opacity of what is not significant
 WIDTH, HEIGHT, DPI = 1000, 720, 100  # pixels: a laptop's page
 MOST_LABELS = 40
+MOST_ROWS = 400  # of a square picture: the symbols that lead or follow most
 LABEL_DISTANCE = 1.08  # of a node's name from the centre; the nodes stand at 1
 RIM = 1.15
 
@@ -60,6 +61,11 @@ class Heat:
     def limit(self) -> float:
         """Where both ends of the scale lie."""
         return _largest_size(self.values)
+
+    @property
+    def heading(self) -> str:
+        """The title, and what faint means where something is."""
+        return self.title if len(self.shares) == 1 else f"{self.title}; faint: not significant"
 
     @property
     def shares(self) -> list[tuple[Array, float]]:
@@ -85,6 +91,11 @@ class Web:
     def limit(self) -> float:
         """Where both ends of the scale lie."""
         return _largest_size(self.scores)
+
+    @property
+    def heading(self) -> str:
+        """The title."""
+        return self.title
 
     def width(self, weight: float) -> float:
         """Line width in points: 2.6 for the strongest arrow, in proportion for the others, 0.4 at least."""
@@ -119,6 +130,9 @@ def _leaders_first(
     scores = row_mean(matrix)
     order = np.argsort(-scores, kind="stable")
     order = order[np.isfinite(scores[order])]
+    if len(order) > MOST_ROWS:
+        order = np.concatenate([order[: MOST_ROWS // 2], order[-MOST_ROWS // 2 :]])
+        title = f"{title}: the first and last {MOST_ROWS // 2} of {len(scores):,} symbols"
     names = tuple(symbols[i] for i in order)
     square = np.ix_(order, order)
     known = None if significant is None else significant[square]
@@ -176,7 +190,7 @@ def to_plotly(picture: Heat | Web) -> plotly.graph_objects.Figure:
     """The picture as a plotly figure."""
     from plotly.graph_objects import Figure
 
-    figure = Figure(layout={"title": picture.title, "width": WIDTH, "height": HEIGHT})
+    figure = Figure(layout={"title": picture.heading, "width": WIDTH, "height": HEIGHT})
     if isinstance(picture, Heat):
         _heat_in_plotly(figure, picture)
     else:
@@ -195,7 +209,7 @@ def to_png(picture: Heat | Web, path: str | Path) -> Path:
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # no window system, whatever the user's backend
     axes = figure.add_subplot()
-    axes.set_title(picture.title)
+    axes.set_title(picture.heading)
     shades = _heat_in_matplotlib(axes, picture) if isinstance(picture, Heat) else _web_in_matplotlib(axes, picture)
     figure.colorbar(shades, ax=axes, label=picture.value_title)
     figure.savefig(path)
@@ -220,8 +234,6 @@ def _heat_in_plotly(figure: Any, heat: Heat) -> None:
             + "<extra></extra>",
             hoverongaps=False,
         )
-    if len(shares) > 1:
-        figure.layout.title.text += "; faint: not significant"
     figure.update_layout(plot_bgcolor=ABSENT)
     figure.update_xaxes(title=heat.column_title, type="category", nticks=MOST_LABELS, showgrid=False)
     figure.update_yaxes(title=heat.row_title, type="category", autorange="reversed", nticks=MOST_LABELS, showgrid=False)

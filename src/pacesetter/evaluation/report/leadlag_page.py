@@ -19,6 +19,7 @@ from pacesetter.words import for_spreadsheets
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
 HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "windows as top leader", "note")
+MOST_SPREADSHEET = 1000  # symbols whose matrix a spreadsheet opens
 MARGINS, ROW_HEIGHT = 200, 40  # of a picture with a row for each symbol, in pixels
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
 
@@ -169,9 +170,13 @@ def _periods_section(finding: GroupFinding) -> Section:
 
 
 def store_leadlag(result: StudyResult, folder: Path) -> None:
-    """Write matrix, ranking, links and pictures (HTML and PNG) into a folder."""
+    """Write matrix, ranking, links and pictures (HTML and PNG) into a folder; a large matrix as Parquet."""
     symbols = list(result.panel.symbols)
-    for_spreadsheets(pd.DataFrame(result.matrix, index=symbols, columns=symbols)).to_csv(folder / "matrix.csv")
+    matrix = pd.DataFrame(result.matrix, index=symbols, columns=symbols)
+    if len(symbols) > MOST_SPREADSHEET:
+        matrix.to_parquet(folder / "matrix.parquet")
+    else:
+        for_spreadsheets(matrix).to_csv(folder / "matrix.csv")
     for_spreadsheets(result.table()).to_csv(folder / "ranking.csv")
     for_spreadsheets(_links(result)).to_csv(folder / "links.csv", index=False)
     if result.pooled is not None:
@@ -192,7 +197,7 @@ def _style_picture(picture: Any, symbols: int) -> Any:
     """A lead–lag picture in the report's style, lower for few symbols so that the table is in sight."""
     figure = pictures.to_plotly(picture)
     height = min(figure.layout.height, MARGINS + symbols * ROW_HEIGHT)
-    return style_figure(figure, picture.title, height).update_layout(width=None)
+    return style_figure(figure, picture.heading, height).update_layout(width=None)
 
 
 def leadlag_verdict(result: StudyResult) -> str:
