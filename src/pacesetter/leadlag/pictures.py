@@ -145,11 +145,11 @@ def leadership_picture(
     symbols: Sequence[str],
     title: str = "Leadership over time",
     most: int = 30,
-    least: Array | None = None,
+    strong: Array | None = None,
 ) -> Heat:
     """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top.
 
-    Scores within ± `least` (time, N), as chance gives them in each window, are drawn faint; NaN leaves all strong.
+    Scores that are not `strong` (time, N), since chance gives as large ones, are drawn faint.
     """
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
     shown = np.argsort(-size, kind="stable")[:most]
@@ -158,9 +158,9 @@ def leadership_picture(
     if len(set(days)) < len(days):  # several windows a day
         days = tuple(str(time)[:16] for time in times)
     names = tuple(symbols[i] for i in shown)
-    strong = None if least is None or np.isnan(least).all() else (np.abs(scores) > least)[:, shown].T
+    known = None if strong is None or strong.all() else strong[:, shown].T
     axes = "asset (leaders on top)", "end of window", "leader score"
-    return Heat(title, scores[:, shown].T, names, days, *axes, strong)
+    return Heat(title, scores[:, shown].T, names, days, *axes, known)
 
 
 def network_picture(graph: networkx.DiGraph, title: str = "Significant lead–lag links", most: int = 150) -> Web:
