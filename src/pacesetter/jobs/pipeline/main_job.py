@@ -24,7 +24,6 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.pipeline.memory import check_budget, within_budget
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.leadlag.strategy import COST_BPS
@@ -259,7 +258,7 @@ def _show(job: Job) -> None:
                 if section.headline:
                     job.console.print(f"[bold]{section.headline}[/]", highlight=False)
                 if section.rows:
-                    job.console.print(section_table(section, finding.shown[section.title]))
+                    job.console.print(section.table.cut(finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import network as make_network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Plan, best_fleet, build_panel, check_device, fitted_until, stored_plan
+from pacesetter.cells import Table
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.dataset import StoredEpisodes
 from pacesetter.learning.experience.market import FleetMarket
@@ -234,9 +234,10 @@ def _store_student(
 
 
 def _print_distilled(rows: list[SideBySide], held_out: float, run: Run, console: Console) -> None:
-    table = Table("", "parameters", "MB", "p50 ms", "p95 ms", "Sharpe, validation", "same orders")
+    cells = []
     for row in rows:
         times = (f"{row.megabytes:.2f}", f"{row.p50_ms:.2f}", f"{row.p95_ms:.2f}")
-        table.add_row(row.name, f"{row.parameters:,}", *times, f"{row.sharpe:+.2f}", f"{row.agreement:.1%}")
-    console.print(table)
+        cells.append((row.name, f"{row.parameters:,}", *times, f"{row.sharpe:+.2f}", f"{row.agreement:.1%}"))
+    header = ("", "parameters", "MB", "p50 ms", "p95 ms", "Sharpe, validation", "same orders")
+    console.print(Table(header, cells))
     console.print(f"KL(teacher ‖ student) {held_out:.4f} nats on held-out episodes → {run.folder}", soft_wrap=True)
