@@ -55,7 +55,7 @@ def update_online(
     config = replace(updater.run_config, data=updater.run_config.data | dict(data))
     out = console or Console()
     panel = build_panel(config)
-    start = _first_bar(folder, panel) if first is None else first
+    start = int(panel.index.searchsorted(stored_end(folder), side="right")) if first is None else first
     updater.check(panel, start)
     if taken is not None:
         # A kill may have come between a swap and its bundle.
@@ -71,10 +71,6 @@ def update_online(
             return updater
         time.sleep(watch_seconds)
         panel = build_panel(config)
-
-
-def _first_bar(folder: str | Path, panel: Panel) -> int:
-    return int(panel.index.searchsorted(stored_end(folder), side="right"))
 
 
 def tell_updates(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:

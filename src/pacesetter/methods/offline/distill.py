@@ -162,13 +162,20 @@ def compare_fleets(fleets: dict[str, Fleet], market: FleetMarket) -> list[SideBy
     return [_card(name, fleet, market, states, wanted) for name, fleet in fleets.items()]
 
 
-def _card(name: str, fleet: Fleet, market: FleetMarket, states: list[Any], wanted: list[torch.Tensor]) -> SideBySide:
+def _card(
+    name: str,
+    fleet: Fleet,
+    market: FleetMarket,
+    states: list[dict[str, torch.Tensor]],
+    wanted: list[torch.Tensor],
+) -> SideBySide:
     rows = torch.tensor(fleet.places(market.symbols))
     full = market.tables({key: entry for key, entry in states[0].items() if key != ACTION_MASK})
+    masks = {ACTION_MASK: states[0][ACTION_MASK]} if ACTION_MASK in states[0] else {}
     seconds = []
     for _ in range(TIMED):
         start = time.perf_counter()
-        fleet.evaluate(full | _mask(states[0]), rows)
+        fleet.evaluate(full | masks, rows)
         seconds.append(time.perf_counter() - start)
     # 0.1: equal for discrete orders, and for continuous ones within the default hold zone.
     same = [(_mode(fleet, market, state) - want).abs() < 0.1 for state, want in zip(states, wanted, strict=True)]
@@ -182,10 +189,6 @@ def _card(name: str, fleet: Fleet, market: FleetMarket, states: list[Any], wante
         play(fleet, market).sharpe_together,
         float(torch.cat([each.flatten() for each in same]).float().mean()),
     )
-
-
-def _mask(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {ACTION_MASK: state[ACTION_MASK]} if ACTION_MASK in state else {}
 
 
 def _mode(fleet: Fleet, market: FleetMarket, state: dict[str, torch.Tensor]) -> torch.Tensor:
