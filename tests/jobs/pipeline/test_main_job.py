@@ -18,7 +18,8 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, resolve, run_job
 from pacesetter.jobs.pipeline import main_job
 from pacesetter.jobs.pipeline.fleet_stage import job_overrides
-from pacesetter.jobs.pipeline.main_job import PAGE, summary
+from pacesetter.jobs.pipeline.bars_stage import summary
+from pacesetter.jobs.pipeline.main_job import PAGE
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.jobs.run.train import TrainingResult

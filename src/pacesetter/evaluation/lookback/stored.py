@@ -29,8 +29,7 @@ from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.lookback.downstream_value import downstream_sentences, downstream_table
 from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
 from pacesetter.evaluation.lookback.page import BRIEF, PRINTED, lookback_sections, store_lookback
-from pacesetter.evaluation.report.account_page import page_header
-from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.report.page import Section, page_header
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pacesetter.build import Plan
-from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
+from pacesetter.build.sections import Evaluation, Programme, Track, Train
+from pacesetter.build.study import MainJob
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean

@@ -90,9 +90,9 @@ def fleet_config(config: Plan, folder: Path, lookback: str | int) -> Plan:
 
 def check_episodes(job: Job) -> None:
     """Refuse a device that is not there, a task or agent that no fleet has, and training bars too few for it."""
-    check_device(job.config.train.device)
-    job.config.problem.check("job")
-    config = fleet_config(job.config, Path(), longest_window(job.config))
+    check_device(job.plan.train.device)
+    job.plan.problem.check("job")
+    config = fleet_config(job.plan, Path(), longest_window(job.plan))
     check_agent(config)
     learned = int(build_fold(config, job.panel).train[-1]) + 1
     config.problem.check_bars(config, job.panel, learned)
@@ -101,7 +101,7 @@ def check_episodes(job: Job) -> None:
 
 def train_fleet(job: Job, folder: Path) -> StageResult:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
-    config = fleet_config(job.config, folder, _lookback(job))
+    config = fleet_config(job.plan, folder, _lookback(job))
     run = train_quietly(config)
     if config.problem.summary:
         sections = load(config.problem.page)(run, job.panel)
@@ -120,12 +120,12 @@ def _lookback(job: Job) -> str | int:
     """
     given = lookback_run(job)
     if given is None and _is_one_account(job):
-        return longest_window(job.config)
+        return longest_window(job.plan)
     return str(given or only_run(job.folder("lookback")))
 
 
 def _is_one_account(job: Job) -> bool:
-    return fleet_config(job.config, Path(), "").problem.allocates
+    return fleet_config(job.plan, Path(), "").problem.allocates
 
 
 def needs_no_lookback(job: Job) -> str:

@@ -42,7 +42,7 @@ def master_config(config: Plan, folder: Path, fleet: Path) -> Plan:
 def train_master(job: Job, folder: Path) -> StageResult:
     """Train on the training years over frozen agents, and compare by the validation years; the run is in `folder`."""
     fleet = only_run(job.folder("agents"))
-    run = train_quietly(master_config(job.config, folder, fleet))
+    run = train_quietly(master_config(job.plan, folder, fleet))
     from pacesetter.methods.master.page import allocation_sentence, allocations_section, better_run, read_allocations
 
     section = allocations_section(run)
@@ -54,7 +54,7 @@ def train_master(job: Job, folder: Path) -> StageResult:
 
 def needs_no_master(job: Job) -> str:
     """Why there is nothing to allocate: a direct policy divides one account among all symbols itself; else empty."""
-    if not fleet_config(job.config, Path(), "").problem.allocates:
+    if not fleet_config(job.plan, Path(), "").problem.allocates:
         return ""
     return "a direct policy allocates one account itself; agent=ppo trains a fleet with a master over it"
 

@@ -57,7 +57,7 @@ DECISIONS = ("validation", "targets", "final")  # of the last judgement; the las
 
 def check_data(job: Job, folder: Path) -> StageResult:
     """Readiness of the bars, and whether the environment is as asked for."""
-    readiness, rows = build_readiness(job.config), check_environment(job.config.runs)
+    readiness, rows = build_readiness(job.plan), check_environment(job.plan.runs)
     (folder / "readiness.json").write_text(
         json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
     )
@@ -110,7 +110,7 @@ def _targets(record: RunRecord, best: str) -> Section:
 
 
 def _classifiers(job: Job, panel: Panel, table: Any, fold: Any, task: Any, folder: Path) -> list[Section]:
-    networks = job.config.programme.networks
+    networks = job.plan.programme.networks
     if not networks:
         return []
     from pacesetter.methods.supervised.judgement import run_supervised
@@ -127,7 +127,7 @@ def _classifiers(job: Job, panel: Panel, table: Any, fold: Any, task: Any, folde
 
 def run_prototype(job: Job, folder: Path) -> StageResult:
     """A fleet of the prototype's symbols, trained twice from the same seed, judged by the gates `prototype`."""
-    config = _fleet(prototype_config(job.config, job.panel), folder)
+    config = _fleet(prototype_config(job.plan, job.panel), folder)
     job.tell("the prototype")
     run = train_quietly(config)
     job.tell("once more from the same seed")
@@ -163,12 +163,12 @@ def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
 
 def without_tuning(job: Job) -> str:
     """Why there is no search: none was asked for; else empty."""
-    return "" if job.config.programme.trials else "no trials were asked for: programme.trials=0"
+    return "" if job.plan.programme.trials else "no trials were asked for: programme.trials=0"
 
 
 def run_tuning(job: Job, folder: Path) -> StageResult:
     """Search on the prototype, retrain the best on all symbols, and choose beside the default."""
-    small = _fleet(prototype_config(job.config, job.panel), folder)
+    small = _fleet(prototype_config(job.plan, job.panel), folder)
     return search_and_retrain(job, folder, small, _fleet(_scaled_config(job), folder))
 
 
@@ -198,7 +198,7 @@ def _chosen_run(job: Job, folder: Path) -> Path | None:
 def run_master(job: Job, folder: Path) -> StageResult:
     """A master over the fleet's frozen agents; judged by the gates `master`, whichever of the two is better."""
     fleet = only_run(job.folder("fleet"))
-    run = train_quietly(master_config(job.config, folder, fleet))
+    run = train_quietly(master_config(job.plan, folder, fleet))
     decision = _judge_run(job, run, ("master",), is_fast=True)[-1]
     _store_decision(decision, folder)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
@@ -228,7 +228,7 @@ def run_validation(job: Job, folder: Path) -> StageResult:
 
 def _walk_forward(job: Job, run: Path) -> None:
     """Fold by fold, where folds are asked for; a master is not refitted, and its fleet's folds stand for it."""
-    folds = job.config.programme.folds
+    folds = job.plan.programme.folds
     if not folds:
         return
     stored = StoredRun(run)
@@ -250,7 +250,7 @@ def phase_decision(folder: Path) -> str:
 
 
 def _trading_config(job: Job) -> Plan:
-    return fleet_config(job.config, Path(), _window(job.config))
+    return fleet_config(job.plan, Path(), _window(job.plan))
 
 
 def _fleet(config: Plan, folder: Path) -> Plan:
@@ -264,10 +264,10 @@ def _window(config: Plan) -> str | int:
 
 def _scaled_config(job: Job) -> Plan:
     """All symbols, or the first of them after a prototype that is CONDITIONAL."""
-    most = job.config.programme.most_symbols
+    most = job.plan.programme.most_symbols
     if phase_decision(job.folder("prototype")) != CONDITIONAL or len(job.panel.symbols) <= most:
-        return job.config
-    return _limit_symbols(job.config, job.panel, job.panel.symbols[:most])
+        return job.plan
+    return _limit_symbols(job.plan, job.panel, job.panel.symbols[:most])
 
 
 def _agents(run: Path) -> Section:
@@ -279,7 +279,7 @@ def _judge_run(job: Job, run: Path, names: Sequence[str], is_fast: bool) -> list
     stored = StoredRun(run)
     facts: Mapping[str, str] = {"run": run.name}
     (run / EVALUATION).mkdir(exist_ok=True)
-    store_judgement(stored.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell), run / EVALUATION, facts)
+    store_judgement(stored.judge(job.plan.job.draws, is_fast=is_fast, tell=job.tell), run / EVALUATION, facts)
     measure_supervised(stored)
     decisions = [decide(run, read_gate_set(name)) for name in names]
     for each in decisions:
