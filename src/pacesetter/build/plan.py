@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pacesetter.agents.agent import METHOD_NETWORKS
 from pacesetter.build.sections import Evaluation, Features, Programme, Track, Train
-from pacesetter.build.study import StudyPlan
+from pacesetter.build.study import StudyPlan, read_sections
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.build.trading import Trading
 from pacesetter.envs.lookback.batch import LookbackConfig
@@ -214,7 +214,7 @@ def parse_plan(stored: Mapping[str, Any], what: str = "the stored configuration"
     if not isinstance(stored, Mapping):
         raise RunError(f"{what} is not a mapping; it is damaged")
     check_schema(stored, what)
-    plain = deepcopy({key: value for key, value in stored.items() if key != "schema"})
+    plain = read_sections({key: deepcopy(value) for key, value in stored.items() if key != "schema"})
     if "task" in plain:
         plain["task"] = _read_task(plain["task"])
     return configure(Plan, plain, "config")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from pacesetter.data.loading import check, load, source_and_loading
-from pacesetter.data.quality import Readiness
+from pacesetter.data.loading import Data
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.leadlag.study import Study, configure_study, study_defaults
+from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.leadlag.windows import is_span
 from pacesetter.panel import Panel
+from pacesetter.registry import configure
 from pacesetter.runs import config_hash
 
-__all__ = ["MainJob", "StudyPlan", "build_panel", "build_readiness", "build_study"]
+__all__ = ["MainJob", "StudyPlan", "build_panel", "build_study", "parse_study", "read_sections"]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
@@ -57,32 +57,23 @@ class StudyPlan:
     name    names the run
     runs    folder that run folders go to
     seed    of everything random; sources with a seed take this one unless they are given another
-    data    `source` and its options
-    lag     the lead–lag study: its own keys, and those of the engine and its estimator
+    data    where bars come from
+    lag     the lead–lag study, with the engine and its estimator
     """
 
     name: str = "run"
     runs: str = "runs"
     seed: int = 0
-    data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
-    lag: dict[str, Any] = field(default_factory=dict)
+    data: Data = field(default_factory=lambda: Data.configure({"source": "sample"}))
+    lag: Study = field(default_factory=Study)
     job: MainJob = field(default_factory=MainJob)
 
     def __post_init__(self) -> None:
         if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):
             raise ConfigError(f"name='{self.name}' names a folder: letters, digits, '-', '_' and '.' only")
         check_range(0, LARGEST_SEED, seed=self.seed)
-        # Everything is built once here, so that a wrong option fails before data is loaded or a folder made.
-        if "source" not in self.data:
-            raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
-        if self.lag and self.lag != study_defaults():
-            build_study(self)  # refuses what it cannot do
-        source_and_loading(self.data["source"], self.data_options)
-
-    @property
-    def data_options(self) -> dict[str, object]:
-        """The source's options without `source`, those that are not set left out."""
-        return {key: value for key, value in self.data.items() if value is not None and key != "source"}
+        if self.lag.seed != self.seed:
+            object.__setattr__(self, "lag", replace(self.lag, seed=self.seed))
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -91,31 +82,60 @@ class StudyPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionary, as it is stored and hashed."""
-        return dataclasses.asdict(self)
+        plain: dict[str, Any] = {}
+        for each in fields(self):
+            part = getattr(self, each.name)
+            if isinstance(part, Data | Study):  # with keys of their own
+                plain[each.name] = part.to_dict()
+            else:
+                plain[each.name] = asdict(part) if is_dataclass(part) and not isinstance(part, type) else part
+        return plain
 
     def __hash__(self) -> int:
         return hash(config_hash(self.to_dict()))
 
 
-def build_study(plan: StudyPlan, panel: Panel | None = None) -> Study:
-    """The lead–lag study a plan asks for.
+def parse_study(stored: Mapping[str, Any]) -> StudyPlan:
+    """A study's plan from plain keys."""
+    return configure(StudyPlan, read_sections(stored), "config")
+
+
+def read_sections(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a plan with `data` and `lag` read, whose keys are of several dataclasses each."""
+    plain = dict(stored)
+    if "data" in plain:
+        plain["data"] = Data.configure(_mapping(plain["data"], "data"))
+    if "lag" in plain:
+        lag = dict(_mapping(plain["lag"], "lag"))
+        if isinstance(lag.get("lookback"), str) and not is_span(lag["lookback"]):
+            lag["agent"] = lag.pop("lookback")
+        plain["lag"] = configure_study(lag)
+    return plain
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}={value!r} must be a mapping, e.g. {{key: value}}")
+    return value
+
+
+def build_study(plan: StudyPlan, panel: Panel) -> Study:
+    """The lead–lag study that a plan asks for.
 
     Where `lag.lookback` is the folder of a lookback agent, and not a length of time such as 30D, its window is the one
-    that the agent has in force at the study's last bar of the panel; without a panel it stays the default.
+    that the agent has in force at the study's last bar of the panel.
     """
-    lag = dict(plan.lag)
-    if isinstance(lag.get("lookback"), str) and not is_span(lag["lookback"]):
-        folder = lag.pop("lookback")
-        if panel is not None:
-            from pacesetter.build.stored import window_at_end
+    study = plan.lag
+    if study.agent is None:
+        return study
+    from pacesetter.build.stored import window_at_end
 
-            lag["lookback"] = window_at_end(folder, panel.between(end=lag.get("end")))
-    return configure_study(lag, plan.seed)
+    return replace(study, agent=None, lookback=window_at_end(study.agent, panel.between(end=study.end)))
 
 
 def build_panel(plan: StudyPlan) -> Panel:
     """The checked panel that a plan asks for; refuses symbols to trade that it lacks."""
-    panel = load(plan.data["source"], **plan.data_options)
+    panel = plan.data.load()
     missing = [symbol for symbol in plan.symbols if symbol not in panel.symbols]
     if missing:
         raise ConfigError(
@@ -123,8 +143,3 @@ def build_panel(plan: StudyPlan) -> Panel:
             "task.symbols, [] for all of them"
         )
     return panel
-
-
-def build_readiness(plan: StudyPlan) -> Readiness:
-    """What is right and wrong with the configured data, without refusing it."""
-    return check(plan.data["source"], **plan.data_options)

@@ -226,7 +226,7 @@ class StoredRun:
         """What a report is about: data, test period, costs, capital and seed."""
         from pacesetter.evaluation.report.page import page_header
 
-        source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
+        source, judged = self.config.data.source, self.panel.index[self.first :]
         return page_header(source, judged, self.panel.symbols, self.config.seed, self.task.market)
 
     def store(self, judgement: Judgement, folder: Path, facts: Mapping[str, str]) -> None:

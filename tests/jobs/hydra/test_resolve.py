@@ -22,14 +22,14 @@ from pacesetter.runs import config_hash
 
 def test_defaults_are_the_sample():
     config = resolve()
-    assert config.data["source"] == "sample"
+    assert config.data.source == "sample"
     assert config.seed == 0
 
 
 def test_overrides_reach_the_source_and_the_seed_follows():
     config = resolve(["data=synthetic", "data.symbols=50", "seed=7"])
-    assert config.data["symbols"] == 50
-    assert config.data["seed"] == 7
+    assert config.data.options["symbols"] == 50
+    assert config.data.options["seed"] == 7
 
 
 def test_configuration_is_frozen():
@@ -78,7 +78,7 @@ def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action
 
 
 def test_an_override_beats_the_preset():
-    assert resolve(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
+    assert resolve(["+preset=synthetic_hourly", "data.symbols=9"]).data.options["symbols"] == 9
 
 
 def test_a_preset_that_was_renamed_says_so():
@@ -89,8 +89,8 @@ def test_a_preset_that_was_renamed_says_so():
 @pytest.mark.parametrize(("preset", "hours"), [("crypto_hourly", 1), ("crypto_daily", 24)])
 def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(preset, hours):
     config = resolve([f"+preset={preset}"])
-    assert config.data["calendar"] == "24/7"
-    assert config.lag["lookback"] * hours >= 24 * 30
+    assert config.data.options["calendar"] == "24/7"
+    assert config.lag.lookback * hours >= 24 * 30
     assert config.market.limits.portfolio_loss_limit_fraction == 0.3
 
 
@@ -193,12 +193,12 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
     path = tmp_path / "coins.csv"
     path.write_text("date,A,B\n2020-01-02,1,2\n2020-01-03,1,2\n")
     config = resolve(["+preset=crypto_hourly", f"data={path}", "data.calendar=24/7"])
-    assert (config.data["source"], config.data["calendar"]) == ("csv", "24/7")
-    assert "freq" not in config.data
-    assert list(config.data["symbols"]) == []
-    assert config.lag["lookback"] == 720  # what is not of the bars is the preset's
+    assert (config.data.source, config.data.options["calendar"]) == ("csv", "24/7")
+    assert "freq" not in config.data.options
+    assert list(config.data.options["symbols"]) == []
+    assert config.lag.lookback == 720  # what is not of the bars is the preset's
     # bars of the preset's own source keep what it says of them
-    assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
+    assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data.options["strength"] == 0.8
 
 
 GUARD = "breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
@@ -247,8 +247,8 @@ def test_risk_is_a_section_that_is_off_unless_asked_for():
 def test_an_account_has_a_currency_and_symbols_are_quoted_in_others():
     for key in ("market.currency", "data.currency"):
         data = resolve(["bars.csv", f"{key}=USD", "data.currencies={7203: JPY, SAP: EUR}"]).data
-        assert data["currency"] == "USD"
-        assert {str(name): code for name, code in data["currencies"].items()} == {"7203": "JPY", "SAP": "EUR"}
+        assert data.loading.currency == "USD"
+        assert {str(name): code for name, code in data.loading.currencies.items()} == {"7203": "JPY", "SAP": "EUR"}
 
 
 def test_the_market_has_short_keys_and_costs_are_one_number():

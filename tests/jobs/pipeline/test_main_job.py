@@ -17,8 +17,8 @@ from pacesetter.build import stored_plan
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, resolve, run_job
 from pacesetter.jobs.pipeline import main_job
-from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 from pacesetter.jobs.pipeline.bars_stage import summary
+from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 from pacesetter.jobs.pipeline.main_job import PAGE
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import train_quietly
@@ -196,4 +196,4 @@ def test_the_costs_of_a_job_are_those_of_its_lead_lag_stage_too(tmp_path, consol
     job = run_job(resolve([*words, "costs=3"]), console, stages="leadlag")
     assert "net of costs of 3 bps a side" in " ".join(section.text for section in job.findings["leadlag"].sections)
     asked = run_job(resolve([*words, "costs=3", "lag.cost_bps=7"]), console, stages="leadlag")
-    assert asked.config.lag["cost_bps"] == 7
+    assert asked.config.lag.cost_bps == 7

@@ -79,7 +79,7 @@ def test_worlds_are_played_only_where_they_are_named() -> None:
 def test_every_world_composes_with_its_rules(world: str) -> None:
     config = resolve([*WORLDS[world], "seed=1"])
     costs = config.trading.market.costs
-    assert config.data["world"] == world
+    assert config.data.options["world"] == world
     own = {"persistent": (13.5, 0.0), "impact": (1.0, 50.0), "decay": (0.0, 335.0), "cushion": (0.0, 0.0)}
     assert (costs.commission_bps, costs.impact_bps) == own.get(world, (1.0, 0.0))
 

@@ -134,7 +134,7 @@ class LookbackRun:
 
     def header(self) -> dict[str, str]:
         """What a report is about: data, test period and seed."""
-        source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
+        source, judged = self.config.data.source, self.panel.index[self.first :]
         return page_header(source, judged, self.panel.symbols, self.config.seed)
 
     def store(self, judgement: LookbackJudgement, folder: Path, facts: Mapping[str, str]) -> None:

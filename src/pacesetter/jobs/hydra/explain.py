@@ -13,7 +13,7 @@ from pacesetter.build import Plan
 from pacesetter.build.sections import Evaluation, Programme, Track, Train
 from pacesetter.build.study import MainJob
 from pacesetter.build.tasks.task import TASKS
-from pacesetter.data import SOURCES, Loading
+from pacesetter.data import Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.late import load
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -141,8 +141,8 @@ def _kinds(config: Plan, group: str | None = None) -> list[type[object]]:
     problem, method = str(config.task.problem), str(config.agent.get("algorithm", "ppo"))
     groups: dict[str | None, list[type[Any]]] = {
         None: [Plan],
-        "data": [Loading, SOURCES[str(config.data["source"])]],
-        "lag": [Study, ESTIMATORS[str(config.lag.get("method", Study.method))]],
+        "data": [Loading, type(config.data.origin)],
+        "lag": [Study, ESTIMATORS[config.lag.method]],
         "task": [TASKS[problem].config],
         "agent": [load(find_support(method, TASKS[problem].learned_as).options), TargetOptions],
         "train": [Train],

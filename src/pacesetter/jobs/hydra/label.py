@@ -11,7 +11,6 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.data.quality import Quality
 from pacesetter.errors import PacesetterError
 from pacesetter.jobs.hydra.resolve import resolve, resolve_study
-from pacesetter.runs import data_name
 
 __all__ = ["label_of"]
 
@@ -33,7 +32,7 @@ def label_of(config: StudyPlan, has_agent: bool = True, standard: Sequence[str] 
     standard   overrides of a command that has defaults of its own; what they set is not named
     """
     given = config.to_dict()
-    about = [data_name(config.data), *([str(given["agent"].get("algorithm", "no agent"))] if has_agent else [])]
+    about = [config.data.name, *([str(given["agent"].get("algorithm", "no agent"))] if has_agent else [])]
     if config.name != UNNAMED:
         return " · ".join([config.name, *about])
     changed = list(_differences(config, standard))
@@ -44,9 +43,8 @@ def label_of(config: StudyPlan, has_agent: bool = True, standard: Sequence[str] 
 
 
 def _differences(config: StudyPlan, standard: Sequence[str]) -> Iterator[str]:
-    source = data_defaults(str(config.data.get("source", "")))
-    yield from _changed_keys(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
-    given = config.to_dict()
+    given, source = config.to_dict(), data_defaults(config.data.source)
+    yield from _changed_keys(given["data"], source, skip=("source", "path", "seed"))  # the seed is named once
     try:
         usual = _usual(given, standard)
     except PacesetterError:  # a plugin's agent that the command line does not know

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.study import StudyPlan
+from pacesetter.build.study import StudyPlan, parse_study
 from pacesetter.errors import KEYS, ConfigError, did_you_mean
 from pacesetter.jobs.hydra.groups import (
     STUDY,
@@ -138,7 +138,7 @@ def resolve_study(overrides: Sequence[str] = ()) -> StudyPlan:
     """The validated plan of what trains nothing; also refuses keys that only training and trading read."""
     tree = Composed(overrides, is_study=True).resolve()
     _set_study_costs(tree)
-    return configure(StudyPlan, {key: value for key, value in tree.items() if key in STUDY}, "config")
+    return parse_study({key: value for key, value in tree.items() if key in STUDY})
 
 
 def _set_study_costs(tree: Tree) -> None:

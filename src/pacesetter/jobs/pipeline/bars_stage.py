@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.build import build_readiness, build_table
+from pacesetter.build import build_table
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.page import Section, span_text
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
@@ -21,7 +21,7 @@ __all__ = ["check_panel", "describe", "summary"]
 
 
 def check_panel(job: Job, folder: Path) -> StageResult:
-    readiness = build_readiness(job.config)
+    readiness = job.config.data.check()
     (folder / "readiness.json").write_text(
         json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
     )

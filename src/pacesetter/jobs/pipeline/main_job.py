@@ -17,7 +17,7 @@ from pacesetter.jobs.pipeline.memory import check_budget, within_budget
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
-from pacesetter.runs import Run, data_name
+from pacesetter.runs import Run
 from pacesetter.words import cell
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def write_page(job: Job, folder: Path) -> StageResult:
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
     }
     rules = job.plan.market if "judge" in job.findings else None
-    header = page_header(data_name(job.config.data), job.panel.index, job.panel.symbols, job.config.seed, rules)
+    header = page_header(job.config.data.name, job.panel.index, job.panel.symbols, job.config.seed, rules)
     write_report(job.run.path("report.html"), str(manifest["label"]), sections, job.panel.notes, facts, header)
     return StageResult(f"{len(sections)} sections")
 

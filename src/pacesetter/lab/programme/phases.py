@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Plan, build_fold, build_readiness, build_table
+from pacesetter.build import Plan, build_fold, build_table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -57,7 +57,7 @@ DECISIONS = ("validation", "targets", "final")  # of the last judgement; the las
 
 def check_data(job: Job, folder: Path) -> StageResult:
     """Readiness of the bars, and whether the environment is as asked for."""
-    readiness, rows = build_readiness(job.plan), check_environment(job.plan.runs)
+    readiness, rows = job.plan.data.check(), check_environment(job.plan.runs)
     (folder / "readiness.json").write_text(
         json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
     )
@@ -154,11 +154,11 @@ def prototype_config(config: Plan, panel: Panel) -> Plan:
 
 
 def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
-    if set(symbols) == set(panel.symbols) or "symbols" not in config.data:
+    if set(symbols) == set(panel.symbols) or "symbols" not in config.data.to_dict():
         return config
     # A synthetic market counts its symbols, others name them.
-    value: object = len(symbols) if config.data["source"] == "synthetic" else list(symbols)
-    return replace(config, data=config.data | {"symbols": value})
+    value: object = len(symbols) if config.data.source == "synthetic" else list(symbols)
+    return replace(config, data=config.data.changed(symbols=value))
 
 
 def without_tuning(job: Job) -> str:

@@ -153,7 +153,7 @@ class _Board(StageWatch):
                 job.run.folder.name,
                 datetime.now(UTC).isoformat(timespec="seconds"),
                 tuple(PhaseStatus(name) for name in PHASES),
-                synthetic=str(job.plan.data["source"]) in MADE_UP,
+                synthetic=job.plan.data.source in MADE_UP,
             )
         self._update(stage.name, state=RUNNING)
 

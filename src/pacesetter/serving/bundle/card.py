@@ -80,7 +80,7 @@ def model_card(
         problem=config.task.problem,
         action=config.task.action if isinstance(config.task, Trading) else "window",
         run=manifest["run"],
-        source=config.data["source"],
+        source=config.data.source,
         symbols=len(features.symbols),
         fitted_until=manifest["fitted_until"],
         features=len(features.names),
