@@ -9,14 +9,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pacesetter.agents.agent import METHOD_NETWORKS
 from pacesetter.build.sections import Evaluation, Features, Programme, Track, Train
 from pacesetter.build.study import StudyPlan, read_sections
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.build.trading import Trading
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.late import load
@@ -25,6 +24,9 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.registry import configure
 from pacesetter.runs import Run, check_schema, config_hash, read_yaml
+
+if TYPE_CHECKING:
+    from pacesetter.envs.lookback.batch import LookbackConfig
 
 __all__ = [
     "Plan",
@@ -101,6 +103,8 @@ class Plan(StudyPlan):
     @property
     def lookback(self) -> LookbackConfig:
         """Options of a task that chooses windows; refuses one that trades."""
+        from pacesetter.envs.lookback.batch import LookbackConfig  # here: few plans choose windows
+
         return self.task_as(LookbackConfig)
 
     @property

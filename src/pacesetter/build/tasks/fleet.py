@@ -18,7 +18,7 @@ from pacesetter.build.environments import (
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, sample_observations
-from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, market_copies
 from pacesetter.build.trading import FleetTrading
 from pacesetter.data.splits import Fold
@@ -219,7 +219,7 @@ class FleetTask(Task):
         )
 
 
-TASKS.add("fleet", FleetTask())
+TASK = FleetTask()
 
 
 def known_table(stored: Stored) -> FeatureTable:

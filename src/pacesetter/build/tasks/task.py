@@ -1,6 +1,7 @@
 """What a task is: everything that training, evaluation, bundles and serving must know of a problem, in one place.
 
-A task is a file in this folder, or a plugin by the entry point `pacesetter.task`; nothing else asks which one it is.
+A task is a module in this folder with its `TASK`, or a plugin by the entry point `pacesetter.task`; nothing else asks
+which one it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.conditions import Conditions
-from pacesetter.registry import Registry
+from pacesetter.registry import Registry, is_installed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,4 +201,11 @@ class Task(ABC):
         return None
 
 
-TASKS: Registry[Task] = Registry("task", members=("pacesetter.build.tasks", "pacesetter.methods.master.task"))
+_HOMES = {
+    **{name: f"pacesetter.build.tasks.{name}" for name in ("fleet", "lookback", "portfolio", "trading", "two_level")},
+    "master": "pacesetter.methods.master.task",
+}
+# One is imported when it is asked for, with the environments that it plays in.
+TASKS: Registry[Task] = Registry(
+    "task", entries={name: f"{home}:TASK" for name, home in _HOMES.items() if is_installed(home)}
+)

@@ -22,7 +22,7 @@ from pacesetter.build.environments import (
 from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
-from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.trading import Trading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
@@ -203,7 +203,7 @@ class TradingTask(SingleAgentTask):
     config = Trading
 
 
-TASKS.add("trading", TradingTask())
+TASK = TradingTask()
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from pacesetter.build.environments import Parts, Stretch, feature_split, fitted_
 from pacesetter.build.plan import Plan
 from pacesetter.build.prior import beside_prior, sample_observations
 from pacesetter.build.tasks.fleet import known_table
-from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
+from pacesetter.build.tasks.task import NO_WINDOWS, Stored, Task
 from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.methods.master.build import best_master, build_master_parts, with_fleet
 from pacesetter.methods.master.options import MasterTrading
@@ -90,4 +90,4 @@ class MasterTask(Task):
         return Exported(module, spec, symbols, sample_observations(market, market.lookup, draw, count))
 
 
-TASKS.add("master", MasterTask())
+TASK = MasterTask()
