@@ -17,7 +17,6 @@ from pacesetter.build import stored_plan
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, resolve, run_job
 from pacesetter.jobs.pipeline import main_job
-from pacesetter.jobs.pipeline.bars_stage import summary
 from pacesetter.jobs.pipeline.fleet_stage import job_overrides
 from pacesetter.jobs.pipeline.main_job import PAGE
 from pacesetter.jobs.pipeline.master_stage import judged_run
@@ -170,25 +169,6 @@ def test_a_job_ends_where_a_signal_cuts_the_training_of_a_stage_short(tmp_path, 
     monkeypatch.setattr("pacesetter.jobs.run.train.train", lambda config, console: cut)
     with pytest.raises(SystemExit, match="143"):
         train_quietly(resolve(["data=sandbox"]))
-
-
-def test_summary_has_known_numbers(panel_of_closes):
-    header, rows = summary(*panel_of_closes)
-    row = dict(zip(header, rows[0], strict=True))
-    assert row["symbol"] == "A"
-    assert row["bars"] == 3
-    assert row["drawdown"] == "-50.0%"
-    assert row["regime now"] == "–"
-
-
-@pytest.fixture
-def panel_of_closes():
-    import numpy as np
-    import pandas as pd
-
-    index = pd.date_range("2020-01-01", periods=3, tz="UTC")
-    panel = Panel.from_fields(index, ["A"], {"close": np.array([[1.0], [2.0], [1.0]])})
-    return panel, np.full((3, 1), -1)
 
 
 def test_the_costs_of_a_job_are_those_of_its_lead_lag_stage_too(tmp_path, console):
