@@ -52,7 +52,7 @@ def sizes(place: Path) -> str:
     search = f"{own.trials} trials, of which the best {own.top} retrained" if own.trials else "no search"
     planted = f", planted, strength {data['strength']:g}" if is_planted(place) else ""
     return (
-        f"{Panel.load(place / 'load' / 'panel.parquet')!r}{planted}; agent={config.agent['algorithm']}, "
+        f"{Panel.load(place / 'load' / 'panel.parquet')!r}{planted}; agent={config.agent.algorithm}, "
         f"{job.fleet_steps:,} steps of each agent, {job.master_steps:,} of the master, {search}, {own.folds} "
         f"walk-forward folds, {job.draws} draws; seed {config.seed}."
     )

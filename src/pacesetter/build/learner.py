@@ -37,7 +37,7 @@ def check_device(device: str, key: str = "train.device") -> None:
 
 def check_agent(config: Plan) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
-    options, name, task = config.task, str(config.agent.get("algorithm", "ppo")), config.problem.learned_as
+    options, name, task = config.task, config.agent.algorithm, config.problem.learned_as
     if options.actions is None:
         find_support(name, task)
     else:
@@ -57,8 +57,7 @@ def build_learner(config: Plan, parts: Parts[object, object]) -> Learner:
     """
     # First: an unsuitable pair is refused in one sentence before torch is imported.
     check_agent(config)
-    options = dict(config.agent)
-    name, task = str(options.pop("algorithm", "ppo")), config.problem.learned_as
+    name, task, options = config.agent.algorithm, config.problem.learned_as, dict(config.agent.options)
     if sets_targets(find_support(name, task), task):
         for shared in fields(TargetOptions):
             options.pop(shared.name, None)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pacesetter.agents.agent import METHOD_NETWORKS
 from pacesetter.build.sections import Evaluation, Features, Programme, Track, Train
-from pacesetter.build.study import StudyPlan, read_sections
+from pacesetter.build.study import StudyPlan, as_mapping, read_sections
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.build.trading import Trading
 from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.late import load
-from pacesetter.learning.methods import METHODS
+from pacesetter.learning.methods import METHODS, AgentOptions
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
 from pacesetter.registry import configure
@@ -48,13 +48,13 @@ class Plan(StudyPlan):
     """A whole job, as it is run: everything after `resolve` reads it.
 
     task    options of the problem (lookback, two_level, trading, portfolio, fleet, master) as the agent learns it
-    agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
+    agent   the method that learns, with its options
     risk    how much risk the account takes, and around which base; off by default
     """
 
     features: Features = field(default_factory=Features)
     task: TaskOptions = field(default_factory=Trading)
-    agent: dict[str, Any] = field(default_factory=lambda: {"algorithm": "ppo"})
+    agent: AgentOptions = field(default_factory=AgentOptions)
     risk: RiskOptions = field(default_factory=RiskOptions)
     train: Train = field(default_factory=Train)
     track: Track = field(default_factory=Track)
@@ -63,9 +63,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.agent.get("network_options") or {}, dict):
-            network_options = self.agent["network_options"]
-            raise ConfigError(f"agent.network_options={network_options} must be a mapping, e.g. {{width: 64}}")
         sizes = _network_sizes(self.agent)
         if sizes.leaders:
             # Before the task is adapted, which reads the features.
@@ -78,7 +75,7 @@ class Plan(StudyPlan):
     @cached_property
     def problem(self) -> Task:
         """The task as the agent's method learns it: what training, evaluation and bundles do with it."""
-        task, name = TASKS[self.task.problem], str(self.agent.get("algorithm", ""))
+        task, name = TASKS[self.task.problem], self.agent.algorithm
         supports = METHODS[name].supports if name in METHODS else ()
         # A method that does not learn the task is refused where the learner is built.
         adapt = next((each.adapt for each in supports if task.learned_as in each.tasks), None)
@@ -120,13 +117,13 @@ class Plan(StudyPlan):
         if not isinstance(self.task, kind):
             raise ConfigError(f"task={self.task.problem} has no options of task={kind.problem}; use a run of that task")
         task: Any = self.task
-        bars = int(self.agent.get("prior_bars") or 0)
+        bars = self.agent.targets.prior_bars
         played: Options = dataclasses.replace(task, window_bars=max(task.window_bars, bars)) if bars else task
         return played
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionary, as it is stored and hashed."""
-        return super().to_dict() | {"task": plain_task(self.task)}
+        return super().to_dict() | {"task": plain_task(self.task), "agent": self.agent.to_dict()}
 
 
 def plain_task(task: TaskOptions) -> dict[str, Any]:
@@ -154,9 +151,9 @@ class NetworkSizes(NamedTuple):
     lags: int = 0
 
 
-def _network_sizes(agent: Mapping[str, Any]) -> NetworkSizes:
+def _network_sizes(agent: AgentOptions) -> NetworkSizes:
     """Of the agent's network with its options; nothing where none is named, or one of the method's own."""
-    name, options = agent.get("network"), agent.get("network_options") or {}
+    name, options = agent.network, agent.network_options
     if name in PLAIN_NETWORKS and not options:
         return NetworkSizes(PLAIN_NETWORKS[name])
     # A method's own network has no encoder. Without torch, where only baselines are played, none is ever built.
@@ -179,7 +176,7 @@ def _with_leaders(config: Plan, sizes: NetworkSizes) -> Features:
     problem = config.task.problem
     if problem not in LEADER_TASKS:
         raise ConfigError(
-            f"agent.network={config.agent['network']} attends to the leaders of one symbol; take task=fleet or "
+            f"agent.network={config.agent.network} attends to the leaders of one symbol; take task=fleet or "
             f"task=trading, or another network for task={problem}"
         )
     asked = config.features.leadlag
@@ -219,6 +216,8 @@ def parse_plan(stored: Mapping[str, Any], what: str = "the stored configuration"
         raise RunError(f"{what} is not a mapping; it is damaged")
     check_schema(stored, what)
     plain = read_sections({key: deepcopy(value) for key, value in stored.items() if key != "schema"})
+    if "agent" in plain:
+        plain["agent"] = AgentOptions.configure(as_mapping(plain["agent"], "agent"))
     if "task" in plain:
         plain["task"] = _read_task(plain["task"])
     return configure(Plan, plain, "config")
@@ -238,7 +237,7 @@ def _read_task(plain: Mapping[str, object]) -> TaskOptions:
 
 def has_prior(config: Plan) -> bool:
     """Whether the agent begins at a prior."""
-    return config.agent.get("prior", "none") not in ("none", None)
+    return config.agent.targets.prior != "none"
 
 
 def _adapted(config: Plan) -> TaskOptions:

@@ -20,7 +20,7 @@ def describe_plan(config: Plan, tests: int = 1) -> str:
     beside, part = BESIDE.get(task.judged_as, "baselines"), f"{1 - first - second:.0%} of its bars"
     judged = f"the last {part}" if tests == 1 else f"up to {tests} tests of {part}, refitted before each,"
     sentence = (
-        f"Plan: agent={config.agent.get('algorithm', 'none')} learns {task.learns} on {config.data.name}, judged "
+        f"Plan: agent={config.agent.algorithm} learns {task.learns} on {config.data.name}, judged "
         f"on {judged} beside {beside}."
     )
     if not isinstance(config.task, Trading):

@@ -14,7 +14,7 @@ from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import config_hash
 
-__all__ = ["MainJob", "StudyPlan", "build_panel", "build_study", "parse_study", "read_sections"]
+__all__ = ["MainJob", "StudyPlan", "as_mapping", "build_panel", "build_study", "parse_study", "read_sections"]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
@@ -104,16 +104,17 @@ def read_sections(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a plan with `data` and `lag` read, whose keys are of several dataclasses each."""
     plain = dict(stored)
     if "data" in plain:
-        plain["data"] = Data.configure(_mapping(plain["data"], "data"))
+        plain["data"] = Data.configure(as_mapping(plain["data"], "data"))
     if "lag" in plain:
-        lag = dict(_mapping(plain["lag"], "lag"))
+        lag = dict(as_mapping(plain["lag"], "lag"))
         if isinstance(lag.get("lookback"), str) and not is_span(lag["lookback"]):
             lag["agent"] = lag.pop("lookback")
         plain["lag"] = configure_study(lag)
     return plain
 
 
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
+def as_mapping(value: object, where: str) -> Mapping[str, Any]:
+    """The keys of a section; refuses what has none."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where}={value!r} must be a mapping, e.g. {{key: value}}")
     return value

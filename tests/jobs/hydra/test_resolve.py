@@ -65,8 +65,8 @@ def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action
     config = resolve([f"+preset={preset}"])
     assert (config.task.problem, config.trading.action, config.trading.window_bars) == ("fleet", action, 24)
     assert config.task.symbols == ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
-    assert (config.agent["algorithm"], config.agent["network"]) == (algorithm, "transformer")
-    assert (config.agent["gamma"], config.train.envs, config.train.shares) == (0.99, 8, (0.7, 0.15))
+    assert (config.agent.algorithm, config.agent.options["network"]) == (algorithm, "transformer")
+    assert (config.agent.options["gamma"], config.train.envs, config.train.shares) == (0.99, 8, (0.7, 0.15))
     assert (config.train.best_by, config.train.gates.min_states) == ("sharpe", 0.8)
     rate = config.train.schedules["learning_rate"]
     assert (rate.kind, rate.at(0), rate.at(config.train.steps)) == ("cosine", 3e-4, 1e-5)
@@ -133,12 +133,12 @@ def test_a_mistake_is_answered_in_one_sentence(override, sentence):
 
 
 def test_the_task_decides_the_options_of_a_method(tmp_path):
-    single, fleet = resolve(["agent=ppo"]).agent, resolve(["task=fleet", "agent=ppo"]).agent
+    single, fleet = (resolve([*words, "agent=ppo"]).agent.options for words in ([], ["task=fleet"]))
     assert (single["network"], single["n_steps"], single["gamma"]) == ("transformer_small", 128, 0.99)
     assert (fleet["network"], fleet["n_steps"], fleet["gamma"]) == ("mlp_small", 64, 0.9)
     assert "encoder_learning_rate" in fleet
     assert "encoder_learning_rate" not in single
-    assert resolve(["+preset=planted_fleet"]).agent["encoder_learning_rate"] == 2e-3
+    assert resolve(["+preset=planted_fleet"]).agent.options["encoder_learning_rate"] == 2e-3
 
 
 def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
@@ -155,8 +155,8 @@ def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
 def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
     continuous = "task.action=continuous"
     own, full = (resolve([f"agent={agent}", continuous, *words]).agent for words in ([], ["agent.network=transformer"]))
-    assert NETWORKS[own["network"]].layers == 1
-    assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
+    assert NETWORKS[own.network].layers == 1
+    assert network(full.network, **full.network_options) == NETWORKS["transformer"]
 
 
 def test_a_stored_preset_keeps_the_agent_that_the_task_chose(tmp_path):
@@ -177,7 +177,7 @@ def test_equal_settings_hash_equal():
 
 
 def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
-    assert resolve(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
+    assert resolve(["task=fleet", "agent=direct"]).agent.options["network"] == "linear_cross"
     with pytest.raises(ConfigError, match="unknown network 'mlpp'; did you mean 'mlp'"):
         resolve(["task=fleet", "agent=ppo", "agent.network=mlpp"])
 

@@ -46,7 +46,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
-    assert stored_plan(judged_run(job)).agent["algorithm"] == "direct"
+    assert stored_plan(judged_run(job)).agent.algorithm == "direct"
     assert "skipped  a direct policy allocates one account itself" in printed
     assert any(line in printed for line in ("No edge found", "Edge, not better than", "Better than all"))
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence

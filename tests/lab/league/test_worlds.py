@@ -111,7 +111,7 @@ def test_shares_are_of_the_closed_form_by_what_its_world_asks_for() -> None:
     assert "oracle_sized" not in entrants
     assert CLOSED not in [cell.entrant for cell in League(markets=("regime",), seeds="1").cells()]
     learned = League(markets=("decay", "cushion"), entrants=("direct",), seeds="1").cells()
-    assert [cell.config.agent["objective"] for cell in learned] == ["mean_variance", "cushion"]
+    assert [cell.config.agent.options["objective"] for cell in learned] == ["mean_variance", "cushion"]
     known = {part.name: 0.0 for part in fields(Score)} | {"market": "decay", "seed": 1}
     rows = [{"entrant": CLOSED, "sharpe": 2.0, "worth": 4.0}, {"entrant": "direct", "sharpe": 6.0, "worth": 3.0}]
     table = league_table(pd.DataFrame([known | row for row in rows])).set_index("entrant")

@@ -274,6 +274,6 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     folder = trained[0].run.folder
     with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
-    assert resolve(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
+    assert resolve(["task=master", f"task.fleet={fleet}"]).agent.algorithm == "ppo"
     with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; use agent=ppo$"):
         resolve(["task=master", f"task.fleet={fleet}", "agent=sac"])

@@ -82,7 +82,7 @@ class SingleAgentTask(Task):
         assert isinstance(panel, Panel)  # a prior knows the bars as they are
         none = np.zeros((len(task.symbols or panel.symbols), len(panel), 2))
         env = kind(panel, envs, task.symbols or None, **own | {"prior": none} | options)
-        return ResidualVectorEnv(env, float(config.agent.get("prior_reach", 1.0)))
+        return ResidualVectorEnv(env, config.agent.targets.prior_reach)
 
     def parts(self, config: Plan, panel: Panel) -> Parts[Environments, Environments]:
         split = feature_split(config, panel)
@@ -163,7 +163,7 @@ class SingleAgentTask(Task):
     def _policy(self, agent: Agent, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
-        name, task = str(config.agent["algorithm"]), config.trading
+        name, task = config.agent.algorithm, config.trading
         return AgentPolicy(agent, name, task.action, self.is_whole, until, own_account=task.own_account)
 
     def export(self, stored: Stored, count: int) -> Exported:

@@ -138,7 +138,7 @@ def _about(texts: Mapping[str, str], name: str) -> str:
 
 def _kinds(config: Plan, group: str | None = None) -> list[type[object]]:
     """The dataclasses whose fields are the keys of a group, or of the whole configuration."""
-    problem, method = str(config.task.problem), str(config.agent.get("algorithm", "ppo"))
+    problem, method = str(config.task.problem), config.agent.algorithm
     groups: dict[str | None, list[type[Any]]] = {
         None: [Plan],
         "data": [Loading, type(config.data.origin)],

@@ -32,7 +32,7 @@ def label_of(config: StudyPlan, has_agent: bool = True, standard: Sequence[str] 
     standard   overrides of a command that has defaults of its own; what they set is not named
     """
     given = config.to_dict()
-    about = [config.data.name, *([str(given["agent"].get("algorithm", "no agent"))] if has_agent else [])]
+    about = [config.data.name, *([str(given["agent"]["algorithm"])] if has_agent else [])]
     if config.name != UNNAMED:
         return " · ".join([config.name, *about])
     changed = list(_differences(config, standard))
@@ -57,9 +57,7 @@ def _usual(given: Mapping[str, Any], standard: Sequence[str]) -> dict[str, Any]:
     """The same task and agent, or a study, with every key as it is where nobody sets it."""
     if "task" not in given:
         return resolve_study().to_dict()
-    choices = [f"task={given['task']['problem']}"]
-    if "algorithm" in given["agent"]:
-        choices.append(f"agent={given['agent']['algorithm']}")
+    choices = [f"task={given['task']['problem']}", f"agent={given['agent']['algorithm']}"]
     # The strategies of a study cost what the account does, which is named as its own.
     return resolve([*choices, *standard, f"lag.cost_bps={given['lag']['cost_bps']}"]).to_dict()
 

@@ -17,6 +17,7 @@ from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -71,7 +72,7 @@ def lookback_config(config: Plan, folder: Path) -> Plan:
         name="lookback",
         runs=str(folder),
         task=configure(LookbackConfig, TASK, "task"),
-        agent=LEARNER,
+        agent=AgentOptions.configure(LEARNER),
         # It begins at a good rule and moves little: two validations, each plays all validation bars.
         train=replace(learned, validate_every=max(steps // 2, 1), checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from pacesetter.build import Plan, stored_plan
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
+from pacesetter.learning.methods import AgentOptions
 
 __all__ = ["judged_run", "master_config", "needs_no_master", "train_master"]
 
@@ -33,7 +34,7 @@ def master_config(config: Plan, folder: Path, fleet: Path) -> Plan:
         name="master",
         runs=str(folder),
         task=MasterTrading(fleet=str(fleet), episode_bars=own.episode_bars, reward=own.reward),
-        agent=AGENT,
+        agent=AgentOptions.configure(AGENT),
         train=replace(there.train, steps=steps, envs=ENVS, validate_every=max(steps // VALIDATIONS, 1)),
     )
     return with_fleet(made)

@@ -72,7 +72,7 @@ def check_data(job: Job, folder: Path) -> StageResult:
 def check_phases(job: Job) -> None:
     """Refuse a method without agents of its own, and bars that are too few for an episode."""
     if _trading_config(job).problem.allocates:
-        method = _trading_config(job).agent["algorithm"]
+        method = _trading_config(job).agent.algorithm
         raise ConfigError(
             f"the programme trains an agent for each symbol, and agent={method} has one for all; take task=fleet "
             "agent=ppo"

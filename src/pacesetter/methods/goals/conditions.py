@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacesetter.build.tasks.task import Task
 from pacesetter.learning.conditions import Conditions
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig, read_hindsight
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class GoalConditions(Conditions):
         return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
 
 
-def adapt_to_goals(task: Task, agent: Mapping[str, object]) -> Task:
+def adapt_to_goals(task: Task, agent: AgentOptions) -> Task:
     """The task of an agent that is asked for goals; as it is where it has none."""
-    options = read_hindsight(agent)
+    options = read_hindsight(agent.options)
     return task if options is None else task.conditioned(GoalConditions(options))

@@ -75,8 +75,8 @@ def model_card(
     training = manifest["training"]
     return CARD.format(
         name=config.name,
-        network=config.agent.get("network", config.task.problem),
-        algorithm=config.agent.get("algorithm", "ppo"),
+        network=config.agent.options.get("network", config.task.problem),
+        algorithm=config.agent.algorithm,
         problem=config.task.problem,
         action=config.task.action if isinstance(config.task, Trading) else "window",
         run=manifest["run"],
