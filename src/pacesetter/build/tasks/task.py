@@ -202,7 +202,7 @@ class Task(ABC):
 
 
 _HOMES = {
-    **{name: f"pacesetter.build.tasks.{name}" for name in ("fleet", "lookback", "portfolio", "trading", "two_level")},
+    **{name: f"pacesetter.build.tasks.{name}" for name in ("trading", "fleet", "portfolio", "lookback", "two_level")},
     "master": "pacesetter.methods.master.task",
 }
 # One is imported when it is asked for, with the environments that it plays in.
