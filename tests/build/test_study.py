@@ -99,7 +99,7 @@ def test_sections_that_are_no_mappings_are_refused() -> None:
 
 def test_one_key_of_the_bars_is_changed_and_the_others_stay() -> None:
     data = Data.configure({"source": "synthetic", "symbols": 3, "fill": "forward"})
-    more = data.changed(symbols=5)
+    more = data.with_options(symbols=5)
     assert (more.options["symbols"], more.loading.fill, more.source) == (5, "forward", "synthetic")
     assert data.options["symbols"] == 3
     assert more.load().shape[1] == 5

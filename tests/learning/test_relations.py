@@ -86,7 +86,7 @@ def test_what_cannot_attend_is_refused_in_a_sentence(config: Any) -> None:
         build_table(config, alone)
     with pytest.raises(ConfigError, match="reads the last 5 moves of the leaders, and there are 6 bars"):
         build_table(config, build_panel(config).rows(0, 6))
-    long = config.agent.changed(network_options={"lags": 100})
+    long = config.agent.with_options(network_options={"lags": 100})
     with pytest.raises(ConfigError, match="last 100 moves of the leaders do not fit into a window of 100 bars"):
         replace(config, agent=long)
     with pytest.raises(ConfigError, match="take task=fleet or task=trading"):

@@ -40,7 +40,8 @@ def check_members(config: Plan) -> None:
 
 def member_config(config: Plan, folder: Path, number: int) -> Plan:
     """The configuration of a run's member, counted from 1: another seed, on the same data."""
-    return replace(config, seed=config.seed + number, runs=str(folder / MEMBERS), agent=config.agent.changed(members=1))
+    alone = config.agent.with_options(members=1)
+    return replace(config, seed=config.seed + number, runs=str(folder / MEMBERS), agent=alone)
 
 
 def member_folders(folder: Path, config: Plan) -> list[Path]:

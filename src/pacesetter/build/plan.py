@@ -68,7 +68,7 @@ class Plan(StudyPlan):
             # Before the task is adapted, which reads the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
         # What is written is what is used: windows as long as the agent reads them, the reward it is trained by.
-        object.__setattr__(self, "task", _adapted(self))
+        object.__setattr__(self, "task", _adapt_task(self))
 
     __hash__ = StudyPlan.__hash__  # a dataclass of its own would hash field by field
 
@@ -240,7 +240,7 @@ def has_prior(config: Plan) -> bool:
     return config.agent.targets.prior != "none"
 
 
-def _adapted(config: Plan) -> TaskOptions:
+def _adapt_task(config: Plan) -> TaskOptions:
     """The task as the agent learns it: what it is asked for, and windows as long as it reads them."""
     task, asked = config.problem, config.task
     # Conditions first: they may replace the reward, and windows are set on what they give.

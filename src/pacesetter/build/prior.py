@@ -101,7 +101,7 @@ def with_prior(config: Plan) -> Plan:
 
     is_expected = config.agent.targets.prior == "expected"
     bars = ExpectedPrior.history_bars if is_expected else _direct_options(config).history_bars
-    return replace(config, agent=config.agent.changed(prior_bars=bars))
+    return replace(config, agent=config.agent.with_options(prior_bars=bars))
 
 
 def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Array]:

@@ -148,7 +148,7 @@ class Data:
         """The name of the file or folder of bars without its ending, or else of the source."""
         return data_name(self.to_dict())
 
-    def changed(self, **options: object) -> Data:
+    def with_options(self, **options: object) -> Data:
         """The same bars but for some keys."""
         return Data.configure(self.to_dict() | options)
 

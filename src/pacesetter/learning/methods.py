@@ -151,7 +151,7 @@ class AgentOptions:
         given = {each.name: self.options.get(each.name) for each in dataclasses.fields(TargetOptions)}
         return configure(TargetOptions, {key: value for key, value in given.items() if value is not None}, "agent")
 
-    def changed(self, **options: object) -> AgentOptions:
+    def with_options(self, **options: object) -> AgentOptions:
         """The same method with other values of some keys."""
         return AgentOptions.configure(self.to_dict() | options)
 

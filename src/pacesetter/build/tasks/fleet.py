@@ -142,13 +142,13 @@ class FleetTask(Task):
 
             assert isinstance(policy, FleetTargets)  # agents that set targets trade by them
             return replace(policy, advice=PriorAdvice(policy.advice, beside_prior(stored)))
-        return self.asked(policy, stored.config, stored.folder)
+        return self.ask_policy(policy, stored.config, stored.folder)
 
     def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.learning.fleet.trainer import FleetTrainer
 
         assert isinstance(learner, FleetTrainer)
-        return self.asked(self._policy(learner.fleet, config, until), config)
+        return self.ask_policy(self._policy(learner.fleet, config, until), config)
 
     def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.policies.fleet import fleet_policy

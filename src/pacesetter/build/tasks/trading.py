@@ -153,12 +153,12 @@ class SingleAgentTask(Task):
             from pacesetter.methods.prior.policy import PriorPolicy
 
             return PriorPolicy(policy, beside_prior(stored))
-        return self.asked(policy, config, stored.folder)
+        return self.ask_policy(policy, config, stored.folder)
 
     def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy:
         agent = learner.agent
         assert isinstance(agent, Agent)
-        return self.asked(self._policy(agent, config, until), config)
+        return self.ask_policy(self._policy(agent, config, until), config)
 
     def _policy(self, agent: Agent, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy

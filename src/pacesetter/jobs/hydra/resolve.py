@@ -131,7 +131,7 @@ def resolve(overrides: Sequence[str] = ()) -> Plan:
     config = parse_plan(tree)
     check_agent(config)
     _check_gates(config)
-    return task.completed(config)
+    return task.complete(config)
 
 
 def resolve_study(overrides: Sequence[str] = ()) -> StudyPlan:

@@ -96,7 +96,7 @@ def continuous_config(config: Plan, folder: Path, overrides: Sequence[str] = ())
         raise ConfigError(f"agent={agent.algorithm} cannot go on with continuous orders; migrate a PPO run")
     # The limit counts equal discrete orders; continuous ones are hardly ever equal.
     task = replace(task, action="continuous", repetition_limit=None)
-    agent = agent.changed(algorithm="ppo")
+    agent = agent.with_options(algorithm="ppo")
     steps = max(int(SHARE * config.train.steps), 1)
     tuned = replace(config.train, steps=steps, init_from=str(folder), validate_every=max(steps // 2, 1))
     return replace(

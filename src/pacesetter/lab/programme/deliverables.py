@@ -37,7 +37,7 @@ def write_completion(folder: Path) -> list[Path]:
     sections = [status.section()]
     facts: dict[str, str] = {}
     for name, report in stored.items():
-        sections += [_named(name, Section.from_json(each)) for each in report["sections"]]
+        sections += [_name_phase(name, Section.from_json(each)) for each in report["sections"]]
         facts |= {
             f"{name}: {key}": value for key, value in report["facts"].items() if key in ("seconds", "peak memory")
         }
@@ -59,7 +59,7 @@ def _report(folder: Path, phase: str) -> dict[str, Any]:
     return report
 
 
-def _named(phase: str, section: Section) -> Section:
+def _name_phase(phase: str, section: Section) -> Section:
     return replace(section, title=f"{phase}: {section.title}")
 
 

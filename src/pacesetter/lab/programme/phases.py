@@ -158,7 +158,7 @@ def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
         return config
     # A synthetic market counts its symbols, others name them.
     value: object = len(symbols) if config.data.source == "synthetic" else list(symbols)
-    return replace(config, data=config.data.changed(symbols=value))
+    return replace(config, data=config.data.with_options(symbols=value))
 
 
 def without_tuning(job: Job) -> str:

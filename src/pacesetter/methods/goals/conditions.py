@@ -49,4 +49,4 @@ class GoalConditions(Conditions):
 def adapt_to_goals(task: Task, agent: AgentOptions) -> Task:
     """The task of an agent that is asked for goals; as it is where it has none."""
     options = read_hindsight(agent.options)
-    return task if options is None else task.conditioned(GoalConditions(options))
+    return task if options is None else task.with_conditions(GoalConditions(options))

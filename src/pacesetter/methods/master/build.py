@@ -53,7 +53,7 @@ def with_fleet(config: Plan) -> Plan:
     split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
     # Windows as long as the prior of its agents reads them, where they have one.
-    agent = config.agent.changed(prior_bars=there.agent.targets.prior_bars)
+    agent = config.agent.with_options(prior_bars=there.agent.targets.prior_bars)
     # Bars and features as the fleet was trained with: on others its advice would be out of distribution.
     return replace(config, data=there.data, features=there.features, task=task, train=train, agent=agent)
 

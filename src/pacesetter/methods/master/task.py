@@ -43,7 +43,7 @@ class MasterTask(Task):
     }
     inherited = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"
 
-    def completed(self, config: Plan) -> Plan:
+    def complete(self, config: Plan) -> Plan:
         return with_fleet(config)
 
     def parts(self, config: Plan, panel: Panel) -> Parts[MasterMarket, Stretch]:

@@ -105,4 +105,4 @@ def adapt_to_objectives(task: Task, agent: AgentOptions) -> Task:
             raise ConfigError(
                 f"agent.{key}={agent.options[key]!r} is unknown{did_you_mean(str(agent.options[key]), known)}"
             )
-    return task.conditioned(ObjectiveConditions(agent.to_dict(), first_weights(agent.options.get("objectives"))))
+    return task.with_conditions(ObjectiveConditions(agent.to_dict(), first_weights(agent.options.get("objectives"))))

@@ -215,7 +215,7 @@ def _store_student(
     held_out: float,
 ) -> Run:
     sizes = dict(asked.network_options) if asked.network_options else None
-    agent = config.agent.changed(network=asked.network, heads=[asked.heads], network_options=sizes)
+    agent = config.agent.with_options(network=asked.network, heads=[asked.heads], network_options=sizes)
     student_config = replace(config, name=f"{config.name}-student", agent=agent)
     run = Run.create(Path(folder).resolve().parent, student_config.name, student_config.to_dict())
     save_fleet(student, run.path("checkpoints/best"))

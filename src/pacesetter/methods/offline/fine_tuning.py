@@ -58,7 +58,7 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     own = [f"agent.{name}={value}" for name, value in kept.items() if value is not None]
     config = resolve(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
     if old.agent.network_options and not any(text.startswith("agent.network") for text in overrides):
-        config = replace(config, agent=config.agent.changed(network_options=old.agent.network_options))
+        config = replace(config, agent=config.agent.with_options(network_options=old.agent.network_options))
     panel = build_panel(config)
     shared = [symbol for symbol in before.symbols if symbol in panel.symbols]
     if not shared:
