@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from pacesetter.build.study import StudyPlan, build_panel, build_study
+from pacesetter.errors import PacesetterError
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import page_header, write_report
 from pacesetter.jobs.hydra.label import label_of
@@ -140,12 +142,13 @@ def run_job(
     with stopped, on_sigterm(exit_on_sigterm), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
             watch.begin_stage(job, stage)
-            run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
-            if stage.name == "load":
-                # Only now is the size of the panel known, by which the budget is divided.
-                budget.enter_context(within_budget(job.panel, config.job.memory_mb))
-                # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
-                check_stages(job, chosen)
+            with _leave_nothing(job.run) if stage.name == "load" else nullcontext():
+                run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
+                if stage.name == "load":
+                    # Only now is the size of the panel known, by which the budget is divided.
+                    budget.enter_context(within_budget(job.panel, config.job.memory_mb))
+                    # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
+                    check_stages(job, chosen)
             if not watch.goes_on(job, stage):
                 break
     facts = {"data_fingerprint": job.panel.fingerprint, "seed": config.seed, "stages": job.keys}
@@ -153,6 +156,16 @@ def run_job(
     _show(job)
     _warn_of_memory(job)
     return job
+
+
+@contextmanager
+def _leave_nothing(run: Run) -> Iterator[None]:
+    """A job that is refused before it has worked leaves no folder behind, as a training does."""
+    try:
+        yield
+    except PacesetterError:
+        shutil.rmtree(run.folder, ignore_errors=True)
+        raise
 
 
 def _label(config: StudyPlan, trains: bool) -> str:
