@@ -54,7 +54,7 @@ def _differences(config: StudyPlan, standard: Sequence[str]) -> Iterator[str]:
 
 
 def _usual(given: Mapping[str, Any], standard: Sequence[str]) -> dict[str, Any]:
-    """The same task and agent, or a study, with every key as it is where nobody sets it."""
+    """The same task and agent, or a study, with every key as it is by default."""
     if "task" not in given:
         return resolve_study().to_dict()
     choices = [f"task={given['task']['problem']}", f"agent={given['agent']['algorithm']}"]
