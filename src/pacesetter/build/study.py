@@ -46,8 +46,17 @@ class MainJob:
     fast: bool = False
 
     def __post_init__(self) -> None:
-        counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "folds", "draws")
-        check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: vars(self)[name] for name in counts})
+        check_range(
+            1,
+            owner="job",
+            memory_mb=self.memory_mb or 1,
+            lookback_steps=self.lookback_steps,
+            direct_steps=self.direct_steps,
+            fleet_steps=self.fleet_steps,
+            master_steps=self.master_steps,
+            folds=self.folds,
+            draws=self.draws,
+        )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
@@ -27,6 +26,7 @@ from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
+from pacesetter.truth import Truth
 
 __all__ = ["Expected", "Forecasting", "Lasso", "Oracle", "ReturnsOracle", "Ridge", "fill_returns", "lagged_returns"]
 

@@ -25,6 +25,10 @@ from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from jinja2 import Template
+    from markupsafe import Markup
+
     from pacesetter.market.parameters import MarketParameters
 
 __all__ = [
@@ -156,12 +160,12 @@ class Section:
 
     title: str
     text: str
-    figures: tuple[Any, ...] = ()
+    figures: tuple[go.Figure, ...] = ()
     header: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
+    rows: tuple[tuple[object, ...], ...] = ()
     is_evidence: bool | None = None
     reasons: tuple[str, ...] = ()
-    choices: tuple[tuple[str, Any], ...] = ()
+    choices: tuple[tuple[str, go.Figure], ...] = ()
     faint: tuple[int, ...] = ()
     headline: str = ""
 
@@ -227,7 +231,7 @@ def write_report(
     return write_atomic(path, html)
 
 
-def _persian_attribute(text: str) -> Any:
+def _persian_attribute(text: str) -> Markup | str:
     """What a sentence carries for the language switch; nothing where its Persian is not known."""
     from markupsafe import Markup
 
@@ -313,7 +317,7 @@ def write_pdf(page: Path) -> Path:
 
 
 @lru_cache
-def _template() -> Any:
+def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
