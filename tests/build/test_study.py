@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from pacesetter.build.study import StudyPlan, build_panel, build_study, parse_study
+from pacesetter.build.stored import with_window
+from pacesetter.build.study import StudyPlan, build_panel, parse_study
 from pacesetter.data.loading import Data
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.resolve import resolve, resolve_study
@@ -85,9 +86,10 @@ def test_a_lookback_agent_is_kept_by_its_folder() -> None:
     assert (length.lag.agent, length.lag.lookback) == (None, "30D")
 
 
-def test_a_study_without_an_agent_is_looked_at_as_it_is() -> None:
+def test_a_study_draws_by_the_seed_of_its_plan() -> None:
     plan = StudyPlan(lag=Study(lookback=50), seed=5)
-    assert build_study(plan, build_panel(plan)) == Study(lookback=50, seed=5)
+    assert plan.lag == Study(lookback=50, seed=5)
+    assert with_window(plan.lag, build_panel(plan)) == plan.lag  # no agent chooses its window
 
 
 def test_sections_that_are_no_mappings_are_refused() -> None:

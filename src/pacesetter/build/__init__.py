@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pacesetter.build.learner import build_learner, check_device
     from pacesetter.build.plan import Plan, parse_plan, read_plan
     from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_end, stored_plan
-    from pacesetter.build.study import StudyPlan, build_panel, build_study
+    from pacesetter.build.study import StudyPlan, build_panel
     from pacesetter.build.utility import with_utility
 
 _HOMES = {
@@ -38,7 +38,6 @@ _HOMES = {
     "build_learner": "pacesetter.build.learner",
     "build_panel": "pacesetter.build.study",
     "build_parts": "pacesetter.build.environments",
-    "build_study": "pacesetter.build.study",
     "build_supervised": "pacesetter.build.environments",
     "build_table": "pacesetter.build.environments",
     "check_device": "pacesetter.build.learner",
@@ -65,7 +64,6 @@ __all__ = [
     "build_learner",
     "build_panel",
     "build_parts",
-    "build_study",
     "build_supervised",
     "build_table",
     "check_device",

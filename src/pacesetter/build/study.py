@@ -14,7 +14,7 @@ from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import config_hash
 
-__all__ = ["MainJob", "StudyPlan", "as_mapping", "build_panel", "build_study", "parse_study", "read_sections"]
+__all__ = ["MainJob", "StudyPlan", "as_mapping", "build_panel", "parse_study", "read_sections"]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
@@ -127,20 +127,6 @@ def as_mapping(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where}={value!r} must be a mapping, e.g. {{key: value}}")
     return value
-
-
-def build_study(plan: StudyPlan, panel: Panel) -> Study:
-    """The lead–lag study that a plan asks for.
-
-    Where `lag.lookback` is the folder of a lookback agent, and not a length of time such as 30D, its window is the one
-    that the agent has in force at the study's last bar of the panel.
-    """
-    study = plan.lag
-    if study.agent is None:
-        return study
-    from pacesetter.build.stored import window_at_end
-
-    return replace(study, agent=None, lookback=window_at_end(study.agent, panel.between(end=study.end)))
 
 
 def build_panel(plan: StudyPlan) -> Panel:

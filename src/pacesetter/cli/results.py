@@ -48,8 +48,8 @@ def evaluate(
     """
     from pacesetter.errors import ConfigError
     from pacesetter.jobs.evaluate import (
-        Judging,
-        Refitting,
+        JudgeOptions,
+        RefitOptions,
         judge_run,
         open_judged,
         play_at_risk,
@@ -67,11 +67,11 @@ def evaluate(
     if folds is None and any(text.startswith("risk") for text in given):
         play_at_risk(stored, given, typer.echo)
     elif folds is not None:
-        refit_run(stored, Refitting(folds, rolling, refit_every, combinatorial), given, typer.echo)
+        refit_run(stored, RefitOptions(folds, rolling, refit_every, combinatorial), given, typer.echo)
     elif overrides:
         play_elsewhere(stored, given, typer.echo)
     else:
-        asked = Judging(draws, trader, gate, tolerance, fast, explain, pdf, dossier)
+        asked = JudgeOptions(draws, trader, gate, tolerance, fast, explain, pdf, dossier)
         if not judge_run(stored, asked, typer.echo, partial(typer.echo, err=True)):
             raise typer.Exit(1)
 
@@ -95,7 +95,7 @@ def validate(
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.stored_run import StoredRun
-    from pacesetter.jobs.evaluate import Judging, has_result, judge_run, open_judged
+    from pacesetter.jobs.evaluate import JudgeOptions, has_result, judge_run, open_judged
     from pacesetter.jobs.pipeline.show import show_sections
     from pacesetter.runs import Run
     from pacesetter.serving.bundle.served import measure_served
@@ -103,7 +103,7 @@ def validate(
     gates = read_gate_set(_gates_named(options or []))
     stored = open_judged(run)
     if not has_result(stored):
-        judge_run(stored, Judging(draws), typer.echo, partial(typer.echo, err=True))
+        judge_run(stored, JudgeOptions(draws), typer.echo, partial(typer.echo, err=True))
     if "agents_above_supervised" in {limit.metric for limit in gates.gates} and isinstance(stored, StoredRun):
         measure_supervised(stored)
     if any(limit.metric.startswith("served_") for limit in gates.gates):

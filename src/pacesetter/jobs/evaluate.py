@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.stored_run import StoredRun
 
 __all__ = [
-    "Judging",
-    "Refitting",
+    "JudgeOptions",
+    "RefitOptions",
     "agents_of",
     "judge_run",
     "open_judged",
@@ -37,7 +37,7 @@ RISK_FIGURES = (
 
 
 @dataclass(frozen=True)
-class Judging:
+class JudgeOptions:
     """How a run is judged on its own test set.
 
     draws      of the bootstrap                       trader     a trading run to feed by a lookback agent's windows
@@ -57,7 +57,7 @@ class Judging:
 
 
 @dataclass(frozen=True)
-class Refitting:
+class RefitOptions:
     """Walk-forward folds: how many, on an expanding or rolling window, refitted every so many, or combinatorial."""
 
     folds: int
@@ -81,7 +81,7 @@ def open_judged(run: Path) -> StoredRun | LookbackRun:
     return open_run(agents_of(Run.open(run).folder))
 
 
-def judge_run(stored: StoredRun | LookbackRun, asked: Judging, tell: Tell, warn: Tell) -> bool:
+def judge_run(stored: StoredRun | LookbackRun, asked: JudgeOptions, tell: Tell, warn: Tell) -> bool:
     """Judge, store and show; whether the stored result is repeated, where one was given: else it is left as it is."""
     from pacesetter.evaluation.report.page import write_pdf, write_report
     from pacesetter.evaluation.statistics.regression import RESULT, read_result
@@ -147,7 +147,7 @@ def _repeats(expected: dict[str, object], measured: dict[str, object], tolerance
     return not failed
 
 
-def refit_run(stored: StoredRun | LookbackRun, asked: Refitting, overrides: Sequence[str], tell: Tell) -> None:
+def refit_run(stored: StoredRun | LookbackRun, asked: RefitOptions, overrides: Sequence[str], tell: Tell) -> None:
     """Refit fold by fold, trained as the overrides say; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.jobs.launch.folds import BRIEF, change_config, fold_report

@@ -40,7 +40,7 @@ def test_the_best_is_a_preset_that_stands_alone(trained: list[Plan], tmp_path: P
     again = resolve([f"+preset={result.preset}", f"runs={best.runs}", "seed=3"])
     assert again.agent == best.agent
     assert again.task == best.task
-    assert again.data == best.data | {"seed": 3}  # what follows the seed still does
+    assert again.data == best.data.with_options(seed=3)  # what follows the seed still does
     with pytest.raises(ConfigError, match="in a folder named 'preset'"):
         resolve([f"+preset={tmp_path}/best.yaml"])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pacesetter.build.study import StudyPlan, build_panel, build_study
+from pacesetter.build.study import StudyPlan, build_panel
 from pacesetter.errors import PacesetterError
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import page_header, write_report
@@ -19,6 +19,7 @@ from pacesetter.jobs.pipeline.memory import check_budget, within_budget
 from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
+from pacesetter.leadlag.study import Study
 from pacesetter.runs import Run
 from pacesetter.words import cell
 
@@ -35,14 +36,23 @@ def load_panel(job: Job, folder: Path) -> StageResult:
     return StageResult(repr(job.panel))
 
 
+def _study(job: Job) -> Study:
+    """The study that was asked for, with the window that a lookback agent chooses, where `lag.lookback` names one."""
+    if job.config.lag.agent is None:
+        return job.config.lag
+    from pacesetter.build.stored import with_window  # here: its agent needs what a study does not
+
+    return with_window(job.config.lag, job.panel)
+
+
 def check_window(job: Job) -> None:
     """Refuse bars that hold no window of the study."""
-    study = build_study(job.config, job.panel).at(job.panel)
+    study = _study(job).at(job.panel)
     study.make_gauge().check(study.bars)
 
 
 def find_leaders(job: Job, folder: Path) -> StageResult:
-    study = build_study(job.config, job.panel).run(job.panel)
+    study = _study(job).run(job.panel)
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
