@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.pipeline.stages import Job, StageResult
 from pacesetter.panel import Panel
 from pacesetter.words import count_noun
+
+if TYPE_CHECKING:
+    from pacesetter.arrays import Array
 
 __all__ = ["check_panel", "describe", "summary"]
 
@@ -45,7 +48,7 @@ def describe(job: Job, folder: Path) -> StageResult:
     return StageResult(line, sections)
 
 
-def _bars_section(panel: Panel, labels: object) -> Section:
+def _bars_section(panel: Panel, labels: Array) -> Section:
     text = f"{len(panel):,} bars of {len(panel.symbols)} symbols, {span_text(panel.index)}."
     return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
 
@@ -64,18 +67,18 @@ def _features_section(table: FeatureTable) -> Section:
     )
 
 
-def _regimes_section(panel: Panel, labels: Any) -> Section:
+def _regimes_section(panel: Panel, labels: Array) -> Section:
     text = "Share of symbols in each regime, from closes up to each bar only."
     return Section("Regimes", text, figures=(pictures.regimes(panel, labels, REGIMES),))
 
 
-def summary(panel: Panel, labels: object) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+def summary(panel: Panel, labels: Array) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
     """One row a symbol: life, annual return and volatility of its closes, deepest drawdown, regime now."""
     header = ("symbol", "first", "last", "bars", "annual return", "volatility", "drawdown", "regime now")
     return header, tuple(_symbol_row(panel, labels, column) for column in range(len(panel.symbols)))
 
 
-def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[object, ...]:
+def _symbol_row(panel: Panel, labels: Array, column: int) -> tuple[object, ...]:
     observed = np.flatnonzero(panel.mask[:, column])
     closes = panel.close[observed, column]
     if len(closes) < 2:

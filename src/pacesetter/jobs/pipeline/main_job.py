@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -16,15 +15,11 @@ from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sect
 from pacesetter.evaluation.report.page import page_header, write_report
 from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.pipeline.memory import check_budget, within_budget
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.leadlag.study import Study
 from pacesetter.runs import Run
-from pacesetter.words import cell
-
-if TYPE_CHECKING:
-    pass
+from pacesetter.words import cell, count_noun
 
 __all__ = ["PAGE", "STAGES", "run_job"]
 
@@ -58,7 +53,8 @@ def find_leaders(job: Job, folder: Path) -> StageResult:
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
     count, firm = study.network.number_of_edges(), study.firm_links()
     flagged = f" ({count - firm} flagged)" if firm < count else ""
-    line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
+    named = count_noun(leaders, "leader"), count_noun(followers, "follower"), count_noun(count, "significant link")
+    line = f"{', '.join(named)}{flagged}"
     details = ", ".join(filter(None, (line, str(study.cache))))
     shown: dict[str, tuple[str, ...]] = {"Lead–lag": ("rank interval",), "Groups": (), "When it began and ended": ()}
     return StageResult(details, tuple(leadlag_sections(study)), shown)
@@ -204,7 +200,7 @@ def _show(job: Job) -> None:
                 if section.headline:
                     job.console.print(f"[bold]{section.headline}[/]", highlight=False)
                 if section.rows:
-                    job.console.print(section_table(section, finding.shown[section.title]))
+                    job.console.print(section.table.cut(finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
