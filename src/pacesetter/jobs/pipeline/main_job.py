@@ -15,6 +15,7 @@ from rich.console import Console
 from pacesetter.build import Plan, build_panel, build_readiness, build_study, build_table
 from pacesetter.build.sentence import describe_plan
 from pacesetter.build.trading import Trading
+from pacesetter.errors import check_installed
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
@@ -182,6 +183,8 @@ def run_job(
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
     trains = any(stage.name == "agents" for stage in chosen)
+    if trains:
+        check_installed("the pipeline", "run", "torch")
     label, config = _label(config, trains), _with_costs(config)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
