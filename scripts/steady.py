@@ -1,17 +1,21 @@
-"""Run the browser, kill and worker tests many times beside two busy processes: `python scripts/steady.py TIMES`.
+"""Run the browser, kill and worker tests many times beside busy processes: `python scripts/steady.py TIMES`.
+
+    python scripts/steady.py 30                        one round after another, beside two busy processes
+    python scripts/steady.py 30 --at-once 4 --busy 0   four rounds at once on a machine that is busy anyway
 
 A test that wins a race on an idle machine loses it here. Ends with exit 1 where any of them failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-BUSY = 2
 SPIN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"  # until this process has ended
 TESTS = (
     "tests/dashboard/test_browser.py",
@@ -37,16 +41,18 @@ TESTS = (
 )
 
 
-def main(times: int) -> int:
+def main(times: int, at_once: int, busy: int) -> int:
     """Print a line for each round and what failed in it; gives the exit status."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     machine = f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(f"commit {commit.stdout.strip()}; {machine}; {times} rounds beside {BUSY} busy processes", flush=True)
-    busy = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(BUSY)]
+    how = f"{times} rounds, {at_once} at once, beside {busy} busy processes"
+    print(f"commit {commit.stdout.strip()}; {machine}; {how}", flush=True)
+    spinning = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(busy)]
     try:
-        failed = sum(not run_round(number) for number in range(1, times + 1))
+        with ThreadPoolExecutor(at_once) as rounds:
+            failed = sum(not is_whole for is_whole in rounds.map(run_round, range(1, times + 1)))
     finally:
-        for process in busy:
+        for process in spinning:
             process.kill()
     print(f"{times - failed} of {times} rounds passed")
     return int(failed > 0)
@@ -59,11 +65,17 @@ def run_round(number: int) -> bool:
     ran = subprocess.run(line, capture_output=True, text=True, check=False)
     summary = (ran.stdout.strip().splitlines() or ["no output"])[-1]
     is_whole = ran.returncode == 0
-    print(f"round {number}: {summary} ({time.monotonic() - started:.0f} s)", flush=True)
+    told = [f"round {number}: {summary} ({time.monotonic() - started:.0f} s, load {os.getloadavg()[1]:.1f})"]
     if not is_whole:
-        print(ran.stdout[-20_000:] + ran.stderr[-2_000:], flush=True)
+        told += [ran.stdout[-20_000:], ran.stderr[-2_000:]]
+    print("\n".join(told), flush=True)
     return is_whole
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("times", type=int)
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--busy", type=int, default=2)
+    asked = parser.parse_args()
+    raise SystemExit(main(asked.times, asked.at_once, asked.busy))

@@ -126,7 +126,7 @@ def process(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         line, env = [sys.executable, "-m", "pacesetter.cli", *words], os.environ | TERMINAL
-        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env, check=False)
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=env, check=False)
 
     return call
 

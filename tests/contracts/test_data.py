@@ -55,7 +55,7 @@ def test_every_source_is_held_to_the_contract() -> None:
 def test_the_same_options_give_the_same_bars_in_another_process(folder: Path) -> None:
     asked = [(name, options_of(name, folder)) for name in offline()]
     answer = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", SCRIPT], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=600
     )
     assert json.loads(answer.stdout) == [load(name, **options).fingerprint for name, options in asked]
 

@@ -83,7 +83,7 @@ def address(served: Path, trader: Journal) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
-            server.wait(30)
+            server.wait(600)
 
 
 def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -117,6 +117,7 @@ def complaints() -> list[str]:
 def page(browser: Any, address: str, complaints: list[str]) -> Any:
     """The dashboard at a laptop's width; how long its first view and its table take is printed, cold and warm."""
     opened = browser.new_page(viewport=LAPTOP, accept_downloads=True)
+    opened.set_default_timeout(WAIT_MS)  # of clicks too
     opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     opened.add_init_script(WATCHED)

@@ -66,7 +66,7 @@ def test_the_page_shows_them(judged: Path) -> None:
     before = settings.current_settings()
     settings.use(settings.Settings(runs=judged.parent))
     try:
-        app = AppTest.from_string("from pacesetter.dashboard.views import PAGES; PAGES['agent']()", default_timeout=60)
+        app = AppTest.from_string("from pacesetter.dashboard.views import PAGES; PAGES['agent']()", default_timeout=600)
         app.run()
     finally:
         settings.use(before)

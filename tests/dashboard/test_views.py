@@ -29,7 +29,7 @@ PAGES = ("runs", "leadlag", "live", "agent", "book", "programme")
 def draw(page: str) -> AppTest:
     pages = "from pacesetter.dashboard.views import PAGES, RESULTS, parts"
     script = f"{pages}\nparts.halted_banner()\n(PAGES | RESULTS)['{page}']()"
-    return AppTest.from_string(script, default_timeout=60).run()
+    return AppTest.from_string(script, default_timeout=600).run()
 
 
 class Switch:
@@ -156,7 +156,7 @@ def test_an_empty_page_of_results_says_what_to_run(page, nothing):
 
 
 def test_the_reader_chooses_the_columns_and_the_language(looking):
-    app = AppTest.from_file(str(Path(dashboard.__file__).with_name("app.py")), default_timeout=60).run()
+    app = AppTest.from_file(str(Path(dashboard.__file__).with_name("app.py")), default_timeout=600).run()
     app.multiselect(key="runs.columns").set_value(["label", "sharpe"]).run()
     assert list(app.dataframe[0].value.columns) == ["label", "sharpe"]
     app.session_state["language"] = "fa"
@@ -270,6 +270,6 @@ def test_the_kill_button_needs_the_right_key_and_stops_trading(looking):
 
 
 def test_the_application_runs(looking):
-    app = AppTest.from_file(str(Path(dashboard.__file__).with_name("app.py")), default_timeout=60).run()
+    app = AppTest.from_file(str(Path(dashboard.__file__).with_name("app.py")), default_timeout=600).run()
     assert not app.exception
     assert len(app.dataframe) == 1

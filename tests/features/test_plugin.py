@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, site = folder / "source", folder / "site"
     shutil.copytree(PLUGIN, source)  # setuptools builds beside the sources
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(site), str(source)], check=True, capture_output=True, timeout=120)
+    subprocess.run([*pip, "--target", str(site), str(source)], check=True, capture_output=True, timeout=600)
     return site
 
 

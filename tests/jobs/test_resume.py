@@ -52,7 +52,7 @@ def run_killed(config, kills):
     for kind, count in kills:
         process = multiprocessing.get_context("fork").Process(target=work, args=(config, folder, kind, count))
         process.start()
-        process.join(120)
+        process.join(600)
         died += process.exitcode == -signal.SIGKILL
         found = sorted(Path(config.runs).glob("*/manifest.json"))
         folder = found[-1].parent if found else None

@@ -35,7 +35,7 @@ __all__ = [
 # Not forked from this one: locks that threads of torch or Numba hold at that moment would stay locked in the child. A
 # process that has imported and done nothing else is forked instead, where the system can: imports take seconds.
 START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-LEAVE_SECONDS = 5.0  # that a free process has to end by itself
+LEAVE_SECONDS = 30.0  # that a free process has to end by itself, which a busy machine may need
 Result = TypeVar("Result")
 Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
 

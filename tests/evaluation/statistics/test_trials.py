@@ -80,7 +80,7 @@ def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name]) for name in "abc"]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(600) for writer in writers] == [0, 0, 0]
     assert len(Trials(tmp_path).of("data", "trading")) == 300
 
 

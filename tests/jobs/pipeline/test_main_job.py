@@ -9,6 +9,7 @@ import io
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -102,13 +103,23 @@ def test_one_stage_runs_with_what_it_needs(tmp_path, console):
         run_job(job.config, console, stages="chek")
 
 
-def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
+def test_bars_that_are_refused_leave_no_folder(tmp_path, console):
     broken = tmp_path / "bars.csv"
     broken.write_text("date,symbol,close\n2020-01-02,A,1\n2020-01-03,A,-1\n")
     with pytest.raises(DataError, match=r"bars\.csv row 3 .*non_positive"):
         run_job(resolve(["data=csv", f"data.path={broken}", f"runs={tmp_path / 'runs'}"]), console)
-    manifest = json.loads(next((tmp_path / "runs").glob("*/manifest.json")).read_text())
-    assert manifest["failed"]["stage"] == "load"
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
+    def fail(job, folder):
+        raise DataError("the bars are odd")
+
+    stages = {"load": STAGES["load"], "check": replace(STAGES["check"], work=fail)}
+    with pytest.raises(DataError, match="the bars are odd"):
+        run_job(resolve(["data=sandbox", f"runs={tmp_path}"]), console, stages="check", table=stages)
+    manifest = json.loads(next(tmp_path.glob("*/manifest.json")).read_text())
+    assert manifest["failed"] == {"stage": "check", "why": "the bars are odd"}
     assert manifest["finished"] is False
 
 
@@ -125,26 +136,23 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
 
 
 @pytest.mark.parametrize(
-    ("words", "failed", "told"),
+    ("words", "told"),
     [
-        ("lag.lookback=1000", "leadlag", r"lag\.lookback=1000 is longer than the history of \d+ bars before the last"),
-        ("lag.lookback=8Y", "leadlag", r"lookback=8Y is longer than the history of \d+ bars before"),
+        ("lag.lookback=1000", r"lag\.lookback=1000 is longer than the history of \d+ bars before the last"),
+        ("lag.lookback=8Y", r"lookback=8Y is longer than the history of \d+ bars before"),
         (
             "task=fleet agent=ppo data.bars=100 lag.lookback=20",
-            "lookback",
             r"30 of 100 bars, and needs 253; give 844 bars, or raise the first of train\.shares",
         ),
-        ("task=fleet data.bars=580 train.shares=[0.9,0.05]", "agents", "episode_bars=250 does not fit into 522 bars"),
-        ("data.bars=844 agent.lags=400 task=fleet agent=direct", "agents", "agent=direct has 67 training bars behind"),
+        ("task=fleet data.bars=580 train.shares=[0.9,0.05]", "episode_bars=250 does not fit into 522 bars"),
+        ("data.bars=844 agent.lags=400 task=fleet agent=direct", "agent=direct has 67 training bars behind"),
     ],
 )
-def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_path, console, words, failed, told):
+def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_path, console, words, told):
     config = resolve(["data=synthetic", "data.symbols=3", "data.bars=900", *words.split(), f"runs={tmp_path}"])
     with pytest.raises((ConfigError, DataError), match=told):
         run_job(config, console)
-    (manifest,) = tmp_path.glob("*/manifest.json")
-    assert json.loads(manifest.read_text())["failed"]["stage"] == failed
-    assert not (tmp_path / "cache").exists()
+    assert not list(tmp_path.iterdir())  # neither a folder nor anything kept
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -111,9 +111,7 @@ def test_a_method_without_agents_and_an_unknown_phase_are_refused(tmp_path: Path
         run_programme(config, no_bundle, until="tunning")
     with pytest.raises(ConfigError, match="trains an agent for each symbol"):
         run_programme(config, no_bundle, until="prototype")
-    folder = latest_status(tmp_path)
-    assert folder is not None
-    assert "4 of 8" not in read_status(folder).sentence
+    assert not list(tmp_path.iterdir())  # what is refused leaves no folder
 
 
 def written(folder: Path, *states: PhaseStatus) -> Path:

@@ -53,7 +53,7 @@ class Server(NamedTuple):
     tokens: dict[str, str]
 
     def status(self, route: str, token: str = "") -> int:
-        link = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        link = HTTPConnection("127.0.0.1", self.port, timeout=120)
         headers = {"Authorization": f"Bearer {self.tokens[token]}"} if token else {}
         link.request("POST", route, b"{}", headers)
         status = link.getresponse().status
@@ -62,7 +62,7 @@ class Server(NamedTuple):
 
     def hold(self, held: ExitStack, sent: str) -> socket.socket:
         """A connection on which so much was sent, and no more comes."""
-        link = held.enter_context(socket.create_connection(("127.0.0.1", self.port), 10))
+        link = held.enter_context(socket.create_connection(("127.0.0.1", self.port), 120))
         link.sendall(sent.replace("\n", "\r\n").encode())
         return link
 
@@ -82,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield Server(port, tokens)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(600)
 
 
 def _wait_for(port: int, process: Any) -> None:
@@ -181,14 +181,16 @@ def test_a_turn_whose_time_is_just_over_is_not_given_and_the_next_one_is() -> No
             waiting = [asyncio.create_task(each.__aenter__()) for each in asked]
             await asyncio.sleep(0)
             next(iter(turns.waiting.values()))[0].cancel()  # as a time-out does, before the waiter hears of it
-        done, _ = await asyncio.wait(waiting, timeout=5)
+        done, _ = await asyncio.wait(waiting, timeout=600)
         assert [task in done and not task.cancelled() for task in waiting] == [False, True]
         assert (turns.active, turns.waiting) == (1, {})
 
     asyncio.run(pass_on())
 
 
-def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own(tmp_path: Path) -> None:
+def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = Keys(tmp_path / "keys.json")
     tokens = {name: keys.add(name, ["read", "trade"]) for name in ("a", "b")}
 
@@ -200,14 +202,14 @@ def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    gate = Admission(app, keys, ApiSettings(pending=2, seconds=0.3), ROUTES, Uncounted())  # type: ignore[arg-type]
+    gate = Admission(app, keys, ApiSettings(pending=2, seconds=600.0), ROUTES, Uncounted())  # type: ignore[arg-type]
 
     async def status(path: str, key: str, address: str, is_slow: bool = False) -> int:
         seen: list[int] = []
 
         async def receive() -> Any:
             if is_slow:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             return {"type": "http.request", "body": b""}
 
         async def send(message: Any) -> None:
@@ -219,9 +221,12 @@ def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own
 
     async def together() -> list[int]:
         slow = [asyncio.create_task(status("/state", "a", "here", is_slow=True)) for _ in range(2)]
-        await asyncio.sleep(0.01)
+        while sum(gate.pending.values()) < 4:  # two of a key, and two of an address
+            await asyncio.sleep(0)
         asked = (("/state", "a", "there"), ("/state", "b", "here"), ("/state", "b", "there"), ("/halt", "a", "here"))
         answers = [await status(*each) for each in asked]
+        loop, now = asyncio.get_running_loop(), time.monotonic
+        monkeypatch.setattr(loop, "time", lambda: now() + 601.0)  # and their time is over
         return answers + [await each for each in slow]
 
     assert asyncio.run(together()) == [429, 429, 200, 200, 408, 408]

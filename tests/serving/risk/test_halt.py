@@ -73,7 +73,7 @@ def test_a_release_is_not_lost_between_two_threads(tmp_path: Path) -> None:
             by = super().take_release()
             if by:
                 is_taken.set()
-                may_resume.wait(10)
+                may_resume.wait(600)
             return by
 
     switch, guard = Slow(tmp_path / "HALT"), Guard()
@@ -82,12 +82,12 @@ def test_a_release_is_not_lost_between_two_threads(tmp_path: Path) -> None:
     switch.release("Ada")
     loop, worker = (Thread(target=switch.sync_with_guard, args=(guard,)) for _ in range(2))
     loop.start()
-    assert is_taken.wait(10)
+    assert is_taken.wait(600)
     worker.start()
     worker.join(0.2)
     may_resume.set()
     for thread in (loop, worker):
-        thread.join(10)
+        thread.join(600)
     assert (switch.is_engaged(), guard.state) == (False, State.ACTIVE)
 
 

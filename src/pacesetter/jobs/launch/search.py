@@ -50,13 +50,14 @@ HEADER = ("trial", "state", "score", "values")
 RATE = "agent.learning_rate=tag(log, interval(1e-5, 3e-3))"
 ENTROPY = "agent.ent_coef=tag(log, interval(1e-4, 1e-1))"
 DISCOUNT = "agent.gamma=0.9,0.95,0.98,0.99,0.995"
-ROLLOUT = (RATE, ENTROPY, DISCOUNT, "agent.n_epochs=2,4,8", "agent.clip_range=0.1,0.2,0.3")
+TRACE = "agent.gae_lambda=0.9,0.95,1.0"
+ROLLOUT = (RATE, ENTROPY, DISCOUNT, TRACE, "agent.n_epochs=2,4,8", "agent.clip_range=0.1,0.2,0.3")
 REPLAY = (RATE, DISCOUNT, "agent.tau=0.005,0.01,0.02", "agent.batch_size=64,128,256")
 SPACES = {  # algorithm -> what is searched when no key has several values
     "ppo": ROLLOUT,
     "maskable_ppo": ROLLOUT,
     "recurrent_ppo": ROLLOUT,
-    "a2c": (RATE, ENTROPY, DISCOUNT, "agent.gae_lambda=0.9,0.95,1.0"),
+    "a2c": (RATE, ENTROPY, DISCOUNT, TRACE),
     "sac": REPLAY,
     "td3": REPLAY,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rich.console import Console
 from pacesetter.build import Plan, build_panel, build_readiness, build_study, build_table
 from pacesetter.build.sentence import describe_plan
 from pacesetter.build.trading import Trading
-from pacesetter.errors import check_installed
+from pacesetter.errors import PacesetterError, check_installed
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
@@ -197,12 +198,13 @@ def run_job(
     with stopped, on_sigterm(exit_on_sigterm), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
             watch.begin_stage(job, stage)
-            run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
-            if stage.name == "load":
-                # Only now is the size of the panel known, by which the budget is divided.
-                budget.enter_context(within_budget(job.panel, config.job.memory_mb))
-                # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
-                check_stages(job, chosen)
+            with _leave_nothing(job.run) if stage.name == "load" else nullcontext():
+                run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
+                if stage.name == "load":
+                    # Only now is the size of the panel known, by which the budget is divided.
+                    budget.enter_context(within_budget(job.panel, config.job.memory_mb))
+                    # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
+                    check_stages(job, chosen)
             if not watch.goes_on(job, stage):
                 break
     facts = {"data_fingerprint": job.panel.fingerprint, "seed": config.seed, "stages": job.keys}
@@ -210,6 +212,16 @@ def run_job(
     _show(job)
     _warn_of_memory(job)
     return job
+
+
+@contextmanager
+def _leave_nothing(run: Run) -> Iterator[None]:
+    """A job that is refused before it has worked leaves no folder behind, as a training does."""
+    try:
+        yield
+    except PacesetterError:
+        shutil.rmtree(run.folder, ignore_errors=True)
+        raise
 
 
 def _label(config: Plan, trains: bool) -> str:

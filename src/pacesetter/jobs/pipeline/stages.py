@@ -153,8 +153,7 @@ def check_stages(job: Job, stages: Iterable[Stage]) -> None:
     """Refuse bars that one of the stages cannot work on, before the first of them spends any time."""
     for stage in stages:
         if stage.check and not stage.why_skipped(job):
-            with _record_failure(job.run, stage.name):
-                load(stage.check)(job)
+            load(stage.check)(job)
 
 
 def run_stage(job: Job, stage: Stage, label: str) -> None:
