@@ -24,6 +24,7 @@ LOCKS = ROOT / "locks"
 NO_EXTRAS = ("core", "docs", "test", "hashes")  # locks that are no extra's
 BARS = """import pacesetter as ps
 ps.load("synthetic", symbols=5, bars=800, seed=1).to_frame()["close"].to_csv("bars.csv")
+assert ps.load("bars.csv").shape == (800, 5, 1)
 """
 
 
