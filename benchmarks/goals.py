@@ -17,9 +17,10 @@ from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.build.environments import feature_split
 from pacesetter.build.fleet import build_market
 from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.learning.experience.replay import FOLLOWING
 from pacesetter.learning.learner import Between
-from pacesetter.methods.goals.goals import HindsightConfig
-from pacesetter.methods.goals.hindsight import HindsightReplay
+from pacesetter.methods.goals.goals import HindsightConfig, read_hindsight
+from pacesetter.methods.goals.hindsight import REACHED, HindsightReplay
 from pacesetter.methods.goals.market import GoalMarket
 
 SYMBOLS, ENVS, CAPACITY, EPISODE = 143, 16, 2_000, 100
@@ -79,23 +80,30 @@ class FreshBars:
     """Bars of the validation set, with the same starts and goals for all who are judged on them."""
 
     def __init__(self, config: Any, panel: Any) -> None:
-        split = feature_split(config, panel)
-        options = {"first_bar": split.start, "episode_bars": EPISODE, "starts": "random"}
-        self.market = GoalMarket(build_market(config, split.known, 8, **split.features(split.known), **options), GOALS)
+        split, self.bars, goals = (
+            feature_split(config, panel),
+            config.trading.episode_bars,
+            read_hindsight(config.agent),
+        )
+        assert goals is not None
+        options = {"first_bar": split.start, "episode_bars": self.bars, "starts": "random"}
+        self.market = GoalMarket(build_market(config, split.known, 8, **split.features(split.known), **options), goals)
 
     @torch.no_grad()
     def judge(self, fleet: Any) -> tuple[float, float, float]:
-        """Share of episodes that end within the tolerance of their goal, mean reward, mean growth; None is cash."""
+        """Share of episodes that end within the tolerance of their goal, mean reward, mean end; None is cash."""
         market = self.market
         torch.manual_seed(1234)
         seen, rewards = market.reset(), []
-        for _ in range(EPISODE):
+        for _ in range(self.bars):
             cash = -torch.ones(market.env_count, 1)
             step = market.step(cash if fleet is None else fleet.evaluate(market.tables(seen))[0].mode())
             rewards.append(float(step.rewards.mean()))
             seen = step.observation
-        reached = GOALS.is_reached(step.finals["achieved_goal"], step.finals["desired_goal"])
-        return float(reached.float().mean()), float(np.mean(rewards)), float(step.finals["achieved_goal"].mean())
+        name, place = REACHED[market.options.kind]
+        achieved = step.finals[name.removeprefix(FOLLOWING)][:, place : place + 1]
+        reached = market.options.is_reached(achieved, step.finals["desired_goal"])
+        return float(reached.float().mean()), float(np.mean(rewards)), float(achieved.mean())
 
 
 def trained(config: Any, panel: Any, fresh: FreshBars) -> list[tuple[float, float, float]]:

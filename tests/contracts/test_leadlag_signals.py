@@ -14,7 +14,7 @@ from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.leadlag.strategy import fill_to_fill_returns, follow_leaders, follower_weights, last_moves
 from pacesetter.leadlag.structure.anomaly import anomaly_score, instability
 from pacesetter.leadlag.structure.encoding import ENCODERS
-from pacesetter.leadlag.structure.ranking import RANKINGS
+from pacesetter.leadlag.structure.ranking import RANKINGS, row_mean
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -50,7 +50,7 @@ SERIES: dict[str, Causal] = {
     "moves": last_moves,
     "weights": lambda panel: follower_weights(matrices(panel), last_moves(panel)),
     "instability": lambda panel: instability(matrices(panel), gap=5),
-    "anomaly": lambda panel: anomaly_score(matrices(panel), history=10),
+    "anomaly": lambda panel: anomaly_score(row_mean(matrices(panel)), history=10),
 }
 SERIES |= {
     feature.name: feature.compute for feature in leadlag_features("ccf_auc", ConstantLookback(LOOKBACK), gap_bars=5)

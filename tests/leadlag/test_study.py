@@ -69,7 +69,7 @@ def test_clusters_and_the_autoencoder_are_reached_by_options(planted):
     half = len(scores) // 2
     assert np.isnan(scores[:half]).all()  # it learned on the first half
     assert np.isfinite(scores[half:]).all()
-    few = replace(result, matrices=result.matrices[:20])
+    few = replace(result, history=result.history._replace(leadership=result.leadership[:20]))
     with pytest.raises(DataError, match=r"first half of 20 windows and needs 32 in all; give more bars"):
         few.autoencoder_anomalies()
 

@@ -30,9 +30,11 @@ def make_learner(bank: Bank) -> Callable[..., Any]:
     from pacesetter.learning.fleet.ppo import PPO, FleetPPO
     from pacesetter.learning.fleet.trainer import FleetTrainer
 
-    def make(action: str = "discrete", symbols: tuple[str, ...] | None = None, **options: Any) -> FleetTrainer:
+    def make(
+        action: str = "discrete", symbols: tuple[str, ...] | None = None, reward: Any = "pnl", **options: Any
+    ) -> FleetTrainer:
         torch.manual_seed(3)
-        market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10)
+        market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10, reward=reward)
         fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, market.actions, hidden=8)
         config = FleetPPO(**({"n_steps": 16, "batch_size": 24} | options))
         return FleetTrainer(PPO(fleet, market, config))

@@ -275,3 +275,36 @@ def test_refused_options(options: dict[str, Any], message: str) -> None:
 def test_refused_in_python_too(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RewardConfig(**options)
+
+
+def test_a_reward_paid_at_the_end_of_an_episode_is_the_sum_of_what_its_bars_earned() -> None:
+    rows = path(7, 6, 2)
+    ends = np.zeros((6, 2), bool)
+    ends[2, 0] = ends[5, 1] = ends[5, 0] = True
+    plain, sparse = Reward(RewardConfig({"pnl": 1.0}), 2), Reward(RewardConfig({"pnl": 1.0}, paid="episode"), 2)
+    earned = np.array([plain(ledger).total for ledger in rows])
+    paid = np.array([sparse(ledger, ended).total for ledger, ended in zip(rows, ends, strict=True)])
+    assert (paid[~ends] == 0).all()
+    np.testing.assert_allclose(
+        [paid[2, 0], paid[5, 0], paid[5, 1]], [*(earned[:3, 0].sum(), earned[3:, 0].sum()), earned[:, 1].sum()]
+    )
+
+
+def test_what_an_episode_is_owed_is_stored_and_forgotten_with_its_account() -> None:
+    rows, never = path(8, 4, 2), np.zeros(2, bool)
+    reward = Reward(RewardConfig({"pnl": 1.0}, paid="episode"), 2)
+    for ledger in rows[:3]:
+        reward(ledger, never)
+    other = Reward(RewardConfig({"pnl": 1.0}, paid="episode"), 2)
+    other.load_state_dict(reward.state_dict())
+    np.testing.assert_array_equal(reward(rows[3], ~never).total, other(rows[3], ~never).total)
+    reward(rows[0], never)
+    reward.reset(np.array([True, False]))
+    last = reward(rows[3], ~never).total
+    alone = [float(Reward(RewardConfig(), 2)(ledger).total[0]) for ledger in (rows[3],)]
+    np.testing.assert_allclose(last[0], alone[0])
+
+
+def test_an_unknown_time_of_payment_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.paid='episodes' is unknown; did you mean 'episode'"):
+        RewardConfig(paid="episodes")  # type: ignore[arg-type]

@@ -106,6 +106,7 @@ class Exchange:
         self.script: list[Fault] = []
         self.chance: Callable[[str, str], str | None] = lambda method, path: None
         self.refuses: Callable[[str], bool] = lambda symbol: False  # whether an order of a symbol is rejected
+        self.shown: Callable[[str, Any], Any] = lambda path, content: content  # what is answered to a question
         self.slow_cancels = 0  # so many looks at an order show it as pending_cancel before it is cancelled
         self.requests: list[tuple[str, str]] = []
         self.released = threading.Event()  # what a slow answer waits for
@@ -218,6 +219,7 @@ class Exchange:
         with self.lock:
             code, content = self.respond(method, path, query, body)
             if code == 200:
+                content = self.shown(path, content) if method == "GET" else content
                 self._answers[method, path] = code, content
             return code, content
 

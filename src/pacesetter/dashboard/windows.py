@@ -20,12 +20,10 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.report import pictures as house
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.leadlag import pictures
-from pacesetter.leadlag.answer import find_links
 from pacesetter.leadlag.answer.intervals import leader_table
 from pacesetter.leadlag.lookback.baselines import GRID
 from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score
-from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.ranking import row_mean
+from pacesetter.leadlag.structure.concentration import gini, herfindahl, leadership_table
 from pacesetter.leadlag.study import Study, WindowFinding
 from pacesetter.leadlag.windows import span_text, usual_window
 from pacesetter.panel import Panel
@@ -200,15 +198,14 @@ class Lens:
         step = max((len(panel) - lookback) // MOST_WINDOWS, 1)
         ends = np.arange(lookback, len(panel), step)
         study = replace(self.study, lookback=lookback)
-        matrices = study.replay_windows(panel, self.series, self.gauge).matrices(ends)
-        newest = study.preparation.window(self.series.observed_window(len(panel) - 1, lookback))
-        least = find_links(newest, self.gauge, draws=study.draws, level=study.level).leader_least
-        times, shares = panel.index[ends], contributions(matrices[-1])
-        table = leadership_table(matrices, panel.symbols).reset_index()
+        history = study.replay_windows(panel, self.series, self.gauge)
+        line = history.time_line(ends, draws=study.draws, level=study.level, seed=study.seed)
+        times, shares = panel.index[ends], line.shares[-1]
+        table = leadership_table(line.leadership, line.shares, panel.symbols).reset_index()
         title = say("leadlag.timeline", window=_span(panel.index, lookback))
-        picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title, least=least)
-        line = style_figure(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
-        line.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
+        picture = pictures.leadership_picture(line.leadership, list(times), panel.symbols, title, least=line.chance)
+        shown = style_figure(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
+        shown.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
         text = say(
             "leadlag.concentration",
             windows=len(ends),
@@ -216,7 +213,7 @@ class Lens:
             herfindahl=float(herfindahl(shares)),
             gini=float(gini(shares)),
         )
-        return Leadership(text, line, _anomaly_figure(times, anomaly_score(matrices)), table)
+        return Leadership(text, shown, _anomaly_figure(times, anomaly_score(line.leadership)), table)
 
 
 @lru_cache(maxsize=8)

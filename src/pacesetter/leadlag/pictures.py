@@ -135,7 +135,7 @@ def leadership_picture(
 ) -> Heat:
     """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top.
 
-    Scores within ± `least` (N,), as chance gives them in the last window, are drawn faint; NaN leaves all strong.
+    Scores within ± `least` (time, N), as chance gives them in each window, are drawn faint; NaN leaves all strong.
     """
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
     shown = np.argsort(-size, kind="stable")[:most]

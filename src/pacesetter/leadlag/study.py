@@ -19,7 +19,7 @@ from pacesetter.leadlag.answer import Answer, Links, Preparation, StrengthMeasur
 from pacesetter.leadlag.answer.intervals import leader_table
 from pacesetter.leadlag.answer.links import CONTROLS, TESTS, Control, Test
 from pacesetter.leadlag.answer.network import leaders_without_a_bar, link_network, links_without_a_bar
-from pacesetter.leadlag.answer.rolling import MOST_STRATEGY_BARS, ReplayedWindows
+from pacesetter.leadlag.answer.rolling import ReplayedWindows, TimeLine, strategy_bars, time_line_windows
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, Engine
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -33,13 +33,12 @@ from pacesetter.leadlag.structure.anomaly import (
     AlertLevels,
     Autoencoder,
     anomaly_score,
-    instability,
     worst_windows,
 )
 from pacesetter.leadlag.structure.changes import lead_periods
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
+from pacesetter.leadlag.structure.ranking import rank_autocorrelation
 from pacesetter.leadlag.windows import bars_in, is_span, span_text
 from pacesetter.panel import Panel
 from pacesetter.progress import say_long
@@ -50,7 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupFinding", "Study", "StudyResult", "WindowFinding", "configure_study", "study_defaults"]
 
-TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
+LEAST_STEP = 20  # bars between the windows of the time line
+MANY_SYMBOLS = 500  # from which on a page takes long enough to say so
+MATRICES = 24  # of all pairs in double precision, that a study holds at once
 NANOSECONDS_A_DAY = 86_400 * 10**9
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
@@ -62,7 +63,7 @@ class Study:
     method      score that everything comes from: ranking, links, delays, network, strategy; one of ESTIMATORS
     lookback    bars in the window, or a length of time such as 30D; None for the usual one, see `windows`
     end         last moment seen, e.g. 2016-12-30; the last bar when left out
-    step        bars between the windows of the time line; None for at most TIME_LINE windows, 20 bars or more apart
+    step        bars between the windows of the time line; None for at most 500 windows, 20 bars or more apart
     increments  `log`, `simple`, `difference`, `ranked` or `winsorised`, see `series`
     residual    `none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window
     thin        `flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce
@@ -154,7 +155,8 @@ class Study:
             raise ConfigError(
                 f"lag.lookback={self.lookback} is longer than the history of {last} bars before the last; shorten it"
             )
-        return dataclasses.replace(self, lookback=bars, step=self.step or max((last - bars) // TIME_LINE, LEAST_STEP))
+        apart = max((last - bars) // time_line_windows(len(panel.symbols)), LEAST_STEP)
+        return dataclasses.replace(self, lookback=bars, step=self.step or apart)
 
     def run(self, panel: Panel) -> StudyResult:
         """All of it, seeing no bar after `end`."""
@@ -168,7 +170,7 @@ class Study:
 
     def find_groups(self, panel: Panel) -> GroupFinding | None:
         """The study of the groups' pooled series, its window in bars; None where there are no groups."""
-        first = max(self.bars, len(panel) - MOST_STRATEGY_BARS)
+        first = max(self.bars, len(panel) - strategy_bars(len(panel.symbols)))
         groups = {} if self.groups == "none" else read_groups(panel, self.groups, first)
         if not groups or self.method == "policy":
             return None
@@ -204,22 +206,20 @@ class Study:
         return (panel.symbols[i], panel.symbols[j], delay), periods
 
     def check_memory(self, panel: Panel) -> None:
-        """Refuse more symbols than fit into memory: the null of the links and the time line hold a matrix each."""
-        symbols, windows = len(panel.symbols), len(range(self.bars, len(panel), self.step or 1))
-        # float32: draws of two statistics and the sums that they come from; one matrix a window
-        needed = 4.0 * symbols**2 * (3 * self.draws + windows)
-        check_memory(
-            needed,
-            f"lead–lag of {symbols:,} symbols with {self.draws} draws and {windows} windows",
-            "take fewer symbols (data.symbols), fewer draws (lag.draws) or a larger lag.step",
-        )
+        """Refuse more symbols than fit into memory: draws and windows come one by one, each a matrix of all pairs."""
+        symbols = len(panel.symbols)
+        check_memory(8.0 * MATRICES * symbols**2, f"lead–lag of {symbols:,} symbols", "take fewer by data.symbols")
 
     def say_time(self, panel: Panel) -> None:
         """Say before it starts how long it takes where windows are computed one by one; the default slides."""
-        gauge = self.make_gauge()
-        if gauge.is_linear and self.preparation.is_plain:
+        gauge, symbols = self.make_gauge(), len(panel.symbols)
+        slides = gauge.is_linear and self.preparation.is_plain
+        if slides and symbols < MANY_SYMBOLS:
             return
         series, last = self.read(panel, gauge), len(panel) - 1
+        windows = len(range(self.bars, len(panel), self.step or 1)) + min(
+            strategy_bars(symbols), len(panel) - self.bars
+        )
 
         def answer() -> Answer:
             raw = series.observed_window(last, self.bars)
@@ -229,7 +229,11 @@ class Study:
         started = time.perf_counter()
         answer()
         each = time.perf_counter() - started
-        windows = len(range(self.bars, len(panel), self.step or 1)) + min(MOST_STRATEGY_BARS, len(panel) - self.bars)
+        if slides:
+            # A draw of the null or of an interval costs about what an answer does, a window that slides half of it.
+            what = f"{symbols:,} symbols: {2 * self.draws:,} draws and {windows:,} windows of all pairs"
+            say_long(what, each * (2 * self.draws + windows / 2))
+            return
         drawn = self.draws * ((not gauge.is_linear) + (not gauge.is_linear and not gauge.is_conditional))
         what = f"lag.method={self.method}" if self.preparation.is_plain else f"lag.residual={self.residual}"
         say_long(f"{what}: {windows + drawn:,} windows, each computed by itself", each * (windows + drawn))
@@ -253,7 +257,7 @@ class Study:
             history = self.replay_windows(panel, series, gauge)
             assert self.step is not None
             ends = np.arange(self.bars, len(panel), self.step)
-            matrices = history.matrices(ends)
+            line = history.time_line(ends, draws=self.draws, level=self.level, seed=self.seed)
             bar.update()
             strategy = history.strategy(self.quantile, self.cost_bps)
             bar.update()
@@ -265,8 +269,7 @@ class Study:
             ranking=ranking,
             network=finding.network,
             thin=finding.thin,
-            ends=ends,
-            matrices=matrices,
+            history=line,
             strategy=strategy,
             diagnostics=self._diagnose(series, finding.thin, len(panel) - 1),
             cache=history.cache_info(),
@@ -385,12 +388,13 @@ def firm_links(network: networkx.DiGraph) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """What a study found. Matrices (window, N, N) hold the leadership of the windows that end at the bars `ends`.
+    """What a study found.
 
     answer   strength, delay and sign of every ordered pair in the last window
     links    what chance says of them
     network  the significant links, with how much of each remains without its most influential bar or day
     thin     symbol → why its prices say little
+    history  leader scores over time, and how much each window differs from the one before
     pooled   what groups of symbols show, where there are any
     """
 
@@ -401,8 +405,7 @@ class StudyResult:
     ranking: pd.DataFrame
     network: networkx.DiGraph
     thin: dict[str, str]
-    ends: Array
-    matrices: Array
+    history: TimeLine
     strategy: dict[str, float]
     diagnostics: dict[str, str]
     cache: CacheInfo
@@ -424,9 +427,14 @@ class StudyResult:
         return span_text(self.panel.index, self.study.bars)
 
     @property
+    def ends(self) -> Array:
+        """(window,) last bars of the windows of the time line."""
+        return self.history.ends
+
+    @property
     def leadership(self) -> Array:
         """(window, N) leader scores over time."""
-        return row_mean(self.matrices)
+        return self.history.leadership
 
     def firm_links(self) -> int:
         """Links between symbols that trade enough and that no single bar makes."""
@@ -447,7 +455,8 @@ class StudyResult:
 
     def table(self) -> pd.DataFrame:
         """The ranking with how often each asset led over all windows, and its group where clusters are asked for."""
-        led = leadership_table(self.matrices, self.panel.symbols, self.study.quantile)[["leads"]]
+        line = self.history
+        led = leadership_table(line.leadership, line.shares, self.panel.symbols, self.study.quantile)[["leads"]]
         table = self.ranking.join(led)
         if self.study.clusters:
             groups = hermitian_clusters(self.matrix, self.study.clusters, self.study.seed)
@@ -457,11 +466,11 @@ class StudyResult:
     def unstable_windows(self, count: int = 10) -> pd.DataFrame:
         """The windows whose matrix changed most: start, end, score; an adversarial test set."""
         lookbacks = np.full(len(self.ends), self.study.bars)
-        return worst_windows(instability(self.matrices), self.ends, lookbacks, count)
+        return worst_windows(self.history.changes, self.ends, lookbacks, count)
 
     def anomalies(self) -> tuple[Array, Array]:
         """(window,) anomaly score of the matrix stream, and its grade (0 calm, 1 warning, 2 alarm)."""
-        scores = anomaly_score(self.matrices)
+        scores = anomaly_score(self.leadership)
         return scores, AlertLevels().grade(scores)
 
     def autoencoder_anomalies(self) -> tuple[Array, Array] | None:

@@ -16,7 +16,7 @@ from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.ledger import LEDGER_COLUMNS
 from pacesetter.registry import configure
 from pacesetter.rewards.component import INTERPRETED, REWARDS, Component
-from pacesetter.rewards.elementwise import namespace
+from pacesetter.rewards.elementwise import namespace, where
 from pacesetter.rewards.rows import evaluate
 from pacesetter.rewards.scalarise import chebyshev, weighted_sum
 from pacesetter.rewards.schedule import Schedule
@@ -25,6 +25,7 @@ from pacesetter.rewards.shaping import NO_STATISTICS, merge, normalise, smooth, 
 __all__ = ["Reward", "RewardConfig", "RewardValues", "Term"]
 
 Scalarisation = Literal["weighted_sum", "chebyshev"]
+Paid = Literal["bar", "episode"]
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,15 @@ class RewardConfig:
     components      name -> a weight, or a `Term` (or its options)
     scalarisation   weighted_sum, or chebyshev: −max_c w_c·|reference_c − x_c|
     reference       chebyshev's reference point by component; 1, the best of a scaled component, where not given
-    clip            the reward is kept within ±clip; None leaves it
+    clip            the reward of a bar is kept within ±clip; None leaves it
+    paid            bar, or episode: all that the bars of an episode earned is paid at its end, and nothing before
     """
 
     components: dict[str, Any] = field(default_factory=lambda: {"pnl": 1.0})
     scalarisation: Scalarisation = "weighted_sum"
     reference: dict[str, float] = field(default_factory=dict)
     clip: float | None = 1.0
+    paid: Paid = "bar"
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Mapping) or not self.components:
@@ -77,6 +80,8 @@ class RewardConfig:
         if self.scalarisation not in get_args(Scalarisation):
             known = did_you_mean(str(self.scalarisation), get_args(Scalarisation))
             raise ConfigError(f"reward.scalarisation={self.scalarisation!r} is unknown{known}")
+        if self.paid not in get_args(Paid):
+            raise ConfigError(f"reward.paid={self.paid!r} is unknown{did_you_mean(str(self.paid), get_args(Paid))}")
         if self.clip is not None and not (_is_finite_number(self.clip) and self.clip > 0):
             raise ConfigError(f"reward.clip={self.clip!r} is out of range; give a bound above 0, or None for none")
         for name, value in self.reference.items():
@@ -123,14 +128,19 @@ class Reward:
         self._watched = np.unique(np.concatenate([*map(np.array, self._places), []])).astype(np.int64)
         self._set_up_components(env_count)
         self._set_up_shaping(env_count)
+        self.owed = self._array(np.zeros(env_count))  # earned in the episode and not yet paid
         self._reference = self._array([[config.reference.get(name, 1.0)] for name in self.names])
         self._is_scheduled = any(isinstance(term.weight, Schedule) for term in self._terms)
         self._row_weights: Array | None = None
         self._weigh()
         self._shape_of_ledger = (env_count, len(self.columns))
 
-    def __call__(self, ledger: Array) -> RewardValues:
-        """The rewards of one step of every environment; the arrays are the caller's to keep."""
+    def __call__(self, ledger: Array, ended: Array | None = None) -> RewardValues:
+        """The rewards of one step of every environment; the arrays are the caller's to keep.
+
+        `ended` (env,) says whose episode this step ended: with paid=episode they get all that theirs earned, and the
+        others 0. Without it every bar is paid.
+        """
         raw = self._evaluate(ledger)
         shaped = self._shape(raw)
         # Weights of the steps before this one: a schedule counts steps that are done.
@@ -143,6 +153,9 @@ class Reward:
         clip = self.config.clip
         if clip is not None:
             total = total.clip(-clip, clip)
+        if ended is not None and self.config.paid == "episode":
+            self.owed = self.owed + total
+            total, self.owed = where(ended, self.owed, 0.0), where(ended, 0.0, self.owed)  # type: ignore[arg-type]
         self.steps += ledger.shape[0]
         return RewardValues(total, raw.T, shaped.T, self.weights)
 
@@ -156,6 +169,7 @@ class Reward:
         self.state[rows] = self._initial
         # NaN makes the next value start the moving average.
         self.smoothed[rows] = float("nan")
+        self.owed[rows] = 0.0
 
     def again(self, env_count: int) -> Reward:
         """The same for another number of environments, none of which it remembers."""
@@ -179,7 +193,8 @@ class Reward:
 
     @property
     def _remembered(self) -> dict[str, Array]:
-        return {"state": self.state, "smoothed": self.smoothed, "statistics": self.statistics}
+        owed = {"owed": self.owed} if self.config.paid == "episode" else {}
+        return {"state": self.state, "smoothed": self.smoothed, "statistics": self.statistics, **owed}
 
     # ---- setting up -----------------------------------------------------------------------------------------------
 

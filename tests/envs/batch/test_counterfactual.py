@@ -61,6 +61,8 @@ def test_what_cannot_be_tried_is_refused(bank: Bank) -> None:
     normalised = RewardConfig({"pnl": {"weight": 1.0, "normalise": "zscore"}})
     with pytest.raises(ConfigError, match=r"reward.components.pnl.normalise=zscore depends on all rewards before"):
         check_counterfactual(played(bank, reward=normalised))
+    with pytest.raises(ConfigError, match=r"task.reward.paid=episode pays nothing for an order that was tried"):
+        check_counterfactual(played(bank, reward=RewardConfig(paid="episode")))
 
 
 def played_target(bank: Bank) -> Batch:

@@ -14,9 +14,11 @@ from gymnasium.utils.env_checker import check_env
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.actions import Clamp
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.environment import LookbackEnv
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
+from pacesetter.rewards import LOOKBACK, RewardConfig
 
 WINDOWS = {"shortest": 8, "longest": 64, "seen": (8, 16, 64), "grid": (8, 16, 32, 64)}
 SPACES = [(action, space) for action in ("absolute", "delta") for space in ("discrete", "continuous")]
@@ -236,6 +238,11 @@ def test_a_repaired_panel_that_looked_ahead_is_refused(panel: Panel) -> None:
 
     with pytest.raises(DataError, match="looking ahead"):
         make(replace(panel, causal=False))
+
+
+def test_a_window_is_paid_at_every_bar() -> None:
+    with pytest.raises(ConfigError, match=r"task\.reward\.paid=episode is of trading tasks"):
+        LookbackConfig(reward=RewardConfig(dict(LOOKBACK), paid="episode"))
 
 
 # ---- microstructure -------------------------------------------------------------------------------------------------

@@ -60,6 +60,18 @@ def test_a_fleet_is_measured_agent_by_agent(small, console):
     assert any(name.startswith("agents that pass: ") for name in stored["gates"]["deterministic"])
 
 
+@pytest.mark.parametrize("kind", ["return", "exposure"])
+def test_a_fleet_with_goals_is_measured_as_it_is_asked_by_default(small, console, kind):
+    more = [
+        *("task=fleet", "agent=sac", "task.action=target", "+preset=recovery", "agent.batch_size=64"),
+        *("train.validate_every=256", "agent.network=mlp_tiny", "agent.network_options=null", "task.retrain_share=0"),
+        f"agent.hindsight={{k:1,goal:0.01,kind:{kind}}}",
+    ]
+    stored = gates_of(train(resolve([*small.common, *more]), console=console))
+    assert len(stored["agents"]) == 3
+    assert all(set(own["deterministic"]) >= {"trade rate", "states visited"} for own in stored["agents"].values())
+
+
 def test_the_best_agent_may_be_chosen_by_its_sharpe_ratio(small, console):
     config = small("ppo", "train.best_by=sharpe")
     result = train(config, console=console)

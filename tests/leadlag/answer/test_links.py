@@ -10,8 +10,10 @@ import pytest
 from scipy.stats import binom, binomtest
 
 import pacesetter as ps
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag import memory
 from pacesetter.leadlag.answer import StrengthMeasure, answer_window, find_links
+from pacesetter.leadlag.answer.intervals import leader_table
 from pacesetter.leadlag.answer.thin import stale_share
 
 BARS, SYMBOLS, LEVEL = 500, 10, 0.05
@@ -157,3 +159,32 @@ def test_absent_symbols_have_no_chance() -> None:
     assert np.isnan(links.leader_p[1])
     with pytest.raises(ConfigError, match=r"lag\.control='bf' is unknown"):
         find_links(x, StrengthMeasure("ccf_peak"), control="bf")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["ccf_peak", "ccf_auc"])
+def test_blocks_of_one_draw_give_the_same_numbers(method: str) -> None:
+    panel = ps.load("synthetic", symbols=12, bars=401, strength=0.4, seed=3)
+    window = np.diff(np.log(panel.close), axis=0)
+    whole, blocked = StrengthMeasure(method), StrengthMeasure(method, memory_budget_mb=0.001)
+    assert blocked.draws_at_once(*window.shape) == 1 < whole.draws_at_once(*window.shape)
+    found = []
+    for gauge in (whole, blocked):
+        answer = answer_window(window, panel.symbols, gauge)
+        links = find_links(window, gauge, answer, draws=60)
+        table = leader_table(window, gauge, answer, links, draws=60, level=LEVEL, seed=0)
+        found.append((answer.leadership, links.p_values, links.leader_p, links.leader_least, links.detectable))
+        found[-1] += tuple(table[name].to_numpy() for name in ("score", "sure_low", "sure_high", "rank_low"))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert (found[0][1] <= LEVEL).any()
+
+
+def test_what_keeps_every_draw_is_refused_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(10).standard_normal((200, 30))
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1e6)
+    gauge = StrengthMeasure("ccf_peak")
+    find_links(x, gauge, draws=100)
+    with pytest.raises(DataError, match=r"lag\.control=bh of 30 symbols keeps 100 draws .* take lag\.control=max"):
+        find_links(x, gauge, draws=100, control="bh")
+    with pytest.raises(DataError, match=r"lag\.test=differs of 30 symbols .* take lag\.test=predicts"):
+        find_links(x, gauge, draws=100, test="differs")

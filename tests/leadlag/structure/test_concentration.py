@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
+from pacesetter.leadlag.structure.ranking import row_mean
 
 ONE_LEADS_ALL = np.array([[0.0, 1.0, 3.0], [-1.0, 0.0, 0.0], [-3.0, 0.0, 0.0]])
 CHAIN = np.array([[0.0, 1.0, 2.0], [-1.0, 0.0, 1.0], [-2.0, -1.0, 0.0]])
@@ -54,7 +55,8 @@ def test_gini_equals_the_mean_absolute_difference(values: list[float]) -> None:
 
 
 def test_the_table_says_who_leads_how_often() -> None:
-    table = leadership_table(np.stack([CHAIN, CHAIN, -CHAIN, CHAIN]), ("A", "B", "C"), quantile=0.34)
+    matrices = np.stack([CHAIN, CHAIN, -CHAIN, CHAIN])
+    table = leadership_table(row_mean(matrices), contributions(matrices), ("A", "B", "C"), quantile=0.34)
     assert table.index.tolist() == ["A", "B", "C"]
     assert table["leads"].tolist() == [0.75, 0.0, 0.25]
     assert table["windows"].tolist() == [4, 4, 4]

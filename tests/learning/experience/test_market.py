@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.market import Costs, Limits, MarketParameters
+from pacesetter.rewards import RewardConfig
 
 
 def test_every_environment_keeps_its_symbol_and_draws_its_starts(bank: Bank) -> None:
@@ -81,6 +83,22 @@ def test_continued_episodes_end_at_multiples_of_their_bars_and_some_at_the_first
     assert len(whole) > 0.6 * len(lengths)  # the others met the last bar
     assert whole.max() >= 30
     assert 0.1 < (whole == 5).mean() < 0.5
+
+
+def test_a_reward_paid_by_episode_is_the_sum_of_its_bars(bank: Bank) -> None:
+    options: dict[str, Any] = {"action": "target", "window_bars": 6, "episode_bars": 5}
+    config = RewardConfig({"pnl": 300.0}, clip=None)
+    markets = [FleetMarket(bank, 2, reward=replace(config, paid=paid), **options) for paid in ("bar", "episode")]
+    steps: list[list[Any]] = []
+    for market in markets:
+        torch.manual_seed(0)
+        market.reset()
+        steps.append([market.step(torch.rand(market.env_count) * 2 - 1) for _ in range(10)])
+    plain, sparse = (torch.stack([step.rewards for step in own]) for own in steps)
+    ended = torch.stack([step.truncated | step.terminated for step in steps[1]])
+    assert torch.equal(ended.nonzero()[:, 0].unique(), torch.tensor([4, 9]))
+    assert (sparse[~ended] == 0).all()
+    torch.testing.assert_close(sparse[ended].view(2, -1), plain.view(2, 5, -1).sum(1), atol=1e-5, rtol=1e-5)
 
 
 def test_a_whole_market_is_refused() -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import returns_to_go, shaping
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Surroundings
 from pacesetter.learning.extras.potential import NAMED, Potential, PotentialConfig, adapt
+from pacesetter.rewards import RewardConfig
 
 GAMMA = 0.9
 
@@ -145,15 +146,57 @@ def test_a_named_potential_needs_its_feature(make_learner: Callable[..., Any]) -
     assert NAMED["holding"][1] == ()
 
 
-@pytest.mark.parametrize("kind", ["learned", "holding"])
+def test_a_payment_at_the_end_and_what_was_earned_are_the_reward_of_every_bar(make_learner: Callable[..., Any]) -> None:
+    """With γ and w of 1 exactly, though episodes of 10 bars are cut by time within rollouts of 16."""
+    extras = {"potential": {"kind": "earned", "weight": 1.0, "adaptive": False}}
+    learner = make_learner(extras=extras, gamma=1.0, reward=RewardConfig({"pnl": 300.0}, clip=None, paid="episode"))
+    market, potential = learner.method.market, learner.extras["potential"]
+    nothing, seen = torch.zeros(market.env_count, 1), market.reset()
+    for step in range(25):
+        actions = torch.randint(0, 7, (market.env_count,))
+        made = market.step(actions)
+        ended = made.terminated | made.truncated
+        after = {
+            name: torch.where(ended[:, None], made.finals[name], made.observation[name])
+            for name in ("position", "portfolio")
+        }
+        batch = Transitions(
+            torch.arange(market.env_count) // 3,
+            seen,
+            actions,
+            rewards=made.rewards,
+            following=after,
+            terminated=made.terminated,
+            follows=~ended,
+        )
+        shaped = potential.reward(batch, nothing, nothing, 0)
+        torch.testing.assert_close(shaped, 300 * made.returns.log1p(), atol=2e-3, rtol=1e-3)
+        assert bool(ended.all()) == (step % 10 == 9)
+        seen = made.observation
+
+
+def test_what_was_earned_needs_money_in_the_reward(make_learner: Callable[..., Any]) -> None:
+    for reward in (RewardConfig({"hold": 1.0}, paid="episode"), RewardConfig({"pnl": 1.0})):
+        with pytest.raises(ConfigError, match="is of money that the end of an episode pays"):
+            make_learner(extras={"potential": {"kind": "earned"}}, reward=reward)
+
+
+def test_what_was_earned_is_the_growth_of_equity() -> None:
+    account = {"portfolio": torch.zeros(3, len(PortfolioEntry))}
+    account["portfolio"][:, PortfolioEntry.EQUITY_RATIO] = torch.tensor([1.0, 1.1, 0.0])
+    torch.testing.assert_close(NAMED["earned"][0]({}, account), torch.tensor([1.0, 1.1, 1e-3]).log())
+
+
+@pytest.mark.parametrize("kind", ["learned", "holding", "earned"])
 def test_a_fleet_with_a_potential_resumes_bit_exactly(make_learner: Callable[..., Any], kind: str) -> None:
     extras = {"potential": {"kind": kind, "warmup_steps": 0}}
-    whole = make_learner(extras=extras)
+    reward = RewardConfig(paid="episode") if kind == "earned" else "pnl"
+    whole = make_learner(extras=extras, reward=reward)
     whole.learn(192)
-    first = make_learner(extras=extras)
+    first = make_learner(extras=extras, reward=reward)
     first.learn(96)
     stored = first.state_dict()
-    second = make_learner(extras=extras)
+    second = make_learner(extras=extras, reward=reward)
     second.load_state_dict(stored)
     second.learn(192)
     assert whole.weights_hash() == second.weights_hash() != make_learner().weights_hash()

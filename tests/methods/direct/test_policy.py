@@ -54,7 +54,7 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
     for t in (policy.history_bars - 1, 300, len(planted) - 1):
         window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
         moves = policy.moves(window)
-        z, volatility, fast, _ = moves
+        z, volatility, fast, *_ = moves
         place = t - series.first
         assert series.intraday is not None
         torch.testing.assert_close(z[0], series.intraday[place])
@@ -89,11 +89,11 @@ def test_an_aim_is_the_mean_of_what_is_said_of_the_bars_to_come() -> None:
         moves = torch.cat([seen, torch.zeros(1, 3, 200, dtype=torch.float64)], -1)
         said, volatility = [], torch.full((1, 3), 0.01, dtype=torch.float64)
         for later in range(120):
-            shown = Moves(moves[..., : 120 + later], volatility, volatility, seen[..., :0])
+            shown = Moves(moves[..., : 120 + later], volatility, volatility, seen[..., :0], volatility)
             said.append(policy.raw_inputs(shown) / policy.scale @ weights)
         for share in (1.0, 0.5, 0.125):
             expected = sum(share * (1 - share) ** k * part for k, part in enumerate(said))
-            own = policy.raw_inputs(Moves(seen, volatility, volatility, seen[..., :0])) / policy.scale
+            own = policy.raw_inputs(Moves(seen, volatility, volatility, seen[..., :0], volatility)) / policy.scale
             # Slow means are of 40 bars, and what leaves them is not counted.
             torch.testing.assert_close(own @ policy.aimed(weights, share), expected, rtol=0, atol=2e-2)
         torch.testing.assert_close(policy.aimed(weights, 1.0), weights)

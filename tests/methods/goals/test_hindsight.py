@@ -19,7 +19,7 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Plan
 from pacesetter.build.trading import FleetTrading
-from pacesetter.envs.batch.account_entries import PortfolioEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
@@ -115,7 +115,52 @@ def _columns(samples: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return samples.next_observations["achieved_goal"], goal, samples.rewards + 1
 
 
+def test_exposures_that_were_held_become_goals() -> None:
+    torch.manual_seed(0)
+    replay = HindsightReplay(20, 1, 2, HindsightConfig(kind="exposure", k=1, tolerance=0.01, scale=0.01))
+    position = len(PositionEntry)
+    for step in range(20):
+        held = torch.zeros(2, position)
+        held[:, PositionEntry.WEIGHT] = torch.tensor([step / 100, 0.5 + step / 100])
+        goal = torch.full((2, 1), -1.0)
+        rows = {"observation.desired_goal": goal, "following.desired_goal": goal, "following.position": held}
+        replay.add(rows | {"rewards": torch.full((2,), -7.0), "ended": torch.full((2,), (step + 1) % 5 == 0)})
+    drawn = replay.sample(400)
+    goals, held = drawn["observation.desired_goal"][:200, 0], drawn["following.position"][:200, PositionEntry.WEIGHT]
+    later = (goals - held) * 100  # bars from the row to the one whose exposure became its goal
+    assert bool(((later > -1e-3) & (later < 4.001)).all())
+    assert float(later.max()) > 3.5
+    torch.testing.assert_close(drawn["rewards"][:200], torch.where((goals - held).abs() <= 0.01, 1.0, 0.0))
+    assert bool((drawn["rewards"][200:] == -7.0).all())
+
+
 # ---- the market -----------------------------------------------------------------------------------------------------
+
+
+def test_an_exposure_is_the_position_that_is_held(bank: Bank) -> None:
+    torch.manual_seed(1)
+    options = HindsightConfig(kind="exposure", goal=0.1, cap=0.1, tolerance=0.02, scale=0.02)
+    market = GoalMarket(FleetMarket(bank, 3, action="target", window_bars=6, episode_bars=5), options)
+    seen, hits = market.reset(), []
+    for step in range(10):
+        goals = seen["desired_goal"].clone()
+        assert "achieved_goal" not in seen
+        made = market.step(2 * torch.rand(12, 1) - 1)
+        ended = made.terminated | made.truncated
+        after = torch.where(ended[:, None], made.finals["position"], made.observation["position"])
+        near = (after[:, PositionEntry.WEIGHT] - goals[:, 0]).abs() <= 0.02
+        assert torch.equal(made.rewards, near.float())
+        hits += [near.float().mean()] if step % 5 == 4 else []
+        seen = made.observation
+    torch.testing.assert_close(market.reached.mean(), torch.stack(hits).mean())
+
+
+def test_an_exposure_beyond_the_position_cap_is_refused(bank: Bank) -> None:
+    market = FleetMarket(bank, 1, action="target", window_bars=6, episode_bars=5)
+    with pytest.raises(ConfigError, match=r"agent\.hindsight\.cap=0\.9 is beyond the position cap"):
+        GoalMarket(market, HindsightConfig(kind="exposure", cap=0.9))
+    with pytest.raises(ConfigError, match=r"kind='exposures' is unknown; did you mean 'exposure'"):
+        HindsightConfig(kind="exposures")  # type: ignore[arg-type]
 
 
 def test_what_is_achieved_is_the_return_of_equity(bank: Bank) -> None:

@@ -190,6 +190,11 @@ def test_what_cannot_be_is_refused_with_the_configuration(options: dict[str, Any
         Plan(agent={"algorithm": "mosac"} | options, task=FleetTrading())
 
 
+def test_a_reward_that_is_paid_at_the_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"agent=mosac learns from objectives of every bar"):
+        Plan(agent={"algorithm": "mosac"}, task=FleetTrading(reward=RewardConfig(paid="episode")))
+
+
 def test_first_weights_are_the_programmes() -> None:
     assert first_weights(None) == pytest.approx(
         {"profit": 0.4, "risk": 0.25, "activity": 0.15, "timing": 0.1, "exploration": 0.1}

@@ -507,6 +507,61 @@ def test_random_faults_double_and_lose_nothing(
     assert meet_faults(kind, tmp_path, panel, 1, 60, monkeypatch)[1] >= 60
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_that_are_odd_for_a_while_double_and_lose_nothing(
+    kind: str, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert meet_faults(kind, tmp_path, panel, 1, 40, monkeypatch, is_odd=True)[1] >= 40
+
+
+def test_an_old_list_of_positions_closes_no_more_than_the_fills_explain(rig: Rig) -> None:
+    trader = rig.trader(
+        lambda bar: [0.1 if bar < 2 else 0.05, 0.0, 0.0, 0.0], options=OrderOptions(flatten_on_halt=True)
+    )
+    names, old = ("positions", "positionRisk", "account"), dict[str, Any]()
+
+    def show(path: str, content: Any) -> Any:
+        name = path.split("/")[-1]
+        if name in names and trader.bars < 3:
+            old[name] = content
+        return old[name] if name in names else content
+
+    trader.run(2)
+    rig.exchange.shown = show
+    trader.run(1)
+    assert rig.weights()[0] == pytest.approx(0.1, rel=0.1)
+    trader.run(1)  # half of it is sold, and the venue shows all of it still
+    assert trader.desk.guard.state is State.HALTED
+    held = rig.exchange.held[rig.panel.symbols[0]]
+    assert 0 <= held + rig.exchange.working(rig.panel.symbols[0]) <= held
+    rig.exchange.shown = lambda path, content: content
+    trader.run(2)
+    assert rig.sold_out()
+    assert booked(trader) == pytest.approx(rig.held(), abs=1e-9)
+    trader.journal.close()
+
+
+def test_no_entry_is_added_to_a_position_that_only_an_order_in_flight_explains(rig: Rig) -> None:
+    trader = rig.trader(lambda bar: [0.1 if bar < 2 or bar > 2 else 0.0, 0.0, 0.0, 0.0])
+    trader.run(2)
+    symbol = rig.panel.symbols[0]
+    rig.exchange.share, rig.exchange.slow_cancels = (lambda order: 0.0), 1000
+    trader.run(1)  # an exit, which rests
+    money = ("positions", "positionRisk", "balances")
+    rig.exchange.shown = lambda path, content: (
+        [] if path.split("/")[-1] in money else _without(content, symbol) if "balances" in content else content
+    )
+    trader.run(1)  # the venue shows nothing held, as if the exit had just filled
+    buying = [each for each in rig.exchange.orders.values() if each.is_open and each.quantity > 0]
+    assert buying == []
+    trader.journal.close()
+
+
+def _without(account: dict[str, Any], symbol: str) -> dict[str, Any]:
+    """A spot account that does not list a coin."""
+    return account | {"balances": [row for row in account["balances"] if row["asset"] != symbol.split("/")[0]]}
+
+
 def run_kills(folder: Path, kind: str, kills: int, seed: int) -> str:
     done = subprocess.run(
         [sys.executable, str(KILLS), str(folder), kind, str(kills), str(seed)],

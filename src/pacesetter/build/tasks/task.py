@@ -105,8 +105,8 @@ class Task(ABC):
     history_bars: int = 0
     allocates: ClassVar[bool] = False
     is_rewarded: ClassVar[bool] = True
-    reads_table: ClassVar[bool] = False
-    reads_context: ClassVar[bool] = True
+    reads_table: bool = False
+    reads_context: bool = True
 
     def check(self, ability: str, run: object = "") -> None:
         """Refuse what the task declares that it cannot do."""

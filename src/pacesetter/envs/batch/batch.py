@@ -284,8 +284,8 @@ class Batch:
         if self._reward is None:
             return outcome[REWARD], outcome[GROWTH]
         # With the ledger of the ended episode, before the reward forgets that account.
-        values = self._reward(ledger)
         has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
+        values = self._reward(ledger, has_ended)
         if has_ended.any():
             self._reward.reset(has_ended)
         return values.total, values.raw.T
@@ -539,4 +539,5 @@ def _is_pnl_only(config: RewardConfig) -> bool:
     """Whether the reward is a constant multiple of the log growth of equity, which the compiled step writes itself."""
     term = config.components.get("pnl")
     is_plain = term is not None and term == Term(weight=term.weight) and not isinstance(term.weight, Schedule)
-    return is_plain and len(config.components) == 1 and config.scalarisation == "weighted_sum"
+    is_summed = config.scalarisation == "weighted_sum" and config.paid == "bar"
+    return is_plain and len(config.components) == 1 and is_summed

@@ -44,6 +44,11 @@ def check_counterfactual(batch: Batch) -> None:
             "agent.advantages=expected tries every discrete order of one symbol, but task.action is "
             f"{batch.action} for {batch.bank.positions_each}; give task.action=discrete, or agent.advantages=sampled"
         )
+    if batch.reward.paid == "episode":
+        raise ConfigError(
+            "task.reward.paid=episode pays nothing for an order that was tried at one bar; give bar, or "
+            "agent.advantages=sampled"
+        )
     for name, term in batch.reward.components.items():
         if term.normalise != "none":
             raise ConfigError(

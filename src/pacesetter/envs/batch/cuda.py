@@ -110,7 +110,7 @@ class DeviceBatch:
             self.sizer.show(vectors[0])
         rewards, components = outcome[Outcome.REWARD], outcome[GROWTH]
         if self._reward is not None:
-            values = self._reward(ledger)
+            values = self._reward(ledger, terminated | truncated)
             self._reward.reset(terminated | truncated)
             rewards, components = values.total, values.raw.T
         return Step(self._observation(vectors[0]), rewards, terminated, truncated, components, ledger, vectors[1])

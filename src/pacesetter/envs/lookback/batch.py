@@ -61,6 +61,8 @@ class LookbackConfig(TaskOptions):
     def __post_init__(self) -> None:
         if not 0 < self.quantile <= 0.5:
             raise ConfigError(f"lookback.quantile={self.quantile} must be in (0, 0.5], e.g. 0.2")
+        if self.reward.paid != "bar":
+            raise ConfigError(f"task.reward.paid={self.reward.paid} is of trading tasks; a window is paid at every bar")
         check_range(1, owner="lookback", trouble_limit=self.trouble_limit)
 
     @property

@@ -14,6 +14,7 @@ from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.structure.anomaly import anomaly_score
+from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.conditions import ConditionedPolicy
 from pacesetter.policies.fleet import OfFleet, fleet_action
@@ -95,6 +96,6 @@ def anomaly_section(run: StoredRun, judgement: Judgement) -> Section:
     """The judged equity with the moments at which the lead–lag matrix changed more than it used to."""
     engine = Engine("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(LOOKBACK, STEP)
-    scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
+    scores = pd.Series(anomaly_score(row_mean(engine.many(ends, lookbacks))), run.panel.index[ends])
     equity = pd.Series(judgement.result.equity[1:], judgement.result.times)
     return anomaly_overlay(equity, scores[scores.index >= equity.index[0]]).section()

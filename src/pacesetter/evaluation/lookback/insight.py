@@ -26,6 +26,7 @@ from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import fill_to_fill_returns, follower_weights, last_moves
 from pacesetter.leadlag.structure.anomaly import anomaly_score
 from pacesetter.leadlag.structure.concentration import gini, herfindahl
+from pacesetter.leadlag.structure.ranking import row_mean
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.lookback.stored import LookbackRun
@@ -176,7 +177,7 @@ def _anomalies(run: LookbackRun, judgement: LookbackJudgement) -> Section:
     """The agent's cumulated reward with the moments at which the lead–lag matrix changed more than it used to."""
     engine = Engine("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(ANOMALY_BARS, STEP)
-    scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
+    scores = pd.Series(anomaly_score(row_mean(engine.many(ends, lookbacks))), run.panel.index[ends])
     own = judgement.evaluation.rewards[:, judgement.evaluation.place(AGENT)]
     # From 1 and scaled: the overlay reads relative changes, which a sum around 0 does not have.
     curve = pd.Series(1 + np.cumsum(own) / max(np.abs(own).sum(), 1e-12), judgement.times)

@@ -71,7 +71,7 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
     shown = {
         "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})", known),
         "network": pictures.network_picture(result.network, f"Significant links ({method})"),
-        "leadership": pictures.leadership_picture(result.leadership, times, symbols, least=result.links.leader_least),
+        "leadership": pictures.leadership_picture(result.leadership, times, symbols, least=result.history.chance),
     }
     if result.answer.max_lag:  # a method without delays has no lag map
         title = f"Delay of each pair ({method})"

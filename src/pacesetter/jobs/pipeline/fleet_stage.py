@@ -113,21 +113,21 @@ def train_fleet(job: Job, folder: Path) -> StageResult:
 
 
 def _lookback(job: Job) -> str | int:
-    """What chooses the windows of the lead–lag features: the lookback agent, or for one account the longest window.
+    """What chooses the windows of the lead–lag features: the lookback agent, or where no policy reads them the longest.
 
-    One policy for one account reads returns itself. Only the baseline `expected` uses its features then, and windows of
-    an agent would take longer than the rest of the judgement.
+    A direct policy without the group `windows` reads returns alone. Only the baseline `expected` uses its features
+    then, and windows of an agent would take longer than the rest of the judgement.
     """
     given = lookback_run(job)
-    if given is None and _is_one_account(job):
+    if given is None and not _reads_windows(job):
         return longest_window(job.config)
     return str(given or only_run(job.folder("lookback")))
 
 
-def _is_one_account(job: Job) -> bool:
-    return fleet_config(job.config, Path(), "").problem.allocates
+def _reads_windows(job: Job) -> bool:
+    return fleet_config(job.config, Path(), "").problem.reads_context
 
 
 def needs_no_lookback(job: Job) -> str:
-    """Why no one misses a lookback agent that cannot be trained: one account does not read its windows; else empty."""
-    return f"left out: {why}" if _is_one_account(job) and (why := missing_bars(job)) else ""
+    """Why no one misses a lookback agent that cannot be trained: no policy reads its windows; else empty."""
+    return f"left out: {why}" if not _reads_windows(job) and (why := missing_bars(job)) else ""

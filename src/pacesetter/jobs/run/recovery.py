@@ -21,6 +21,7 @@ from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.learning.experience.conditioned import ConditionedMarket
 from pacesetter.learning.fleet.encoding import make_look
 from pacesetter.learning.randomness import keep_randomness
 from pacesetter.panel import Panel
@@ -171,6 +172,8 @@ class FleetAct:
         tensors = {name: torch.as_tensor(entry, device=market.device) for name, entry in observation.items()}
         if masks is not None:
             tensors[ACTION_MASK] = torch.as_tensor(masks, device=market.device)
+        if isinstance(market, ConditionedMarket):
+            tensors = market.entries_of(tensors) | tensors
         policy, _ = self.fleet.evaluate({**self.look(tensors), **self.kept}, self.rows)
         if self.temperature is not None:
             policy = apply_temperature(policy, self.temperature)

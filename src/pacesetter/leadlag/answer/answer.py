@@ -18,7 +18,7 @@ and a worked example.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ from pacesetter.leadlag.estimators.correlation import (
     ConditionalWindows,
     ScorerByLag,
 )
-from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, MEGABYTE, Resources, Scorer
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 from pacesetter.registry import configure
@@ -52,11 +52,13 @@ __all__ = [
     "fold_in",
     "lagged_correlations",
     "weigh_directions",
+    "weighted_products",
 ]
 
 SIGNED_INNERS = ("pearson", "kendall")
 READING = ("backend", "device", "increments", "residual")  # options that windows of increments do not need
 UNSIGNED = ("mutual_information", "transfer_entropy")
+BLOCK_MB = 64.0  # of drawn matrices in memory at once
 
 
 class StrengthMeasure:
@@ -72,7 +74,9 @@ class StrengthMeasure:
         self.method = method
         own = {name: value for name, value in options.items() if name not in READING}
         # GEMM: each window (a draw of the null) is measured once, so a prefix table would not pay for itself.
-        self._resources = Resources(backend="gemm", memory_budget_mb=own.pop("memory_budget_mb", None) or 4096.0)
+        budget = own.pop("memory_budget_mb", None)
+        self._resources = Resources(backend="gemm", memory_budget_mb=budget or 4096.0)
+        self.block_bytes = min(budget or BLOCK_MB, BLOCK_MB) * MEGABYTE
         self.minimum = int(own.pop("min_observations", None) or 0)
         self.estimator = configure(ESTIMATORS[method], own, "lag")
         # Only a scorer knows its recipe, so one of a dummy window is asked what the method can do.
@@ -112,11 +116,21 @@ class StrengthMeasure:
     def dependence(self, windows: Array) -> Array:
         """(window, delay, i, j) dependence of x_j(t) on x_i(t − delay), delays from 1; needs a method with delays."""
         if self.is_linear:
-            return lagged_correlations(np.nan_to_num(windows), self.max_lag)
+            return np.stack([*_by_lag(np.nan_to_num(windows), self.max_lag)], axis=1)
         # Laid end to end after one first bar, window k ends at bar k·bars.
         scorer, bars = self._scorer(windows), windows.shape[1]
         assert isinstance(scorer, ScorerByLag)
         return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
+
+    def by_delay(self, windows: Array) -> Iterator[Array]:
+        """The same delay by delay, each (window, i, j) to be changed at will: of correlations one is held at a time."""
+        if self.is_linear:
+            return _by_lag(np.nan_to_num(windows), self.max_lag)
+        return iter(np.moveaxis(self.dependence(windows), 1, 0))
+
+    def draws_at_once(self, bars: int, symbols: int) -> int:
+        """How many draws of a window the block in memory holds: their increments and six matrices each."""
+        return max(int(self.block_bytes // (4 * symbols * (bars + 6 * symbols))), 1)
 
     def conditional_statistics(self, window: Array) -> Array:
         """(delay, i, j) t-statistic of x_i(t − delay) for x_j(t) given all other symbols; of conditional methods."""
@@ -135,13 +149,13 @@ class StrengthMeasure:
         """(window, i, j) strength by which i's past predicts j, NaN where a symbol cannot be scored."""
         if not self.has_lags:
             return np.maximum(self.scores(windows), 0.0)
-        return fold_delays(self.dependence(windows), self.fold) + self.mark_unscored(windows)
+        return _fold(self.by_delay(windows), self.fold) + self.mark_unscored(windows)
 
     def leadership(self, windows: Array) -> Array:
         """(window, i, j) antisymmetric: the method's score, positive where i leads j."""
         if not self.has_lags:
             return self.scores(windows)
-        strength = fold_delays(self.dependence(windows), self.score_fold) + self.mark_unscored(windows)
+        strength = _fold(self.by_delay(windows), self.score_fold) + self.mark_unscored(windows)
         return weigh_directions(strength, self.weighing)
 
     def mark_unscored(self, windows: Array) -> Array:
@@ -201,17 +215,21 @@ def answer_window(window: Array, symbols: Sequence[str], gauge: StrengthMeasure)
         blank = np.full(score.shape, np.nan)
         # What leads no other symbol has a strength of 0.
         return Answer(tuple(symbols), gauge.method, 0, score, np.maximum(score, 0.0), blank, np.zeros(score.shape))
-    cube = gauge.dependence(window[None])[0]
     unscored = gauge.mark_unscored(window[None])[0]
-    forward = fold_delays(cube, gauge.fold) + unscored
-    leadership = weigh_directions(fold_delays(cube, gauge.score_fold) + unscored, gauge.weighing)
+    strengths = {fold: np.zeros(unscored.shape) for fold in (gauge.fold, gauge.score_fold)}
+    peak, place = np.zeros(unscored.shape), np.ones(unscored.shape)
+    for delay, (dependence,) in enumerate(gauge.by_delay(window[None]), 1):
+        # At a tie the shortest delay.
+        is_larger = np.abs(dependence) > np.abs(peak)
+        peak[is_larger], place[is_larger] = dependence[is_larger], delay
+        for fold, strength in strengths.items():
+            fold_in(strength, dependence.copy(), fold)
+    forward = strengths[gauge.fold] + unscored
+    leadership = weigh_directions(strengths[gauge.score_fold] + unscored, gauge.weighing)
     # Autocorrelation is not a lead; 0·x keeps the NaN of a symbol that cannot be scored.
     np.fill_diagonal(forward, 0.0 * np.diag(forward))
-    # Delay l is in row l − 1; at a tie argmax takes the shortest delay.
-    place = np.abs(cube).argmax(axis=0)
-    peak = np.take_along_axis(cube, place[None], axis=0)[0]
     signs = np.sign(peak) if gauge.is_signed else np.zeros(forward.shape)
-    return Answer(tuple(symbols), gauge.method, gauge.max_lag, leadership, forward, place + 1.0 + 0.0 * forward, signs)
+    return Answer(tuple(symbols), gauge.method, gauge.max_lag, leadership, forward, place + 0.0 * forward, signs)
 
 
 def lagged_correlations(windows: Array, max_lag: int) -> Array:
@@ -219,17 +237,33 @@ def lagged_correlations(windows: Array, max_lag: int) -> Array:
 
     The same numbers as `dependence.pearson`, for a stack of windows at once.
     """
+    return np.stack([*_by_lag(windows, max_lag)], axis=1)
+
+
+def _by_lag(windows: Array, max_lag: int) -> Iterator[Array]:
     draws, bars, assets = windows.shape
     lags = min(max_lag, bars - 2)
-    # At least one lag, of zeros, so that folds and argmax have an axis where no overlap is long enough.
-    out = np.zeros((draws, max(lags, 1), assets, assets))
+    if lags < 1:  # no overlap is long enough
+        yield np.zeros((draws, assets, assets))
     for lag in range(1, lags + 1):
         lead, follow = windows[:, : bars - lag], windows[:, lag:]
         (mean, scale), (other_mean, other_scale) = _moments(lead), _moments(follow)
-        product = np.swapaxes(lead, 1, 2) @ follow / (bars - lag)
-        centred = product - mean[:, :, None] * other_mean[:, None, :]
-        out[:, lag - 1] = centred * scale[:, :, None] * other_scale[:, None, :]
-    return out
+        product = np.swapaxes(lead, 1, 2) @ follow
+        product /= bars - lag
+        product -= mean[:, :, None] * other_mean[:, None, :]
+        product *= scale[:, :, None]
+        product *= other_scale[:, None, :]
+        yield product
+
+
+def weighted_products(x: Array, weights: Array, lag: int) -> Array:
+    """(draw, i, j) Σ_t w(t)·x_i(t − lag)·x_j(t) of increments (time, symbol), for weights (draw, time − lag).
+
+    All draws are one product of matrices, with the weighted past of every draw below that of the one before.
+    """
+    bars, symbols = x.shape
+    lead = (weights[:, None, :] * x[: bars - lag].T).reshape(-1, bars - lag)
+    return np.asarray((lead @ x[lag:]).reshape(len(weights), symbols, symbols))
 
 
 def _moments(part: Array) -> tuple[Array, Array]:
@@ -256,11 +290,25 @@ def fold_in(strength: Array, dependence: Array, fold: int) -> None:
     if fold == SIGNED_SUM:
         strength += dependence
         return
+    if fold == SQUARED_SUM:
+        strength += dependence**2
+        return
     np.abs(dependence, out=dependence)
     if fold == ABSOLUTE_SUM:
         strength += dependence
     else:
         np.maximum(strength, dependence, out=strength)
+
+
+def _fold(by_delay: Iterable[Array], fold: int) -> Array:
+    """The folded strength of what comes delay by delay."""
+    rest = iter(by_delay)
+    first = next(rest)
+    strength = np.zeros_like(first)
+    fold_in(strength, first, fold)
+    for dependence in rest:
+        fold_in(strength, dependence, fold)
+    return strength
 
 
 def weigh_directions(strength: Array, weighing: int) -> Array:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, fold_in, weigh_directions
+from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, fold_in, weigh_directions, weighted_products
 from pacesetter.leadlag.answer.links import Links
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.structure.ranking import ranks, row_mean
@@ -24,7 +24,6 @@ from pacesetter.progress import count_progress
 __all__ = ["Resampled", "Score", "leader_table", "ranking_intervals"]
 
 Score = Callable[[Array], Array]
-PRODUCT_BYTES = 32 * 2**20  # of products in memory at once
 BLOCK_BARS = 20  # drawn together by the bootstrap
 BATCH_BYTES = 32 * 2**20  # of increments per call of the score; small enough for a laptop's prefix tables
 DRAWN_AT_ONCE = 16  # where each is scored by itself, so that the time left is soon known
@@ -69,30 +68,27 @@ class Resampled:
         """(draw, i, j) leadership for `counts` (draw, time)."""
         counts = counts.astype(np.float32)
         draws, (bars, symbols) = len(counts), self.x.shape
-        strength = np.zeros((draws, symbols * symbols), dtype=np.float32)
+        strength = np.zeros((draws, symbols, symbols), dtype=np.float32)
         for lag in range(1, min(self.gauge.max_lag, bars - 2) + 1):
             fold_in(strength, self._correlations(counts[:, lag:], lag), self.gauge.score_fold)
-        folded = strength.reshape(draws, symbols, symbols)
-        return np.asarray(weigh_directions(folded, self.gauge.weighing) + self.unscored.astype(np.float32))
+        return np.asarray(weigh_directions(strength, self.gauge.weighing) + self.unscored.astype(np.float32))
+
+    @property
+    def draws_at_once(self) -> int:
+        """How many draws one call should have, so that memory stays bounded."""
+        return self.gauge.draws_at_once(*self.x.shape)
 
     def _correlations(self, weights: Array, lag: int) -> Array:
-        """(draw, i·j) correlations at one delay of bars drawn `weights` (draw, time − lag) times."""
-        x, symbols = self.x, self.x.shape[1]
+        """(draw, i, j) correlations at one delay of bars drawn `weights` (draw, time − lag) times."""
         total = np.maximum(weights.sum(axis=1), 1.0)
-        products = np.zeros((len(weights), symbols * symbols), dtype=np.float32)
-        step = max(PRODUCT_BYTES // (4 * symbols * symbols), 1)
-        for start in range(0, weights.shape[1], step):
-            rows = slice(start, start + step)
-            block = x[:-lag][rows, :, None] * x[lag:][rows, None, :]
-            products += weights[:, rows] @ block.reshape(-1, symbols * symbols)
-        products /= total[:, None]
-        lead, lead_scale = _moments(weights, x[:-lag], total)
-        follow, follow_scale = _moments(weights, x[lag:], total)
-        cube = products.reshape(len(weights), symbols, symbols)
+        cube = weighted_products(self.x, weights, lag)
+        cube /= total[:, None, None]
+        lead, lead_scale = _moments(weights, self.x[:-lag], total)
+        follow, follow_scale = _moments(weights, self.x[lag:], total)
         cube -= lead[:, :, None] * follow[:, None, :]
         cube *= lead_scale[:, :, None]
         cube *= follow_scale[:, None, :]
-        return products
+        return cube
 
 
 def _moments(weights: Array, part: Array, total: Array) -> tuple[Array, Array]:
@@ -102,10 +98,9 @@ def _moments(weights: Array, part: Array, total: Array) -> tuple[Array, Array]:
     return mean, np.nan_to_num(np.sqrt(ratio(1.0, np.where(variance > 1e-6, variance, 0.0)))).astype(np.float32)
 
 
-def _batches(increments: Array, draws: int, draw: Callable[[], Array], most: int) -> Iterator[Array]:
-    """`draws` redrawn copies of the increments in stacks of `most` and BATCH_BYTES at most."""
+def _batches(draws: int, draw: Callable[[], Array], size: int) -> Iterator[Array]:
+    """`draws` draws in stacks of `size` at most."""
     check_range(1, draws=draws)
-    size = min(max(int(BATCH_BYTES // max(increments.nbytes, 1)), 1), most)
     for start in range(0, draws, size):
         yield np.stack([draw() for _ in range(min(size, draws - start))])
 
@@ -115,7 +110,7 @@ def ranking_intervals(
     symbols: Sequence[str],
     score: Score,
     *,
-    resampled: Score | None = None,
+    resampled: Resampled | None = None,
     ranking: Callable[[Array], Array] = row_mean,
     block_bars: int = 20,
     draws: int = 200,
@@ -146,10 +141,10 @@ def ranking_intervals(
 
     point = ranking(score(increments[None]))[0]
     if resampled is None:
-        batches = _batches(increments, draws, lambda: np.take(increments, rows(), axis=0), DRAWN_AT_ONCE)
+        size = min(max(int(BATCH_BYTES // max(increments.nbytes, 1)), 1), DRAWN_AT_ONCE)
+        batches = _batches(draws, lambda: np.take(increments, rows(), axis=0), size)
     else:
-        # as many draws at once as their matrices allow
-        batches = _batches(point[:, None] * point, draws, lambda: np.bincount(rows(), minlength=bars), draws)
+        batches = _batches(draws, lambda: np.bincount(rows(), minlength=bars), resampled.draws_at_once)
     drawn = []
     with count_progress("intervals", draws, "draw") as update:
         for batch in batches:

@@ -23,9 +23,9 @@ pairs, against the same of flipped bars. `either` takes twice the smaller p-valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -39,19 +39,22 @@ from pacesetter.leadlag.answer.answer import (
     fold_in,
     lagged_correlations,
     weigh_directions,
+    weighted_products,
 )
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
+from pacesetter.leadlag.memory import check_memory
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import prewhiten
 from pacesetter.progress import count_progress
 
-__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "find_links"]
+__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "drawn_scores", "find_links"]
 
 Control = Literal["max", "bh", "by"]
 CONTROLS = ("max", "bh", "by")
 Test = Literal["predicts", "differs", "either"]
 TESTS = ("predicts", "differs", "either")
-BLOCK_BYTES = 32 * 2**20  # of products, or of drawn windows, in memory at once
+BLOCK_BYTES = 32 * 2**20  # of drawn windows in memory at once
+BIN, BINS = 0.01, 4096  # of a drawn statistic, where many are counted
 HALF_NORMAL_VARIANCE = 1 - 2 / np.pi
 # A sum over delays varies more where one of them is a true relation than under the null: of five delays, its variance
 # is (1 + 4·h)/(5·h) = 1.35 times as large with h = 1 − 2/π, its deviation 1.16 times, here rounded up.
@@ -86,17 +89,31 @@ class Links:
         return np.asarray(self.p_values <= level)
 
 
+class _Drawn(NamedTuple):
+    """Drawn statistics and leadership, of which no draw's matrices are kept.
+
+    largest   (draw,) largest statistic of any ordered pair
+    counts    (draw, bin) how many pairs have a statistic in each bin of width `BIN`, those beyond in the last
+    lead      (draw, symbol) sum of the drawn leadership over the others
+    pool      (draw, pair) every statistic, where a share of false links is controlled; else None
+    """
+
+    largest: Array
+    counts: Array
+    lead: Array
+    pool: Array | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class _Null:
-    """Statistics of n scored symbols: observed (n, n) and drawn (draws, n, n), and the drawn leadership likewise.
+    """Statistics of n scored symbols: the observed (n, n), and what was drawn.
 
     spreads    (n, n) root mean square of the pair's products of two unit increments; 1 for a normal
     gap_error  (n, n) error of the difference of the two strengths, where no closed form gives it
     """
 
     observed: Array
-    drawn: Array
-    drawn_lead: Array
+    drawn: _Drawn
     spreads: Array
     gap_error: Array | None = None
 
@@ -135,10 +152,17 @@ def find_links(
     if gauge.estimator.is_given:
         return _used_links(answer, orders)
     inner = np.ix_(scored, scored)
+    rng, keeps = np.random.default_rng(seed), control != "max"
+    if keeps:
+        needed, count = 12.0 * draws * scored.sum() ** 2, int(scored.sum())
+        check_memory(
+            needed,
+            f"lag.control={control} of {count:,} symbols keeps {draws} draws of every pair and",
+            "take lag.control=max, fewer lag.draws or fewer symbols",
+        )
     # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
     white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
-    rng = np.random.default_rng(seed)
-    null = (_linear if gauge.is_linear or gauge.is_conditional else _general_null)(white, gauge, draws, rng)
+    null = (_linear if gauge.is_linear or gauge.is_conditional else _general_null)(white, gauge, draws, rng, keeps)
     lead = answer.leadership[inner]
     predicts = _predictive_p_values(null, control)
     # Only pairs that pass the first test take the second, whose Bonferroni factor is then small.
@@ -166,6 +190,26 @@ def find_links(
     return Links(p_values, leader_p, leader_least, orders, detectable)
 
 
+def drawn_scores(window: Array, gauge: StrengthMeasure, flips: Array) -> Array:
+    """(draw, symbol) leader scores by correlations of one window whose bars are flipped by `flips` (draw, time)."""
+    scored = np.isfinite(np.diag(gauge.mark_unscored(window[None])[0]))
+    drawn = np.full((len(flips), window.shape[1]), np.nan)
+    if scored.sum() < 2:
+        return drawn
+    x = _unit(prewhiten(window[:, scored], max(gauge.max_lag, 5))[0])
+    bars, symbols = x.shape
+    size = gauge.draws_at_once(bars, symbols)
+    for start in range(0, len(flips), size):
+        block = flips[start : start + size].astype(np.float32)
+        strength = np.zeros((len(block), symbols, symbols), dtype=np.float32)
+        for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
+            sums = weighted_products(x, block[:, :-lag] * block[:, lag:], lag)
+            fold_in(strength, sums / np.float32(bars), gauge.score_fold)
+        lead = weigh_directions(strength, gauge.weighing).sum(axis=2)
+        drawn[start : start + size, scored] = lead / (symbols - 1)
+    return drawn
+
+
 def _used_links(answer: Answer, orders: Array) -> Links:
     """The links that a policy uses; which those are was tested where it was trained, on bars that it left out."""
     is_used = (answer.forward > 0) & (answer.leadership > 0)
@@ -180,9 +224,12 @@ def _used_links(answer: Answer, orders: Array) -> Links:
 def _predictive_p_values(null: _Null, control: Control) -> Array:
     """(n, n) adjusted p-values that the row predicts the column; 1 on the diagonal."""
     pairs = ~np.eye(len(null.observed), dtype=bool)
-    observed, drawn = null.observed[pairs], null.drawn[:, pairs]
+    observed, drawn = null.observed[pairs], null.drawn
     p_values = np.ones(null.observed.shape)
-    p_values[pairs] = _by_maximum(observed, drawn) if control == "max" else _by_discovery(observed, drawn, control)
+    if drawn.pool is None:
+        p_values[pairs] = _by_maximum(observed, drawn.largest)
+    else:
+        p_values[pairs] = _by_discovery(observed, drawn.pool, control)
     return p_values
 
 
@@ -192,11 +239,12 @@ def _count_related(null: _Null, passed: int, level: float) -> int:
     Many pairs of equal strength both ways, each close to the level of the first test, would otherwise have the few that
     noise lifts above it tested as if they were alone.
     """
-    pairs = ~np.eye(len(null.observed), dtype=bool)
-    observed, drawn = null.observed[pairs], null.drawn[:, pairs]
-    critical = np.quantile(drawn, 1 - level)
-    by_chance = np.quantile((drawn > critical).sum(axis=1), 1 - level)
-    return max(passed, int((observed > critical).sum() - by_chance), 1)
+    counts = null.drawn.counts
+    # The bin in which the level lies, from its upper end on: of data and draws alike.
+    place = int(np.searchsorted(np.cumsum(counts.sum(axis=0)), (1 - level) * counts.sum()))
+    observed = null.observed[~np.eye(len(null.observed), dtype=bool)]
+    by_chance = np.quantile(counts[:, place + 1 :].sum(axis=1), 1 - level)
+    return max(passed, int((observed >= BIN * (place + 1)).sum() - by_chance), 1)
 
 
 def _detectable_correlation(null: _Null, bars: int, level: float) -> float:
@@ -208,7 +256,7 @@ def _detectable_correlation(null: _Null, bars: int, level: float) -> float:
     from scipy.special import ndtr
 
     pairs = ~np.eye(len(null.observed), dtype=bool)
-    critical = np.quantile(null.drawn[:, pairs].max(axis=1), 1 - level)
+    critical = np.quantile(null.drawn.largest, 1 - level)
     mean = np.sqrt(bars) / np.maximum(null.spreads[pairs], 1e-12)
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
@@ -217,11 +265,11 @@ def _detectable_correlation(null: _Null, bars: int, level: float) -> float:
     return high
 
 
-def _by_maximum(observed: Array, drawn: Array) -> Array:
-    """(pairs,) share of draws whose largest statistic is at least the observed, which counts as a draw itself."""
+def _by_maximum(observed: Array, largest: Array) -> Array:
+    """(pairs,) share of draws whose `largest` statistic is at least the observed, which counts as a draw itself."""
     # The maximum statistic of Westfall and Young: it adapts to the correlation between pairs, where Bonferroni does
     # not.
-    largest = np.sort(drawn.max(axis=1))
+    largest = np.sort(largest)
     above = len(largest) - np.searchsorted(largest, observed, side="left")
     # The data is one more draw from the null, so p is never 0 and the test keeps its level.
     return np.asarray((1 + above) / (1 + len(largest)))
@@ -238,13 +286,13 @@ def _by_discovery(observed: Array, drawn: Array, method: str) -> Array:
 
 def _leader_chance(lead: Array, null: _Null, level: float) -> tuple[Array, Array]:
     """(n,) chance of so large a leader score, of the largest among all symbols in each draw; and the score at level."""
-    own, drawn = lead.sum(axis=1), null.drawn_lead.sum(axis=2)
+    own, drawn = lead.sum(axis=1), null.drawn.lead
     # The observed score belongs to the spread: under the null all rows are exchangeable, so the test keeps its level.
     spread = np.sqrt((np.vstack([own, drawn]) ** 2).mean(axis=0))
     sizes = np.nan_to_num(ratio(np.abs(drawn), spread))
     largest, allowed = np.sort(sizes.max(axis=1)), int(level * (1 + len(sizes))) - 1  # draws that may be as large
     least = largest[-1 - allowed] * spread / (len(own) - 1) if allowed >= 0 else np.full(len(own), np.inf)
-    return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), sizes), least
+    return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), sizes.max(axis=1)), least
 
 
 # ---- does i predict j better than j predicts i? -----------------------------------------------------------------
@@ -307,6 +355,11 @@ def _differing(window: Array, max_lag: int, draws: int, rng: np.random.Generator
     """(n, n) family-wise p-values that the two directions of a pair differ at some delay, symmetric."""
     x = _unit(window).astype(np.float64)
     bars, symbols = x.shape
+    check_memory(
+        40.0 * bars * symbols * (symbols - 1) / 2,
+        f"lag.test=differs of {symbols:,} symbols holds the products of every pair and",
+        "take lag.test=predicts or fewer symbols",
+    )
     i, j = np.triu_indices(symbols, 1)
     flips = rng.integers(0, 2, (draws, bars)) * 2.0 - 1.0
     observed, largest = np.zeros(len(i)), np.zeros(draws)
@@ -321,7 +374,7 @@ def _differing(window: Array, max_lag: int, draws: int, rng: np.random.Generator
         drawn = (flips[:, :-lag] * flips[:, lag:]) @ (gaps * np.nan_to_num(ratio(1.0, np.sqrt(plain))))
         largest = np.maximum(largest, np.abs(drawn).max(axis=1))
     p_values = np.ones((symbols, symbols))
-    p_values[i, j] = p_values[j, i] = _by_maximum(observed, largest[:, None])
+    p_values[i, j] = p_values[j, i] = _by_maximum(observed, largest)
     return p_values
 
 
@@ -337,26 +390,65 @@ def _newey_west(centred: Array) -> Array:
 # ---- correlations: flips in closed form --------------------------------------------------------------------------
 
 
-def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
-    """Σ_t η(t) x_i(t−l) x_j(t) with η(t) = ε(t−l) ε(t): all draws of a delay are one matrix product."""
+def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator, keeps: bool) -> _Null:
+    """Σ_t η(t) x_i(t−l) x_j(t) with η(t) = ε(t−l) ε(t): some draws of a delay are one matrix product."""
     x = _unit(white)
     bars, symbols = x.shape
     flips = rng.integers(0, 2, (draws, bars)).astype(np.float32) * 2 - 1
     fold = PEAK if gauge.is_conditional else gauge.fold
-    score_fold = PEAK if gauge.is_conditional else gauge.score_fold
-    drawn, strength = np.zeros((2, draws, symbols * symbols), dtype=np.float32)
-    statistics, squares = [], []
-    for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
-        total, square, sums = _products(x, lag, flips)
+    lags, scales = range(1, min(gauge.max_lag, bars - 2) + 1), []
+    observed, squares = np.zeros((2, symbols, symbols))
+    exact = x.astype(np.float64)  # over a long window a float32 sum would lose digits of the observed statistic
+    for lag in lags:
+        lead, follow = exact[:-lag], exact[lag:]
+        square = (lead * lead).T @ (follow * follow)
         # Flips leave Σ p² as it is (η² = 1): one scale serves the data and every draw.
         scale = np.nan_to_num(ratio(1.0, np.sqrt(square)))
-        statistics.append(total * scale)
-        squares.append(square / bars)
-        fold_in(drawn, sums * scale.ravel().astype(np.float32), fold)
-        fold_in(strength, sums / np.float32(bars), score_fold)
-    statistic = gauge.conditional_statistics(white) if gauge.is_conditional else np.stack(statistics)
-    lead = weigh_directions(strength.reshape(draws, symbols, symbols), gauge.weighing)
-    return _Null(fold_delays(statistic, fold), drawn.reshape(lead.shape), lead, np.sqrt(np.mean(squares, axis=0)))
+        scales.append(scale.astype(np.float32))
+        squares += square / bars / len(lags)
+        if not gauge.is_conditional:
+            fold_in(observed, (lead.T @ follow) * scale, fold)
+    if gauge.is_conditional:
+        observed = fold_delays(gauge.conditional_statistics(white), fold)
+    drawn = _drawn(_flipped(x, gauge, flips, scales), draws, keeps)
+    return _Null(observed, drawn, np.sqrt(squares))
+
+
+def _flipped(x: Array, gauge: StrengthMeasure, flips: Array, scales: list[Array]) -> Iterator[tuple[Array, Array]]:
+    """(draw, i, j) statistics and leadership of increments flipped by `flips` (draw, time), some draws at a time."""
+    bars, symbols = x.shape
+    fold, score_fold = (PEAK, PEAK) if gauge.is_conditional else (gauge.fold, gauge.score_fold)
+    size = gauge.draws_at_once(bars, symbols)
+    with count_progress("links: null", len(flips), "draw") as update:
+        for start in range(0, len(flips), size):
+            block = flips[start : start + size]
+            statistic, strength = np.zeros((2, len(block), symbols, symbols), dtype=np.float32)
+            for lag, scale in enumerate(scales, 1):
+                sums = weighted_products(x, block[:, :-lag] * block[:, lag:], lag)
+                fold_in(strength, sums / np.float32(bars), score_fold)
+                sums *= scale
+                fold_in(statistic, sums, fold)
+            yield statistic, weigh_directions(strength, gauge.weighing)
+            update(len(block))
+
+
+def _drawn(blocks: Iterable[tuple[Array, Array]], draws: int, keeps: bool) -> _Drawn:
+    """What is kept of drawn statistics and leadership (draw, i, j), which come in blocks."""
+    largest, counts, lead, pool = [], np.zeros((draws, BINS), dtype=np.int64), [], []
+    row = 0
+    for statistic, leadership in blocks:
+        symbols = statistic.shape[1]
+        pairs = statistic[:, ~np.eye(symbols, dtype=bool)]
+        for each in pairs:
+            places = np.clip(each / BIN, 0, BINS - 1).astype(np.int64)
+            counts[row] = np.bincount(places, minlength=BINS)
+            row += 1
+        largest.append(pairs.max(axis=1))
+        lead.append(leadership.sum(axis=2))
+        if keeps:
+            pool.append(pairs)
+    parts = np.concatenate(largest), counts, np.concatenate(lead)
+    return _Drawn(*parts, np.concatenate(pool) if keeps else None)
 
 
 def _unit(white: Array) -> Array:
@@ -367,28 +459,10 @@ def _unit(white: Array) -> Array:
     return np.asarray(centred * np.nan_to_num(ratio(1.0, np.sqrt((centred**2).mean(axis=0)))), dtype=np.float32)
 
 
-def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
-    """Σ p and Σ p² as (n, n), and Σ η p as (draws, n·n), with p_ij(t) = x_i(t−lag) x_j(t), in blocks of time."""
-    symbols = x.shape[1]
-    total, square = np.zeros((2, symbols * symbols))
-    sums = np.zeros((len(flips), symbols * symbols), dtype=np.float32)
-    step = max(BLOCK_BYTES // (4 * symbols * symbols), 1)
-    for start in range(lag, len(x), step):
-        rows = slice(start, min(start + step, len(x)))
-        before = slice(rows.start - lag, rows.stop - lag)
-        block = (x[before, :, None] * x[rows, None, :]).reshape(-1, symbols * symbols)
-        # Over a long window a float32 sum would lose digits of the observed statistic.
-        total += block.sum(axis=0, dtype=np.float64)
-        square += np.einsum("tp,tp->p", block, block)
-        # η as a (draws, time) matrix: one product flips all pairs in all draws.
-        sums += (flips[:, before] * flips[:, rows]) @ block
-    return total.reshape(symbols, symbols), square.reshape(symbols, symbols), sums
-
-
 # ---- any other method: flips one by one --------------------------------------------------------------------------
 
 
-def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> _Null:
+def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator, keeps: bool) -> _Null:
     """Strengths of flipped windows, each pair's in units of its own null."""
     size = min(max(BLOCK_BYTES // max(white.nbytes, 1), 1), DRAWN_AT_ONCE)
     strengths, leads = [], []
@@ -405,12 +479,12 @@ def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.rand
     if not gauge.has_lags:
         # A score without delays is signed with null mean 0: its size counts, in units of its null.
         standard = np.nan_to_num(ratio(np.abs(lead), np.sqrt((lead**2).mean(axis=0))))
-        return _Null(standard[0], standard[1:], lead[1:], np.ones_like(lead[0]))
+        return _Null(standard[0], _drawn([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]))
     strength = np.nan_to_num(np.concatenate(strengths))
     # Strengths are positive, with a null mean that differs by pair; centred and scaled, all pairs fit one maximum.
     standard = np.nan_to_num(ratio(strength - strength.mean(axis=0), strength.std(axis=0)))
     gap_error = (strength - strength.transpose(0, 2, 1))[1:].std(axis=0)
-    return _Null(standard[0], standard[1:], lead[1:], np.ones_like(lead[0]), gap_error)
+    return _Null(standard[0], _drawn([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]), gap_error)
 
 
 def _flip_blocks(white: Array, draws: int, size: int, rng: np.random.Generator) -> Iterator[Array]:

@@ -1,8 +1,12 @@
 """The answer of many windows of one length: leadership over time, and what following the leaders earned.
 
 Correlations slide: one bar enters, one leaves, so the whole history costs as much as one pass over it and the memory is
-that of one window. Where windows lie some bars apart, these enter and leave by a product of matrices. Other methods,
-and increments prepared inside each window, are computed window by window.
+that of one window. Where windows lie some bars apart, or symbols are many, bars enter and leave by a product of
+matrices. Other methods, and increments prepared inside each window, are computed window by window.
+
+No matrix of the time line is kept: of each window stay the leader scores, who does the leading, and how much the matrix
+changed, beside what chance gives in this very window. A few draws of each window are enough: its own score and they are
+in units of their common spread, in which all windows share one level.
 """
 
 from __future__ import annotations
@@ -16,24 +20,35 @@ from numba import njit, prange
 
 from pacesetter.arrays import Array
 from pacesetter.leadlag.answer.answer import StrengthMeasure, answer_window
+from pacesetter.leadlag.answer.links import drawn_scores, find_links
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, Engine
 from pacesetter.leadlag.estimators.correlation import fold_lag, part_moments, weigh_directions
+from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.prepare import Preparation
 from pacesetter.leadlag.series import Series, inverse_deviations
 from pacesetter.leadlag.strategy import delayed_moves, fill_to_fill_returns, follower_weights, returns_of
+from pacesetter.leadlag.structure.anomaly import instability
+from pacesetter.leadlag.structure.concentration import contributions
+from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 from pacesetter.progress import count_progress
 
-__all__ = ["MOST_STRATEGY_BARS", "Answers", "ReplayedWindows", "rolling_answers"]
+__all__ = ["Answers", "ReplayedWindows", "TimeLine", "rolling_answers", "strategy_bars", "time_line_windows"]
 
 BLOCK_BYTES = 32 * 2**20  # of leadership matrices at once
 # Each run starts from an empty window: threads share no state, and the rounding of sums that slide cannot build up.
 RUN = 64  # windows that one thread slides through
 LEAP = 8  # bars between windows from which a matrix product is quicker than adding bar by bar
 ASKED_AT_ONCE = 16
-MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
-SINGLE_PRECISION_ABOVE = 64 * 2**20  # bytes of time line matrices
+MOST_STRATEGY_BARS, LEAST_STRATEGY_BARS = 2500, 100  # the last ten years of daily bars
+TIME_LINE, LEAST_TIME_LINE = 500, 20  # windows
+MANY_SYMBOLS = 1000  # from which on there are fewer windows: each is a matrix of all pairs
+MOST_DRAWS, LEAST_DRAWS, NULL_WORK = (
+    20,
+    8,
+    5e11,
+)  # of a window's null; multiplications of all, above which they are fewer
 ENGINE_WINDOWS = 256  # of scores without delays at once
 LEAPS_AT_ONCE = 16  # windows whose products are held for one loop over them
 
@@ -44,6 +59,31 @@ class Answers(NamedTuple):
     ends: Array
     leadership: Array
     delays: Array
+
+
+class TimeLine(NamedTuple):
+    """Windows that end at `ends`.
+
+    leadership   (window, symbol) leader scores       shares   (window, symbol) of all leading, see `contributions`
+    changes      (window,) `instability` against the window before
+    chance       (window, symbol) leader scores that chance gives; NaN where none was tested
+    """
+
+    ends: Array
+    leadership: Array
+    shares: Array
+    changes: Array
+    chance: Array
+
+
+def strategy_bars(symbols: int) -> int:
+    """How many of the last bars the strategy is played over."""
+    return max(int(MOST_STRATEGY_BARS * min((MANY_SYMBOLS / symbols) ** 2, 1.0)), LEAST_STRATEGY_BARS)
+
+
+def time_line_windows(symbols: int) -> int:
+    """How many windows a time line has at most."""
+    return max(int(TIME_LINE * min((MANY_SYMBOLS / symbols) ** 2, 1.0)), LEAST_TIME_LINE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,21 +121,49 @@ class ReplayedWindows:
         flags = [self.thin.is_thin(self.panel, window, end) for end, window in windows]
         return np.array(flags, dtype=bool).reshape(len(ends), len(self.panel.symbols))
 
-    def matrices(self, ends: Array) -> Array:
-        """(window, N, N) leadership of the time line."""
-        symbols = len(self.panel.symbols)
-        large = len(ends) * symbols**2 * 8 > SINGLE_PRECISION_ABOVE
-        out = np.empty((len(ends), symbols, symbols), dtype=np.float32 if large else np.float64)
-        row = 0
+    def time_line(self, ends: Array, *, draws: int, level: float, seed: int) -> TimeLine:
+        """The windows that end at `ends`, beside what chance gives at this level, by so many draws at most."""
+        scores, shares, changes, before = [], [], [], None
         for block in self.answers(ends, "leadership over time"):
-            out[row : row + len(block.ends)] = block.leadership
-            row += len(block.ends)
-        return out
+            stack = block.leadership if before is None else np.concatenate([before, block.leadership])
+            scores.append(row_mean(block.leadership))
+            shares.append(contributions(block.leadership))
+            changes.append(instability(stack)[-len(block.ends) :])
+            before = block.leadership[-1:].copy()
+        leadership = np.concatenate(scores)
+        chance = self._chance(ends, leadership, draws, level, seed)
+        return TimeLine(ends, leadership, np.concatenate(shares), np.concatenate(changes), chance)
+
+    def _chance(self, ends: Array, leadership: Array, draws: int, level: float, seed: int) -> Array:
+        """(window, symbol) scores that chance gives; for methods other than correlations those of the last window."""
+        if not self.gauge.is_linear:
+            window = self._window(int(ends[-1]))
+            return np.tile(
+                find_links(window, self.gauge, draws=draws, level=level, seed=seed).leader_least, (len(ends), 1)
+            )
+        work = len(ends) * self.gauge.max_lag * self.lookback * leadership.shape[1] ** 2
+        draws = min(draws, max(min(int(NULL_WORK / work), MOST_DRAWS), LEAST_DRAWS))
+        rng, spreads, largest = np.random.default_rng(seed), np.empty_like(leadership), []
+        with count_progress("chance over time", len(ends), "window") as update:
+            for row, end in enumerate(ends.tolist()):
+                flips = rng.integers(0, 2, (draws, self.lookback)) * 2.0 - 1.0
+                drawn = drawn_scores(self._window(end), self.gauge, flips)
+                # The window's own score belongs to the spread: under the null it is one more draw.
+                spreads[row] = np.sqrt((np.vstack([leadership[row], drawn]) ** 2).mean(axis=0))
+                largest.append(np.nan_to_num(ratio(np.abs(drawn), spreads[row])).max(axis=1))
+                update(1)
+        return np.asarray(np.quantile(np.concatenate(largest), 1 - level) * spreads)
+
+    def _window(self, end: int) -> Array:
+        """(time, symbol) prepared increments of one window, without the thin symbols where those are excluded."""
+        raw = self.series.observed_window(end, self.lookback)
+        raw[:, self._exclude_thin(np.array([end]))[0]] = np.nan
+        return self.preparation.window(raw)
 
     def strategy(self, quantile: float, cost_bps: float) -> dict[str, float]:
         """Mean and t-value of the leaders → followers strategy at every bar, fill to fill, gross and net of costs."""
         panel = self.panel
-        first = max(self.lookback, len(panel) - MOST_STRATEGY_BARS)
+        first = max(self.lookback, len(panel) - strategy_bars(len(panel.symbols)))
         bars = np.arange(first, len(panel))
         weights = np.zeros((len(bars), len(panel.symbols)))
         row = 0
@@ -142,18 +210,24 @@ def rolling_answers(
     slides = gauge.is_linear and preparation.is_plain
     # Windows that are computed one by one take long: after each few of them the time left is known.
     size = max(BLOCK_BYTES // (8 * symbols * symbols), 1) if slides else ASKED_AT_ONCE
+    ends, start = np.ascontiguousarray(ends, dtype=np.int64), 0
+    blocks: Iterator[Answers]
+    if slides and len(ends) > 1 and (size < RUN or ends[-1] - ends[0] >= LEAP * (len(ends) - 1)):
+        blocks = _leap_windows(series, ends, lookback, gauge, min(size, LEAPS_AT_ONCE))
+    elif slides:
+        blocks = (_slide_windows(series, ends[k : k + size], lookback, gauge) for k in range(0, len(ends), size))
+    else:
+        blocks = (
+            _answer_windows(series, ends[k : k + size], lookback, gauge, preparation, excluded[k : k + size])
+            for k in range(0, len(ends), size)
+        )
     with count_progress(title, len(ends), "window") as update:
-        for start in range(0, len(ends), size):
-            block = np.ascontiguousarray(ends[start : start + size], dtype=np.int64)
-            left_out = excluded[start : start + size]
-            answers = (
-                _slide_windows(series, block, lookback, gauge)
-                if slides
-                else _answer_windows(series, block, lookback, gauge, preparation, left_out)
-            )
+        for answers in blocks:
+            left_out = excluded[start : start + len(answers.ends)]
+            start += len(answers.ends)
             answers.leadership[left_out[:, :, None] | left_out[:, None, :]] = np.nan
             yield answers
-            update(len(block))
+            update(len(answers.ends))
 
 
 def _answer_windows(
@@ -176,24 +250,22 @@ def _answer_windows(
 
 
 def _slide_windows(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> Answers:
-    symbols = len(series.symbols)
-    leadership = np.empty((len(ends), symbols, symbols))
-    delays = np.empty(leadership.shape, dtype=np.int16)
-    lags = min(gauge.max_lag, lookback - 2)
-    recipe = gauge.score_fold, gauge.weighing
-    if len(ends) > 1 and ends[-1] - ends[0] >= LEAP * (len(ends) - 1):
-        rest = series.totals, series.minimum, *recipe
-        for first, products in _leap_windows(series.x, ends, lookback, lags):
-            part = slice(first, first + len(products))
-            _emit_many(products, *rest, ends[part], lookback, leadership[part], delays[part])
-    else:
-        _slide(series.x, series.totals, series.minimum, lags, *recipe, ends, lookback, leadership, delays)
-    return Answers(ends, leadership, delays)
+    answers, lags, recipe = _room(series, ends, lookback, gauge)
+    _slide(series.x, series.totals, series.minimum, lags, *recipe, ends, lookback, *answers[1:])
+    return answers
 
 
-def _leap_windows(x: Array, ends: Array, lookback: int, lags: int) -> Iterator[tuple[int, Array]]:
-    """The place of a first window, and (window, lag, i, j) lagged products of it and those after it; as `_slide`."""
-    held = np.empty((LEAPS_AT_ONCE, lags, x.shape[1], x.shape[1]))
+def _room(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> tuple[Answers, int, tuple[int, int]]:
+    """Answers to be filled, the longest lag, and how lags and directions are folded."""
+    leadership = np.empty((len(ends), len(series.symbols), len(series.symbols)))
+    answers = Answers(ends, leadership, np.empty(leadership.shape, dtype=np.int16))
+    return answers, min(gauge.max_lag, lookback - 2), (gauge.score_fold, gauge.weighing)
+
+
+def _leap_windows(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure, size: int) -> Iterator[Answers]:
+    """The answers in blocks of `size`; bars enter and leave the lagged products (lag, i, j) by products of matrices."""
+    x, lags = series.x, _room(series, ends[:0], lookback, gauge)[1]
+    held = np.empty((size, lags, x.shape[1], x.shape[1]))
     products, now, start = np.zeros(held.shape[1:]), 0, 0
     for k, end in enumerate(ends.tolist()):
         if k % RUN == 0 or end - lookback >= now:
@@ -206,9 +278,13 @@ def _leap_windows(x: Array, ends: Array, lookback: int, lags: int) -> Iterator[t
             if old > start:
                 products[lag - 1] -= x[start + 1 : old + 1].T @ x[start + 1 + lag : old + 1 + lag]
         now, start = end, old
-        held[k % LEAPS_AT_ONCE] = products
-        if (k + 1) % LEAPS_AT_ONCE == 0 or k + 1 == len(ends):
-            yield k - k % LEAPS_AT_ONCE, held[: k % LEAPS_AT_ONCE + 1]
+        held[k % size] = products
+        if (k + 1) % size == 0 or k + 1 == len(ends):
+            block = ends[k - k % size : k + 1]
+            answers, _, recipe = _room(series, block, lookback, gauge)
+            rest = series.totals, series.minimum, *recipe
+            _emit_many(held[: len(block)], *rest, block, lookback, *answers[1:])
+            yield answers
 
 
 @njit(parallel=True, cache=True)

@@ -15,7 +15,6 @@ import pandas as pd
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, check_range, needs
 from pacesetter.leadlag.observed import mean_observed, ratio
-from pacesetter.leadlag.structure.ranking import row_mean
 
 __all__ = ["FEWEST_WINDOWS", "AlertLevels", "Autoencoder", "anomaly_score", "instability", "robust_z", "worst_windows"]
 
@@ -76,13 +75,15 @@ def _standardise(values: Array, low: Array, middle: Array, high: Array) -> Array
     return np.where((values == middle) & (low == high), 0.0, scores)
 
 
-def anomaly_score(matrices: Array, history: int = 60) -> Array:
-    """(windows,) how unusual a window's leaders are, in robust standard deviations; NaN for the first 2·`history`.
+def anomaly_score(leadership: Array, history: int = 60) -> Array:
+    """(windows,) how unusual a window's leader scores (windows, N) are, in robust standard deviations.
+
+    NaN for the first 2·`history`.
 
     Each asset's leader score is set against its own past; their root mean square is set against its own past again,
     so that one threshold fits any universe and any overlap of the windows.
     """
-    surprise = robust_z(row_mean(matrices), history)
+    surprise = robust_z(leadership, history)
     return robust_z(np.sqrt(mean_observed(np.square(surprise), axis=-1)), history)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pacesetter.arrays import Array
 from pacesetter.leadlag.observed import mean_observed, observed_assets, ratio
-from pacesetter.leadlag.structure.ranking import mark_leaders, ranks, row_mean
+from pacesetter.leadlag.structure.ranking import mark_leaders, ranks
 
 __all__ = ["contributions", "gini", "herfindahl", "leadership_table"]
 
@@ -39,18 +39,17 @@ def gini(shares: Array) -> Array:
     return ratio(weighted, count * np.nansum(ordered, axis=-1))
 
 
-def leadership_table(matrices: Array, symbols: Sequence[str], quantile: float = 0.2) -> pd.DataFrame:
-    """One row per symbol, the largest contributor first, over a stack (windows, N, N).
+def leadership_table(leadership: Array, shares: Array, symbols: Sequence[str], quantile: float = 0.2) -> pd.DataFrame:
+    """One row per symbol, the largest contributor first, of leader scores and `contributions` (windows, N).
 
     Columns: `contribution` (mean share of the leading), `leads` (share of the windows it is observed in that find it
     in the top `quantile`), `mean_rank`, and `windows` in which it is observed.
     """
-    scores = row_mean(matrices)
-    windows = np.isfinite(scores).sum(axis=0)
+    windows = np.isfinite(leadership).sum(axis=0)
     columns = {
-        "contribution": mean_observed(contributions(matrices), axis=0),
-        "leads": ratio(mark_leaders(scores, quantile).sum(axis=0), windows),
-        "mean_rank": mean_observed(ranks(scores), axis=0),
+        "contribution": mean_observed(shares, axis=0),
+        "leads": ratio(mark_leaders(leadership, quantile).sum(axis=0), windows),
+        "mean_rank": mean_observed(ranks(leadership), axis=0),
         "windows": windows,
     }
     table = pd.DataFrame(columns, index=pd.Index(symbols, name="symbol"))

@@ -50,6 +50,10 @@ class ConditionedMarket(ABC):
     def before_showing(self, observation: Mapping[str, torch.Tensor]) -> None:  # noqa: B027 - most need not look
         """See what is about to be shown, before `entries` are added to it; nothing for most."""
 
+    def entries_of(self, observation: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """(env, …) what is asked for by default where others step the batch; a child reads there what it can."""
+        return self.entries()
+
     @abstractmethod
     def again(self, market: FleetMarket) -> ConditionedMarket:
         """The same for another market."""

@@ -3,7 +3,7 @@
 Φ is learned, as a value of returns to go, or named: made of features that a trader would call promising. Φ and its
 weight change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is
 what the next step takes away for it. So w·Φ of the latest observation is kept from step to step, and stored by row.
-Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s').
+Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s'), unless Φ is what is earned and paid by then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.layout import Tensors
-from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.equations import shaping
 from pacesetter.learning.experience.transitions import Transitions
@@ -26,18 +27,20 @@ from pacesetter.learning.extras.extra import Extra, Surroundings
 
 __all__ = ["NAMED", "Potential", "PotentialConfig"]
 
-LEARNED = "learned"
+LEARNED, EARNED = "learned", "earned"
+MONEY = ("pnl", "mean_variance")  # reward components in log growth
 HEADS = ("profit", "risk", "timing")  # of the learned potential, for the log
 STEP = 0.01  # by which the weight moves in a round
 LOW_ENTROPY, HIGH_SHARPE = 0.3, 1.0
 DROPOUT = 0.1
+RUINED = 1e-3  # least equity ratio, as the reward pnl has it
 
 
 @dataclass(frozen=True)
 class PotentialConfig:
     """Options of the potential.
 
-    kind           learned, or a named one: support, resistance, trend, holding, unrealised
+    kind           learned, or a named one: support, resistance, trend, holding, unrealised, earned
     weight         w at the start
     adaptive       w rises by 0.01 a round, up to 1, while the action entropy is below 0.3, and falls by 0.01, down to
                    0, while the Sharpe ratio is above 1; of each symbol
@@ -62,40 +65,60 @@ class PotentialConfig:
 # ---- named potentials -----------------------------------------------------------------------------------------------
 
 
-def support(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def support(bars: Tensors, account: Tensors) -> torch.Tensor:
     """Near the lowest of recent bars, where a fall often ends: 1 at the lower Bollinger edge, 0 above the middle."""
     return (-bars["bollinger_position"]).clamp(0, 1)
 
 
-def resistance(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def resistance(bars: Tensors, account: Tensors) -> torch.Tensor:
     """The same at the upper edge, where a rise often ends: −1 there, 0 below it."""
     return -bars["bollinger_position"].clamp(0, 1)
 
 
-def trend(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def trend(bars: Tensors, account: Tensors) -> torch.Tensor:
     """Trend times side: positive where the position goes with the move."""
-    return bars["regime_trend_fit"] * position[:, PositionEntry.WEIGHT].sign()
+    return bars["regime_trend_fit"] * account["position"][:, PositionEntry.WEIGHT].sign()
 
 
-def holding(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def holding(bars: Tensors, account: Tensors) -> torch.Tensor:
     """−log(1 + bars held)."""
-    return -torch.log1p(position[:, PositionEntry.BARS_HELD])
+    return -torch.log1p(account["position"][:, PositionEntry.BARS_HELD])
 
 
-def unrealised(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+def unrealised(bars: Tensors, account: Tensors) -> torch.Tensor:
     """Return of the open position, in per cent."""
     # As a share it would be a hundredth of the other potentials, and one weight serves all.
-    return 100 * position[:, PositionEntry.UNREALISED_RETURN]
+    return 100 * account["position"][:, PositionEntry.UNREALISED_RETURN]
 
 
-Named = Callable[[Mapping[str, torch.Tensor], torch.Tensor], torch.Tensor]
+def earned(bars: Tensors, account: Tensors) -> torch.Tensor:
+    """Log growth of equity since the episode began, to be weighed as the reward weighs it: what the end will pay."""
+    return account["portfolio"][:, PortfolioEntry.EQUITY_RATIO].clamp(min=RUINED).log()
+
+
+# (newest values of the features that it reads, full observation) -> (row,)
+Named = Callable[[Tensors, Tensors], torch.Tensor]
 NAMED: dict[str, tuple[Named, tuple[str, ...]]] = {  # name -> function of (row, …), and the features that it reads
     "support": (support, ("bollinger_position",)),
     "resistance": (resistance, ("bollinger_position",)),
     "trend": (trend, ("regime_trend_fit",)),
     "holding": (holding, ()),
     "unrealised": (unrealised, ()),
+    EARNED: (earned, ()),
 }
+
+
+def money_weight(batch: Batch | None) -> float:
+    """The weight of log growth in the reward; refuses one without it, or whose weight is scheduled."""
+    terms = {} if batch is None else batch.reward.components
+    weights = [terms[name].weight for name in MONEY if name in terms]
+    is_paid_late = batch is not None and batch.reward.paid == "episode"
+    if not is_paid_late or len(weights) != 1 or not isinstance(weights[0], int | float):
+        raise ConfigError(
+            "agent.extras.potential.kind=earned is of money that the end of an episode pays; give "
+            "task.reward.paid=episode with a number as the weight of pnl, or take another kind"
+        )
+    return float(weights[0])
 
 
 class LearnedPotential(nn.Module):
@@ -129,6 +152,7 @@ class Potential(Extra):
             self.optimiser = torch.optim.AdamW(self.own.parameters(), config.learning_rate)
         else:
             self._check_features(NAMED[config.kind][1])
+        self.scale = money_weight(around.batch) if config.kind == EARNED else 1.0
         self.weight = torch.full((around.symbols,), float(config.weight), device=around.device)
         # (env,) w·Φ of the latest observations, as the last step added it; NaN where an episode begins
         self.kept = torch.full((around.env_count,), torch.nan, device=around.device)
@@ -156,7 +180,8 @@ class Potential(Extra):
         function, needed = NAMED[self.config.kind]
         full = self.around.complete(observation)
         bars = {name: _newest_value(full, *self._place(name)) for name in needed}
-        return function(bars, full["position"].float())
+        account = {name: full[name].float() for name in ("position", "portfolio") if name in full}
+        return self.scale * function(bars, account)
 
     def _place(self, name: str) -> tuple[str, int]:
         assert self.around.batch is not None
@@ -177,13 +202,17 @@ class Potential(Extra):
         # (step, env): rows come in the order of time, all environments of a step side by side.
         before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
         after = (weight * self.potentials(batch.following, following)).view_as(before)
+        has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
+        has_ended = has_ended.view_as(before)
+        if self.config.kind == EARNED:
+            # What was earned is paid at the end, whatever ends the episode, and nothing is owed behind it.
+            after = torch.where(has_ended, 0.0, after)
         # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F
         # over an episode telescopes only if the same number is taken away (Devlin, Kudenko 2012).
         before = torch.cat([torch.where(torch.isnan(self.kept), before[0], self.kept)[None], before[1:]])
         added = shaping(before, after, batch.terminated.view_as(before), self.around.gamma)
         # NaN marks a fresh episode: there is nothing earlier to be taken away.
-        has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
-        self.kept = torch.where(has_ended.view_as(before)[-1], torch.nan, after[-1])
+        self.kept = torch.where(has_ended[-1], torch.nan, after[-1])
         self.shown |= {"potential/shaping_mean": added.mean(), "potential/weight": self.weight.mean()}
         return added.flatten()
 

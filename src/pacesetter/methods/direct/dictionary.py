@@ -8,6 +8,7 @@ With u a symbol's own move in units of volatility, m the mean move, and a the st
     product   u_i · u_k of the same bar, of at most 20 symbols: above them pairs would outnumber the bars
     slow      means of u and m over 40 bars, weights halving every 3, 7 and 15
     features  what the feature table shows of a symbol at the bar, less its mean on the training bars
+    windows   the move that lead–lag lets expect of a symbol, by the window in force at the bar: of a lookback agent
 
 and some that are not inputs of their own:
 
@@ -31,7 +32,7 @@ from pacesetter.methods.direct.options import SLOW_BARS
 
 __all__ = ["INPUTS", "RECENT_HALF_LIFE", "a_bar_later", "group_inputs", "group_sizes", "input_names", "own_places"]
 
-INPUTS = ("lags", "large", "state", "product", "slow", "features")
+INPUTS = ("lags", "large", "state", "product", "slow", "features", "windows")
 LARGE = (1.0, 2.0)
 HALF_LIVES = (3.0, 7.0, 15.0)  # of slow means
 RECENT_HALF_LIFE = 40.0
@@ -39,8 +40,8 @@ MOST_PAIRED = 20  # symbols
 MOST_SYMBOLS = 50  # of the groups with several inputs a symbol
 
 
-def group_sizes(symbols: int, lags: int, features: int = 0) -> dict[str, int]:
-    """How many inputs each group has; a symbol alone has no market beside it."""
+def group_sizes(symbols: int, lags: int, features: int = 0, has_windows: bool = False) -> dict[str, int]:
+    """How many inputs each group has; a symbol alone has no market beside it, and nothing leads it."""
     markets = 1 if symbols > 1 else 0
     several = 1 if symbols <= MOST_SYMBOLS else 0
     pairs = symbols * (symbols - 1) // 2 if symbols <= MOST_PAIRED else 0
@@ -51,13 +52,14 @@ def group_sizes(symbols: int, lags: int, features: int = 0) -> dict[str, int]:
         "product": lags * pairs,
         "slow": several * len(HALF_LIVES) * (symbols + markets),
         "features": several * features * symbols,
+        "windows": symbols if has_windows and symbols > 1 else 0,
     }
 
 
-def own_places(group: str, symbols: int, lags: int, features: int = 0) -> torch.Tensor:
+def own_places(group: str, symbols: int, lags: int, features: int = 0, has_windows: bool = False) -> torch.Tensor:
     """(k, symbol) places among the inputs of a group that are of a symbol itself; none of products and means."""
-    size = group_sizes(symbols, lags, features)[group]
-    count = {"lags": lags, "large": size // symbols, "state": lags, "features": features}.get(group, 0)
+    size = group_sizes(symbols, lags, features, has_windows)[group]
+    count = {"lags": lags, "large": size // symbols, "state": lags, "features": features, "windows": 1}.get(group, 0)
     return torch.arange(count * symbols).reshape(count, symbols)
 
 
@@ -81,9 +83,9 @@ def a_bar_later(group: str, weights: torch.Tensor, symbols: int, lags: int) -> t
     """Weights (input, symbol) of a group by which its inputs of now predict the return after the next, if these do it.
 
     Moves that are not known yet are 0 on average: what a lag says of the next bar the lag before it says of the one
-    after, a slow mean keeps a share of itself, and 1 is 1. Of features nothing is known.
+    after, a slow mean keeps a share of itself, and 1 is 1. Of features and windows nothing is known.
     """
-    if group == "features":
+    if group in ("features", "windows"):
         return torch.zeros_like(weights)
     followers = weights.shape[1]
     if group == "slow":
@@ -109,10 +111,12 @@ def input_names(
 ) -> list[tuple[str, int]]:
     """(what moved, how many bars before the return) of each input of a group; 0 for a mean of many bars."""
     markets, ages = ([market] if len(symbols) > 1 else []), range(1, lags + 1)
-    if group != "lags" and not group_sizes(len(symbols), lags, len(features))[group]:
+    if group != "lags" and not group_sizes(len(symbols), lags, len(features), True)[group]:
         return []
     if group == "features":
         return [(f"{feature} of {name}", 1) for feature in features for name in symbols]
+    if group == "windows":
+        return [(f"{name} by its leaders", 1) for name in symbols]
     if group == "large":
         return [(f"{name} beyond {least:g} σ", age) for least in LARGE for age in ages for name in symbols]
     if group == "state":

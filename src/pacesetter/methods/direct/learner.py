@@ -43,7 +43,13 @@ from pacesetter.methods.direct.objective import cushion_growth, objective, segme
 from pacesetter.methods.direct.options import SLOW_BARS, Direct, WholeMarket
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.pooling import fit_pooled
-from pacesetter.methods.direct.series import MarketSeries, feature_columns, gap_column, return_column
+from pacesetter.methods.direct.series import (
+    MarketSeries,
+    expected_column,
+    feature_columns,
+    gap_column,
+    return_column,
+)
 from pacesetter.methods.direct.sizing import ViewSizer
 from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
 from pacesetter.methods.direct.team import TeamState
@@ -93,6 +99,7 @@ class DirectLearner:
             cut=config.cut,
             column=return_column(bank),
             gap=gap_column(bank) if "intraday" in config.dictionary else -1,
+            expected=expected_column(bank) if config.reads_windows else -1,
             cap=self.rules.cap if risk is None else UNCAPPED,
             lowest=self.rules.lowest if risk is None else _lowest_view(risk[0], self.rules),
             side_cost=self.rules.side_cost,
@@ -331,7 +338,7 @@ class DirectLearner:
         return torch.cat([read(moves) for moves in self._chunks(slice(0, bars))])
 
     def _chunks(self, rows: slice) -> Iterator[Moves]:
-        known = self.series.volatility, self.series.fast, self.series.features
+        known = self.series.volatility, self.series.fast, self.series.features, self.series.expected
         parts = (torch.split(each[rows], CHUNK_ROWS) for each in (self._moves, *known))
         yield from (Moves(*chunk) for chunk in zip(*parts, strict=True))
 

@@ -17,7 +17,7 @@ __all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct", "WholeMarket"
 
 # Of the dictionary; here, because that one imports torch.
 USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
-GROUPS = (*USED, "features")
+GROUPS = (*USED, "features", "windows")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20
@@ -111,6 +111,11 @@ class Direct:
         if not self.network.startswith("team"):
             return None
         return {"width": self.hidden, "cross": self.network == "team_cross", "limit": self.drawdown_limit}
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether it reads what lead–lag lets expect, by the windows of `features.leadlag.lookback`."""
+        return "windows" in self.dictionary
 
     @property
     def history_bars(self) -> int:

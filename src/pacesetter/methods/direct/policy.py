@@ -49,6 +49,7 @@ __all__ = ["DirectPolicy", "Moves", "market_price", "serve_direct"]
 
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
 RETURN, GAP = "return_1", "gap"
+LEADLAG, EXPECTED = "leadlag", "leadlag_expected"  # entry of the observation, and the feature of it that is read
 STATE_BARS = 8  # bars of the state's volatility, weights halving every quarter of them
 STATES, CHANGES = 9, 5  # inputs of the network, and what it moves
 SIGNAL_UNIT, MOST_STATE, MOST_CHANGE = 5.0, 3.0, 1.5  # signals are some 0.2; factors reach e^1.5
@@ -65,18 +66,21 @@ class Moves(NamedTuple):
     z            (row, symbol, bar) moves in units of volatility, newest last
     volatility   (row, symbol) σ, by which positions are measured        fast   (row, symbol) that of the last bars
     features     (row, symbol, feature) of the newest bar
+    expected     (row, symbol) next move by the leaders in the window in force, in units of volatility; 0 unread
     """
 
     z: torch.Tensor
     volatility: torch.Tensor
     fast: torch.Tensor
     features: torch.Tensor
+    expected: torch.Tensor
 
 
 class DirectPolicy(nn.Module, Agent):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
     column, gap   of the window that hold `return_1` and `gap`; −1 where there are no gaps
+    expected      column of the entry `leadlag` that holds `leadlag_expected`; −1 where it is not read
     features      column -> name of the features that are read beside them
     groups        of the dictionary; the weights of those that did not pay are 0
     The weights (input, symbol) and the numbers of the shape are what is learned; the buffers are counted.
@@ -103,6 +107,7 @@ class DirectPolicy(nn.Module, Agent):
         cut: float = 3.0,
         column: int = 0,
         gap: int = -1,
+        expected: int = -1,
         cap: float = 0.15,
         lowest: float = 0.0,
         side_cost: float = 0.0,
@@ -113,7 +118,8 @@ class DirectPolicy(nn.Module, Agent):
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
-        self.column, self.gap, self.cap, self.lowest, self.side_cost = column, gap, cap, lowest, side_cost
+        self.column, self.gap, self.expected = column, gap, expected
+        self.cap, self.lowest, self.side_cost = cap, lowest, side_cost
         self.groups, self.hidden = tuple(groups), hidden
         self.team_options = None if team is None else dict(team)
         # Stored as text by a checkpoint's header.
@@ -121,11 +127,7 @@ class DirectPolicy(nn.Module, Agent):
         self.unit = min(cap, 1.0)  # of positions, as the network sees them
         count = len(self.symbols)
         # Of many symbols some groups have no inputs: they are not there at all.
-        self.sizes = {
-            name: size
-            for name, size in group_sizes(count, lags, len(self.features)).items()
-            if size and name in self.groups
-        }
+        self.sizes = {name: size for name, size in group_sizes(*self._shape).items() if size and name in self.groups}
         self.weights = nn.Parameter(torch.zeros(self.width, count))
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
@@ -150,7 +152,8 @@ class DirectPolicy(nn.Module, Agent):
     @property
     def made_with(self) -> dict[str, object]:
         """What a like policy is made with."""
-        names = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "cap", "lowest", "side_cost", "hidden")
+        read = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "expected")
+        names = (*read, "cap", "lowest", "side_cost", "hidden")
         made = {name: getattr(self, name) for name in names} | {
             "groups": list(self.groups),
             "features": {str(place): name for place, name in self.features.items()},
@@ -171,7 +174,13 @@ class DirectPolicy(nn.Module, Agent):
     @property
     def reads(self) -> tuple[str, ...]:
         """Entries of the observation."""
-        return ("window", "position") if self.team is None else ("window", "position", "portfolio")
+        portfolio = () if self.team is None else ("portfolio",)
+        return ("window", "position", *portfolio, *((LEADLAG,) if self.expected >= 0 else ()))
+
+    @property
+    def _shape(self) -> tuple[int, int, int, bool]:
+        """By which the groups have their sizes."""
+        return len(self.symbols), self.lags, len(self.features), self.expected >= 0
 
     @property
     def history_bars(self) -> int:
@@ -191,9 +200,9 @@ class DirectPolicy(nn.Module, Agent):
 
     def own_places(self, groups: Sequence[str]) -> Array:
         """(k, symbol) places among the inputs of some groups that are of a symbol itself."""
-        places, first, shape = [], 0, (len(self.symbols), self.lags, len(self.features))
+        places, first = [], 0
         for name in (name for name in self.sizes if name in groups):
-            places.append(own_places(name, *shape) + first)
+            places.append(own_places(name, *self._shape) + first)
             first += self.sizes[name]
         return torch.cat(places).numpy()
 
@@ -203,8 +212,11 @@ class DirectPolicy(nn.Module, Agent):
 
     # ---- what it reads --------------------------------------------------------------------------------------------
 
-    def moves(self, window: torch.Tensor) -> Moves:
-        """What windows (row, symbol, bar, …) show of the last `past_bars` bars, or of as many as have a volatility."""
+    def moves(self, window: torch.Tensor, leadlag: torch.Tensor | None = None) -> Moves:
+        """What windows (row, symbol, bar, …) show of the last `past_bars` bars, or of as many as have a volatility.
+
+        leadlag   (row, symbol, feature) of the newest bar, where it is read
+        """
         returns = window[..., -self.history_bars :, self.column]
         before = returns.square().unfold(-1, self.volatility_bars, 1)  # (row, symbol, past + 1, bar)
         volatility = (before @ self.decay).sqrt()
@@ -219,7 +231,12 @@ class DirectPolicy(nn.Module, Agent):
         fast = (returns[..., -bars:].square() @ _halving(bars).to(returns)).sqrt()
         newest = window[..., -1, :]
         shown = newest[..., list(self.features)] if self.features else newest[..., :0]
-        return Moves(z, volatility[..., -1].clamp_min(LEAST_VOLATILITY), fast.clamp_min(LEAST_VOLATILITY), shown)
+        latest = volatility[..., -1].clamp_min(LEAST_VOLATILITY)
+        expected = torch.zeros_like(latest)
+        if self.expected >= 0:
+            assert leadlag is not None
+            expected = (leadlag[..., self.expected] / latest).clamp(-self.cut, self.cut)
+        return Moves(z, latest, fast.clamp_min(LEAST_VOLATILITY), shown, expected)
 
     def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
@@ -243,13 +260,13 @@ class DirectPolicy(nn.Module, Agent):
         """(row, input) before scaling, of all groups or of some."""
         own, market = self.own_moves(moves.z)
         state, chosen = self.state(moves.fast), [name for name in self.sizes if groups is None or name in groups]
+        shown = {
+            # feature by feature, symbol by symbol
+            "features": (moves.features - self.middle).transpose(1, 2).flatten(1),
+            "windows": moves.expected,
+        }
         return torch.cat(
-            [
-                (moves.features - self.middle).transpose(1, 2).flatten(1)  # feature by feature, symbol by symbol
-                if name == "features"
-                else group_inputs(name, own, market, state, self.lags)
-                for name in chosen
-            ],
+            [shown[name] if name in shown else group_inputs(name, own, market, state, self.lags) for name in chosen],
             1,
         )
 
@@ -375,7 +392,7 @@ class DirectPolicy(nn.Module, Agent):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
-        moves = self.moves(observation["window"])
+        moves = self.moves(observation["window"], observation.get(LEADLAG))
         signal = self.signal(moves)
         # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))

@@ -14,9 +14,9 @@ from pacesetter.market.bars import Bar, Status
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.methods.direct.ledger import Fills
 from pacesetter.methods.direct.margin import Marks
-from pacesetter.methods.direct.policy import GAP, RETURN, DirectPolicy, Moves
+from pacesetter.methods.direct.policy import EXPECTED, GAP, LEADLAG, RETURN, DirectPolicy, Moves
 
-__all__ = ["MarketSeries", "feature_columns", "gap_column", "return_column"]
+__all__ = ["MarketSeries", "expected_column", "feature_columns", "gap_column", "return_column"]
 
 CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
 
@@ -35,6 +35,17 @@ def gap_column(bank: Bank) -> int:
     return names.index(GAP) if GAP in names else -1
 
 
+def expected_column(bank: Bank) -> int:
+    """Which of the lead–lag features is the move that they let expect; refuses a table without it."""
+    names = bank.names.get(LEADLAG, ())
+    if EXPECTED not in names:
+        raise ConfigError(
+            f"agent.dictionary names windows, and the table has no {EXPECTED}; give features.leadlag.lookback=RUN of a "
+            "lookback agent or a number of bars, without is_scaled and standardise_bars"
+        )
+    return names.index(EXPECTED)
+
+
 def feature_columns(bank: Bank) -> dict[int, str]:
     """Column -> name of the features of the window beside return and gap."""
     return {place: name for place, name in enumerate(bank.names["window"]) if name not in (RETURN, GAP)}
@@ -48,6 +59,7 @@ class MarketSeries:
     intraday     the same of moves from open to close; None where gaps are unknown
     volatility, fast   (bar, symbol) as positions are measured by, and of the last bars
     features     (bar, symbol, feature)
+    expected     (bar, symbol) as in `Moves`
     to_open, to_close, trading, depth   (bar, symbol) `Fills` of an order decided at this bar; the last has none
     earned       (bar, symbol) return from the fill of an order decided here to that of the next, less the funding
                  that is due there; the last two have none
@@ -62,6 +74,7 @@ class MarketSeries:
     volatility: torch.Tensor
     fast: torch.Tensor
     features: torch.Tensor
+    expected: torch.Tensor
     to_open: torch.Tensor
     to_close: torch.Tensor
     trading: torch.Tensor
@@ -82,8 +95,8 @@ class MarketSeries:
         # Earlier bars have no signal. Inputs that reach further back than the lags begin with zeros: or the first bars
         # of a short history would be lost to all.
         bars, first = bank.bars[0], policy.volatility_bars + policy.lags - 1
-        z, volatility, fast, features = _read_windows(bank.windows[0], policy, 0.0)
-        intraday = _read_windows(bank.windows[0], policy, 1.0).z if policy.gap >= 0 else None
+        z, volatility, fast, features, expected = _read_windows(bank, policy, 0.0)
+        intraday = _read_windows(bank, policy, 1.0).z if policy.gap >= 0 else None
         to_open, to_close, trading = _fills(bars)
         depth = bars[:-1, :, Bar.CLOSE] * bars[1:, :, Bar.VOLUME] if needs_depth else None
 
@@ -97,6 +110,7 @@ class MarketSeries:
             volatility,
             fast,
             features,
+            expected,
             cut(to_open),
             cut(to_close),
             cut(trading),
@@ -126,20 +140,23 @@ class MarketSeries:
 
 
 @torch.no_grad()
-def _read_windows(window: Array, policy: DirectPolicy, intraday: float) -> Moves:
+def _read_windows(bank: Bank, policy: DirectPolicy, intraday: float) -> Moves:
     """Moves and volatilities of every bar with its lags behind it, as the policy itself reads them."""
     bars, chosen = policy.volatility_bars + 1, policy.intraday.clone()
-    known = torch.from_numpy(np.array(window)).to(policy.decay.dtype)  # (symbol, bar, feature)
+    known = torch.from_numpy(np.array(bank.windows[0])).to(policy.decay.dtype)  # (symbol, bar, feature)
+    leadlag = bank.context[0][bars - 1 :, :, bank.places.get(LEADLAG, slice(0))]
+    shown = torch.from_numpy(np.array(leadlag)).to(known)  # (bar, symbol, feature)
     policy.intraday.fill_(intraday)
     # Views of one move each; the policy's own function reads them, so that learning and serving cannot differ.
     windows = known.unfold(1, bars, 1).permute(1, 0, 3, 2)
-    read = [policy.moves(chunk) for chunk in torch.split(windows, CHUNK_BARS)]
+    parts = zip(torch.split(windows, CHUNK_BARS), torch.split(shown, CHUNK_BARS), strict=True)
+    read = [policy.moves(*part) for part in parts]
     policy.intraday.copy_(chosen)
-    z, volatility, fast, features = (torch.cat(part) for part in zip(*read, strict=True))
+    z, *others = (torch.cat(part) for part in zip(*read, strict=True))
     # As a view on the moves bar by bar: windows of their own would take a hundred times the memory.
     early = z.new_zeros(policy.past_bars - policy.lags, *z.shape[1:])
     past = torch.cat([early, z])[..., 0].unfold(0, policy.past_bars, 1)
-    return Moves(past, *(part[policy.lags - 1 :] for part in (volatility, fast, features)))
+    return Moves(past, *(part[policy.lags - 1 :] for part in others))
 
 
 def _fills(bars: Array) -> tuple[Array, Array, Array]:

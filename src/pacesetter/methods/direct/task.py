@@ -61,11 +61,12 @@ class DirectTask(Task):
     summary = "pacesetter.methods.direct.page:run_sentence"
     allocates = True
     is_rewarded = False
-    reads_context = False
 
     def __init__(self, task: Task, direct: Direct) -> None:
         self.name, self.config, self.learned_as = task.name, task.config, task.learned_as
         self.history_bars, self.direct = direct.history_bars, direct
+        # A policy without the group `windows` sees no lead–lag features, and neither does its table have them.
+        self.reads_table = self.reads_context = direct.reads_windows
         if direct.network.startswith("team"):
             self.page = "pacesetter.methods.direct.team_page:run_sections"
 
@@ -73,7 +74,7 @@ class DirectTask(Task):
         self.direct.check_bars(bars)
 
     def parts(self, config: Plan, panel: Panel) -> Parts[WholeMarket, Stretch]:
-        split, task = feature_split(without_leadlag(config), panel), config.trading
+        split, task = feature_split(self._as_read(config), panel), config.trading
         known = self.whole_market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
         traded = split.known.select(task.symbols) if task.symbols else split.known
@@ -115,9 +116,13 @@ class DirectTask(Task):
             )
         table, odds = known.get("table"), known.get("supervised")
         if table is None:
-            table, odds = build_table(without_leadlag(config), panel), build_supervised(config, panel)
+            table, odds = build_table(self._as_read(config), panel), build_supervised(config, panel)
         bank = Bank.from_panels(panel, table, odds, symbols=symbols, is_whole=True)
         return WholeMarket(bank, replace(task.market, bars_per_year=panel.bars_per_year), _risk(config, panel, symbols))
+
+    def _as_read(self, config: Plan) -> Plan:
+        """The configuration with the features that the policy sees."""
+        return config if self.reads_context else without_leadlag(config)
 
     def policy(self, stored: Stored) -> AgentPolicy:
         import torch
@@ -144,7 +149,7 @@ class DirectTask(Task):
         from pacesetter.policies.modules import Exported
 
         task, policy = stored.config.trading, load_direct(stored.checkpoint)
-        table = build_table(without_leadlag(stored.config), stored.panel) if stored.table is None else stored.table
+        table = build_table(self._as_read(stored.config), stored.panel) if stored.table is None else stored.table
         # In the policy's order of symbols, which its weights are written in.
         bank = Bank.from_panels(stored.panel, table, symbols=policy.symbols, is_whole=True)
         batch = Batch(bank, PORTFOLIOS, action="target", window_bars=task.window_bars, market=task.market)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacesetter.build.tasks.task import Task
+from pacesetter.errors import ConfigError
 from pacesetter.learning.conditions import Conditions
 from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig, read_hindsight
 
@@ -21,7 +22,10 @@ __all__ = ["GoalConditions", "adapt_to_goals"]
 
 @dataclass(frozen=True)
 class GoalConditions(Conditions):
-    """Goals as `Conditions`: the desired return is asked for, the achieved one is the account's."""
+    """Goals as `Conditions`: the desired return is asked for, the achieved one is the account's.
+
+    An achieved exposure is the position, which every observation holds.
+    """
 
     options: HindsightConfig
 
@@ -31,18 +35,23 @@ class GoalConditions(Conditions):
         return [GoalMarket(market, self.options) for market in markets]
 
     def environment(self, env: Environments) -> Environments:
+        if self.options.kind != "return":
+            raise ConfigError(f"agent.hindsight.kind={self.options.kind} is of fleets; take task=fleet, or kind=return")
         from pacesetter.methods.goals.environment import GoalVectorEnv
 
         return GoalVectorEnv(env, self.options)
 
     def default_request(self, run: Path | None) -> dict[str, tuple[float, ...]]:
-        return {ACHIEVED: (), DESIRED: (self.options.goal,)}
+        achieved: dict[str, tuple[float, ...]] = {ACHIEVED: ()} if self.options.kind == "return" else {}
+        return achieved | {DESIRED: (self.options.goal,)}
 
     def names(self) -> dict[str, tuple[str, ...]]:
-        return {ACHIEVED: ("achieved",), DESIRED: ("goal",)}
+        achieved: dict[str, tuple[str, ...]] = {ACHIEVED: ("achieved",)} if self.options.kind == "return" else {}
+        return achieved | {DESIRED: ("goal",)}
 
     def limits(self) -> dict[str, tuple[float, float]]:
-        return {ACHIEVED: (-1.0, 10.0), DESIRED: (0.0, self.options.cap)}
+        achieved = {ACHIEVED: (-1.0, 10.0)} if self.options.kind == "return" else {}
+        return achieved | {DESIRED: (0.0, self.options.cap)}
 
 
 def adapt_to_goals(task: Task, agent: Mapping[str, object]) -> Task:

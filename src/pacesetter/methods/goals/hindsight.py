@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION, Replay
 from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig
 
-__all__ = ["HindsightReplay", "make_replay"]
+__all__ = ["REACHED", "HindsightReplay", "make_replay"]
 
-GOAL, NEXT_GOAL, REACHED = OBSERVATION + DESIRED, FOLLOWING + DESIRED, FOLLOWING + ACHIEVED
+GOAL, NEXT_GOAL = OBSERVATION + DESIRED, FOLLOWING + DESIRED
+# kind of a goal -> entry of a row that says what was reached, and the first of its numbers
+REACHED = {"return": (FOLLOWING + ACHIEVED, 0), "exposure": (FOLLOWING + "position", int(PositionEntry.WEIGHT))}
 
 
 class HindsightReplay(Replay):
@@ -62,16 +65,16 @@ class HindsightReplay(Replay):
         is_relabelled = (torch.arange(batch_size, device=steps.device) < count).expand(self.symbols, -1).flatten()
         wanted = drawn[GOAL].clone()
         wanted[is_relabelled] = goals.flatten(0, 1)
-        rewards = self.options.reward(drawn[REACHED], wanted)[:, 0].to(drawn["rewards"].dtype)
+        rewards = self.options.reward(self._reached(drawn), wanted)[:, 0].to(drawn["rewards"].dtype)
         # Rows that keep their goal keep their stored reward bit for bit.
         rewards = torch.where(is_relabelled, rewards, drawn["rewards"])
         # On both sides of the transition: the value that is bootstrapped from must be that of the same goal.
         return drawn | {GOAL: wanted, NEXT_GOAL: wanted, "rewards": rewards}
 
     def goals(self, steps: torch.Tensor, envs: torch.Tensor) -> torch.Tensor:
-        """(symbol, row, 1) returns that were reached, to stand in for the goals of the rows at these places."""
+        """(symbol, row, 1) what was reached, to stand in for the goals of the rows at these places."""
         if self.options.strategy == "random":
-            return self.entries[REACHED][self.draw(steps.shape[1])]
+            return self._reached(self.entries)[self.draw(steps.shape[1])]
         # Ring places as steps counted from the first ever: the oldest that is kept is `added − len`.
         oldest = self.added - len(self)
         now = oldest + (steps - oldest) % self.capacity
@@ -82,7 +85,12 @@ class HindsightReplay(Replay):
         first = now if self.options.strategy == "future" else self.firsts[place, envs].long().clamp(min=oldest)
         share = torch.rand(steps.shape, dtype=torch.float64, device=steps.device)
         chosen = first + (share * (last - first + 1)).long()
-        return self.entries[REACHED][chosen % self.capacity, envs]
+        return self._reached(self.entries)[chosen % self.capacity, envs]
+
+    def _reached(self, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """(…, 1) what the steps of these rows reached."""
+        name, place = REACHED[self.options.kind]
+        return rows[name][..., place : place + 1]
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {name: places.clone() for name, places in self._places.items()}

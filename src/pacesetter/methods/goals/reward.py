@@ -1,25 +1,28 @@
-"""Goals of an episode: a return of equity to reach, and what a bar is paid for being near it. NumPy and torch alike."""
+"""Goals of an episode: what to reach, and what a bar is paid for being near it. NumPy and torch alike."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.rewards.elementwise import maximum, where
 
-__all__ = ["ACHIEVED", "DESIRED", "Goals"]
+__all__ = ["ACHIEVED", "DESIRED", "Goals", "Kind"]
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"  # entries (1,) of an observation, named as in Gymnasium-Robotics
+Kind = Literal["return", "exposure"]
 
 
 @dataclass(frozen=True)
 class Goals:
-    """Which returns episodes aim for, as shares of equity since the episode began.
+    """What episodes aim for, as shares of equity.
 
+    kind        return: that of equity since the episode began, which the market decides as much as the agent;
+                exposure: the position held, which is in the agent's power
     goal        that validation, backtests and requests without one of their own aim for
     cap         training episodes draw theirs uniformly from 0 to it; a goal beyond it was never practised
-    tolerance   a return within this distance of the goal has reached it
+    tolerance   what is within this distance of the goal has reached it
     scale       the reward falls in a line from 1 at the goal to 0 at this distance
     """
 
@@ -27,8 +30,12 @@ class Goals:
     cap: float = 0.04
     tolerance: float = 0.001
     scale: float = 0.05
+    kind: Kind = "return"
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            known = did_you_mean(str(self.kind), get_args(Kind))
+            raise ConfigError(f"agent.hindsight.kind={self.kind!r} is unknown{known}")
         for name, value in (("cap", self.cap), ("tolerance", self.tolerance), ("scale", self.scale)):
             if not 0 < value < 1:
                 raise ConfigError(f"agent.hindsight.{name}={value} must be above 0 and below 1")
@@ -45,5 +52,5 @@ class Goals:
         return where(distance <= self.tolerance, 1.0, maximum(1.0 - distance / self.scale, 0.0))
 
     def is_reached(self, achieved: Any, desired: Any) -> Any:
-        """True where the return is within the tolerance of the goal."""
+        """True where what is achieved is within the tolerance of the goal."""
         return abs(achieved - desired) <= self.tolerance

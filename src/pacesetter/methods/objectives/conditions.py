@@ -79,6 +79,8 @@ class ObjectiveConditions(Conditions):
 
     def task(self, task: Options) -> Options:
         assert isinstance(task, Trading)
+        if task.reward.paid != "bar":
+            raise ConfigError("agent=mosac learns from objectives of every bar; take task.reward.paid=bar")
         # Unclipped: the learner scales every objective by its own deviation.
         return replace(task, reward=RewardConfig(components=dict(self.weights), clip=None))
 

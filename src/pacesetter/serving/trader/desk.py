@@ -40,10 +40,11 @@ from pacesetter.serving.trader.feeds import SPLIT_FRACTION
 from pacesetter.serving.trader.paper_broker import STOPS, KernelAccount, PaperBroker, exit_reason
 from pacesetter.serving.trader.sizing import ServedRisk
 
-__all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars"]
+__all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars", "rounding"]
 
 LOW_CONFIDENCE = "low_confidence"  # why an order was refused before the guard was asked
 SAME_SPLIT = 1e-3  # relative, up to which a venue's position is that of the feed's split: a feed rounds its prices
+SAME_QUANTITY = 1e-9  # relative, and of one share where less is held
 SPECK = 1e-9  # of equity: what the rounding of sums leaves of an order
 TAIL_BARS = 61  # of history that a decision of the desk itself reads: 60 returns, and enough to see a delisting
 
@@ -132,6 +133,7 @@ class Desk:
         self._signals = np.zeros(len(symbols))
         self._bar: Array | None = None
         self._adjustments: list[Execution] = []  # of the book, told with the next settlement
+        self.booked: Array | None = None  # (symbol,) sums of the fills, where somebody keeps them
         self.stops: dict[str, str] = {}  # symbol -> which exit the last bar met, of a position at a venue
         self.too_small: dict[str, str] = {}  # symbol -> why the broker does not take an order as small as the last
 
@@ -270,14 +272,28 @@ class Desk:
     def _less_flying(self, order: Order) -> Order:
         """An order less those in flight on its side, where they rest over bars.
 
-        They may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit.
+        They may still fill, whatever was asked of them: an entry is not sent twice, nor is an exit. An exit closes no
+        more than the fills explain: positions that a venue reports may be old ones.
         """
         if not self.broker.is_outside:
             return order
         same = [each for each in self.guard.in_flight.values() if each.symbol == order.symbol]
         flying = sum(abs(each.quantity) for each in same if each.quantity * order.quantity > 0.0)
-        size = max(abs(order.quantity) - flying, 0.0)
-        return replace(order, quantity=size if order.quantity > 0.0 else -size)
+        place, side = self.symbols.index(order.symbol), math.copysign(1.0, order.quantity)
+        most = abs(order.quantity)
+        if self.unexplained[place] and side * self.broker.positions[place, Position.QUANTITY] < 0.0:
+            assert self.booked is not None
+            most = min(most, max(-side * float(self.booked[place]), 0.0))
+        return replace(order, quantity=side * max(most - flying, 0.0))
+
+    @property
+    def unexplained(self) -> Array:
+        """(symbol,) whether a venue's position is another than its fills sum to: one is late, or the answer is old."""
+        held = self.broker.positions[:, Position.QUANTITY]
+        if self.booked is None or not self.broker.is_outside:
+            return np.zeros(len(held), dtype=bool)
+        unexplained: Array = np.abs(held - self.booked) > rounding(held)
+        return unexplained
 
     def _stop_orders(self, begin: str) -> list[Order]:
         """A stop for each position, where stops rest at the broker: of what no exit in flight closes, at its level."""
@@ -522,6 +538,11 @@ class GuardedPolicy(Policy):
             raise ConfigError("the backtest uses another market than the guard's books; give it market=guarded.market")
         self.tickets.append(self.desk.decide(snapshot, bars, now))
         return self.tickets[-1].quantities
+
+
+def rounding(held: Array) -> Array:
+    """(symbol,) by how much positions and the sums of their fills may differ."""
+    return SAME_QUANTITY * np.maximum(np.abs(held), 1.0)
 
 
 def _stop_level(positions: Array, place: int, rules: Array) -> float:

@@ -34,7 +34,7 @@ from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader.broker import OrderStatus
 from pacesetter.serving.trader.bundle_follower import BundleFollower
 from pacesetter.serving.trader.decision_log import DecisionLog
-from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
+from pacesetter.serving.trader.desk import Desk, Ticket, last_bars, rounding
 from pacesetter.serving.trader.feeds import Feed
 from pacesetter.serving.trader.record import PublicRecord
 from pacesetter.serving.trader.waiting import await_answer
@@ -44,7 +44,6 @@ __all__ = ["PaperResult", "PaperTrader"]
 
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
-SAME_QUANTITY = 1e-9
 STALE_BARS = 100  # that are looked through for the last one of a symbol
 SILENT_ORDERS = 2  # in a row without an answer, after which the rest of a bar's orders is not sent
 
@@ -147,6 +146,7 @@ class PaperTrader:
             desk.guard.halt("the account was ruined or liquidated")
         for fill in settlement.executions:
             self._booked[desk.symbols.index(fill.symbol)] += fill.quantity
+        desk.booked = self._booked
         difference = self._difference(desk.guard.in_flight.values(), settlement.strangers)
         if settlement.is_known and difference:
             self._note_difference(difference)
@@ -154,8 +154,10 @@ class PaperTrader:
         followed = self._follow(at)
         observation = self.observe(panel)
         snapshot = Snapshot(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
-        # An account that could not be read is treated as infinitely old: exits pass, entries do not.
-        ticket = self._ticket(snapshot, bars, now, late if settlement.is_known else math.inf)
+        # An account that could not be read, or that no known fill explains, is treated as infinitely old: exits pass,
+        # entries do not.
+        is_known = settlement.is_known and not desk.unexplained.any()
+        ticket = self._ticket(snapshot, bars, now, late if is_known else math.inf)
         denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
         self.watch.record_decisions(ticket.actions, denied, observation)
         # Counted before the state is written, which must say that this bar is done.
@@ -479,8 +481,7 @@ class PaperTrader:
         strangers   open orders at the broker that are not in flight here
         """
         held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked + self.desk.adjusted()
-        rounding = SAME_QUANTITY * np.maximum(np.abs(held), 1.0)
-        least, most = booked - rounding, booked + rounding
+        least, most = booked - rounding(held), booked + rounding(held)
         # Orders that arrived may have filled in part, or not at all, since they were looked at.
         for order in arrived:
             bound = most if order.quantity > 0.0 else least
