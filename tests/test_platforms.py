@@ -21,7 +21,7 @@ PACKAGE = Path(pacesetter.__file__).parent
 # At the top of the script, so that a process that it spawns begins with it too.
 WITHOUT_POSIX = """
 import multiprocessing, os, pathlib, sys
-for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+for name in ("fcntl", "resource", "pwd", "grp", "termios", "psutil"):
     sys.modules[name] = None
 for name in ("fork", "forkpty", "getuid", "geteuid", "getloadavg", "sched_getaffinity"):
     delattr(os, name)
