@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.data.truth import Relations
 from pacesetter.data.worlds import STRENGTHS, Leads, PlantedWorld
 from pacesetter.evaluation.baselines.closed_forms import DecayProblem, cushion_shares
 from pacesetter.evaluation.baselines.planned import plan, transition_of
+from pacesetter.truth import Relations
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "worlds.png"
 BARS, DAILY = 2_400, 0.0095

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel, utc_index
+from pacesetter.truth import Relations, Truth
 
 
 def market(bars: int = 60, symbols: int = 4, freq: str = "1h", seed: int = 0, gaps: float = 0.2) -> Panel:
@@ -31,12 +32,13 @@ def market(bars: int = 60, symbols: int = 4, freq: str = "1h", seed: int = 0, ga
     return Panel.from_fields(index, [f"S{k}" for k in range(symbols)], blanked, mask, notes=("planted",))
 
 
-class Cuttable:
-    def __init__(self, first: int | None = None, last: int | None = None) -> None:
-        self.span = (first, last)
-
-    def rows(self, start: int | None, stop: int | None) -> Cuttable:
-        return Cuttable(start, stop)
+def planted(panel: Panel) -> Truth:
+    """A truth whose response counts the bars."""
+    none = np.zeros((1, len(panel.symbols)))
+    count = np.arange(len(panel))
+    response = np.repeat(count[:, None], len(panel.symbols), axis=1)
+    schedule = Relations(none, none[..., None], none, none, none)
+    return Truth(schedule, 0 * count, 0 * count, ("calm",), np.zeros((len(panel.symbols), 2)), response, {})
 
 
 # ---- immutable, and cheap to cut --------------------------------------------------------------------------------
@@ -101,13 +103,15 @@ def test_between_nothing_and_no_moment() -> None:
 
 
 def test_a_truth_is_cut_with_its_bars_or_left_out() -> None:
-    cuttable, fixed = replace(market(), truth=Cuttable()), replace(market(), truth="planted")
-    assert cuttable.rows(3, 9).truth.span == (3, 9)
-    assert cuttable.between("2020-01-02", "2020-01-02").truth.span == (19, 43)
-    assert fixed.rows(3, 9).truth is None
-    assert fixed.noting("x").truth == fixed.with_field("beta", fixed.close).truth == "planted"
-    for panel in (fixed.select(["S1"]), fixed.resample("1D"), fixed.align(fixed.index), fixed.append(later(fixed))):
-        assert panel.truth is None
+    panel = replace(market(), truth=planted(market()))
+    for part, first, last in ((panel.rows(3, 9), 3, 9), (panel.between("2020-01-02", "2020-01-02"), 19, 43)):
+        assert part.truth is not None
+        assert part.truth.response[:, 0].tolist() == list(range(first, last))
+        assert (part.truth.listed == -first).all()
+    assert market().rows(3, 9).truth is None
+    assert panel.noting("x").truth is panel.with_field("beta", panel.close).truth is panel.truth
+    for other in (panel.select(["S1"]), panel.resample("1D"), panel.align(panel.index), panel.append(later(panel))):
+        assert other.truth is None
 
 
 def later(panel: Panel, days: int = 30) -> Panel:

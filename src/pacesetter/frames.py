@@ -351,7 +351,7 @@ class _Table:
             where = f"{self.origin} row {int(self.numbers[rows[0]])}".strip()
             self.problems.append(Finding(rule, what, where, symbol, when, len(rows), remedy=remedy))
 
-    def floats(self, values: pd.Series[Any], field: str, owner: str | Callable[[int], str]) -> Array:
+    def floats(self, values: pd.Series, field: str, owner: str | Callable[[int], str]) -> Array:
         """A column as float64; a cell that is not a number is reported with its symbol and becomes NaN.
 
         owner   the symbol of the column, or of each row
@@ -369,18 +369,18 @@ class _Table:
         return out
 
 
-def _is_numeric(values: pd.Series[Any]) -> bool:
+def _is_numeric(values: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(values) and values.dtype.kind in "iuf"
 
 
-def _cells(values: pd.Series[Any]) -> tuple[pd.Series[Any], Array, Array]:
+def _cells(values: pd.Series) -> tuple[pd.Series, Array, Array]:
     """A column as text; which cells are numbers; and which are neither numbers nor empty."""
     text = values.astype("str").fillna("").str.strip()
     number = text.str.fullmatch(NUMBER).to_numpy(dtype=bool)
     return text, number, ~number & ~text.str.lower().isin(NO_VALUE).to_numpy(dtype=bool)
 
 
-def _plain_numbers(values: pd.Series[Any], decimal: Decimal, table: _Table) -> pd.Series[Any]:
+def _plain_numbers(values: pd.Series, decimal: Decimal, table: _Table) -> pd.Series:
     """A column whose numbers such as $1,234.50 are written like 1234.50; refuses a number by the other mark."""
     if _is_numeric(values):
         return values
@@ -402,7 +402,7 @@ def _number_remedy(text: str) -> str:
     return "write it like 1234.5" + (f", or give {' or '.join(marks)}" if marks else "")
 
 
-def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.Series[Any]]:
+def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.Series]:
     """The value columns and the raw timestamps: the index when it is one of time, else the first column named so."""
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index.to_series()
@@ -439,7 +439,7 @@ def _join_clock(frame: pd.DataFrame, named: list[int]) -> tuple[pd.DataFrame, li
     return joined, [rest.index(words["date"])]
 
 
-def _is_counter(name: object, values: pd.Series[Any]) -> bool:
+def _is_counter(name: object, values: pd.Series) -> bool:
     """Whether a column without a name counts the rows, as pandas writes an index that was not asked for."""
     if not _is_nameless(name):
         return False
@@ -493,7 +493,7 @@ def _is_one_symbol(plain: list[str], words: list[str]) -> bool:
     return "close" in plain or "close_price" in plain or sum(name in BAR_FIELDS for name in plain) > 1 or letters
 
 
-def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
+def _pairs(columns: pd.Index, table: _Table) -> list[tuple[str, str]]:
     """(field, symbol) of each column whose name is a pair in either order."""
     pairs = [tuple(str(part).strip() for part in name) for name in columns if isinstance(name, tuple)]
     if len(pairs) < len(columns) or any(len(pair) != 2 or not all(pair) for pair in pairs):
@@ -517,7 +517,7 @@ def _value_columns(frame: pd.DataFrame, words: list[str], table: _Table) -> list
     ]
 
 
-def _holds_numbers(values: pd.Series[Any]) -> bool:
+def _holds_numbers(values: pd.Series) -> bool:
     """True where cells are mostly numbers, so that one broken cell is refused and does not hide the column."""
     return _is_numeric(values) or bool(2 * _cells(values)[1].sum() > len(values))
 
@@ -561,7 +561,7 @@ def _read_long(
     return replace(bars, left_out=_left_out(columns, words, places))
 
 
-def _owners(column: pd.Series[Any]) -> tuple[Array, list[str]]:
+def _owners(column: pd.Series) -> tuple[Array, list[str]]:
     """(row,) places among the names of symbols, −1 for none; texts are made of each name once, not of each row."""
     # Objects may be of any kind, also such as cannot be looked up.
     places, unique = pd.factorize(column.astype("str") if column.dtype == object else column)

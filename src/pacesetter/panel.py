@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,9 @@ from pacesetter.arrays import Array
 from pacesetter.coarse import aggregate, coarse_closes
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.stamps import end_of_day, moment_of, utc_index
+
+if TYPE_CHECKING:
+    from pacesetter.truth import Truth
 
 __all__ = ["PRICE_FIELDS", "Panel", "end_of_day", "utc_index"]
 
@@ -57,7 +60,7 @@ class Panel:
     causal: bool = True
     calendar: str | None = None
     notes: tuple[str, ...] = ()
-    truth: Any = None
+    truth: Truth | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.fields), len(self.index), len(self.symbols))
@@ -244,7 +247,7 @@ class Panel:
     def rows(self, start: int | None = None, stop: int | None = None) -> Panel:
         """Bars start … stop−1 by position, as views; a truth is cut with them, or left out where it cannot be."""
         part = slice(start, stop)
-        truth = self.truth.rows(start, stop) if hasattr(self.truth, "rows") else None
+        truth = None if self.truth is None else self.truth.rows(start, stop)
         cut = {"index": self.index[part], "blocks": self.blocks[:, part], "mask": self.mask[part], "truth": truth}
         # rows of what was checked need no check: a backtest takes them at every bar
         panel = object.__new__(type(self))

@@ -105,7 +105,7 @@ class StampReader:
     date_format: str | None = None
     zone_of: Callable[[pd.DatetimeIndex], str] | None = None
 
-    def known_times(self, raw: pd.Series[Any]) -> pd.DatetimeIndex:
+    def known_times(self, raw: pd.Series) -> pd.DatetimeIndex:
         """(row,) UTC moments at which bars are known, NaT where the stamp is unusable; refuses if all are."""
         place, unique = pd.factorize(raw)  # a long table repeats each stamp for every symbol
         self.report("timestamp", "the timestamp is missing", np.flatnonzero(place < 0), "give each row its time")
@@ -190,7 +190,7 @@ class _Parser:
     may_be_dates: bool
     date_format: str | None = None
 
-    def parse(self, raw: pd.Series[Any]) -> pd.DatetimeIndex:
+    def parse(self, raw: pd.Series) -> pd.DatetimeIndex:
         if pd.api.types.is_datetime64_any_dtype(raw):
             return self._localise(pd.DatetimeIndex(raw))
         if pd.api.types.is_numeric_dtype(raw):
@@ -203,7 +203,7 @@ class _Parser:
         # The year first, then any mark: only one reading of it is in use.
         return self._text(text.str.replace(r"^(\d{4})[./](\d{2})[./](\d{2})", r"\1-\2-\3", regex=True))
 
-    def _numbers(self, values: pd.Series[Any]) -> pd.DatetimeIndex:
+    def _numbers(self, values: pd.Series) -> pd.DatetimeIndex:
         """Epochs in one unit, or dates as numbers like 20161230."""
         if bool(values.between(FIRST_DATE, LAST_DATE).all()) and bool((values % 1 == 0).all()):
             text = values.astype("int64").astype(str)
@@ -220,7 +220,7 @@ class _Parser:
         whole = pd.to_datetime(values.where(~bad), unit=name, utc=True, errors="coerce")  # type: ignore[call-overload]
         return self._in_range(pd.DatetimeIndex(whole))
 
-    def _parse_formatted(self, text: pd.Series[Any], date_format: str) -> pd.DatetimeIndex:
+    def _parse_formatted(self, text: pd.Series, date_format: str) -> pd.DatetimeIndex:
         """Texts in the user's own format."""
         try:
             parsed = pd.to_datetime(text, format=date_format, errors="coerce", utc="%z" in date_format)
@@ -232,7 +232,7 @@ class _Parser:
             self.report("timestamp", what, np.flatnonzero(bad), "correct the format or the row")
         return self._localise(pd.DatetimeIndex(parsed))
 
-    def _text(self, text: pd.Series[Any]) -> pd.DatetimeIndex:
+    def _text(self, text: pd.Series) -> pd.DatetimeIndex:
         parts = text.str.extract(ISO)
         parsed = pd.to_datetime(text.where(parts["date"].notna()), format="ISO8601", errors="coerce", utc=True)
         bad = parsed.isna().to_numpy()

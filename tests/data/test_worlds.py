@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.data.truth import Relations
 from pacesetter.data.worlds import STRENGTHS, Leads, PlantedWorld, slow_mean
 from pacesetter.errors import ConfigError
+from pacesetter.truth import Relations
 
 PAIR = Relations(
     groups=np.array([0, 0]),

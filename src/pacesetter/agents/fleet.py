@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor, silence_head
+from pacesetter.agents.heads import Critic, Distribution, Head, make_actor, silence_head
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.agents.stream.encoder import STREAM, follower_of
@@ -37,8 +37,8 @@ class Fleet(nn.Module):
     has_state_value   false where the critics did not learn: values are not to be shown or served then
     kind     "module:class" by which a stored one is made again       own   what that class takes beside, for JSON
     around   how actions are read beside a prior that the agents see, see `Around`; None without one
-    memory   entry -> shape of what its policy keeps from bar to bar: `evaluate` takes it among the observation, and the
-             policy that it gives has `played.memory` after it acted; most keep nothing
+    memory   entry -> shape of what its policy keeps from bar to bar: `evaluate` takes it among the observation, and
+             `memory_after` gives it after the policy acted; most keep nothing
     """
 
     frozen: torch.Tensor
@@ -61,13 +61,13 @@ class Fleet(nn.Module):
         self.policy.layers = nn.Identity()  # type: ignore[assignment]
         self.register_buffer("frozen", torch.zeros(len(self.symbols), dtype=torch.bool))
 
-    def _new_actor(self) -> DiscreteActor | ContinuousActor:
+    def _new_actor(self) -> Head:
         actor = make_actor(self.config.width, self.actions, self.hidden)
         if PRIOR in self.shapes:
             silence_head(actor.layers)
         return actor
 
-    def _new_critic(self) -> Critic:
+    def _new_critic(self) -> Head:
         return Critic(self.config.width, self.hidden)
 
     @property
@@ -82,12 +82,21 @@ class Fleet(nn.Module):
         """What is kept before the first bar: zeros (row, …)."""
         return {name: torch.zeros(rows, *shape, device=self.frozen.device) for name, shape in self.memory.items()}
 
-    def memory_after(self, policy: Any) -> dict[str, torch.Tensor]:
+    def memory_after(self, policy: Distribution) -> dict[str, torch.Tensor]:
         """What is kept after `policy`, an answer of this fleet, has acted."""
-        return dict.fromkeys(self.memory, policy.played.memory) if self.memory else {}
+        return {}
 
-    def notes(self, policy: object) -> dict[str, list[str]]:
+    def notes(self, policy: Distribution) -> dict[str, list[str]]:
         """What is worth noting beside the orders of `policy`, after it has acted: name -> a text for each row."""
+        return {}
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """Of a fleet with options."""
+        return ()
+
+    def option_bar(self, policy: Distribution) -> dict[str, torch.Tensor]:
+        """Of a fleet with options, after `policy` has acted: the `option` in force, and whether it `began` here."""
         return {}
 
     # ---- thinking -------------------------------------------------------------------------------------------------

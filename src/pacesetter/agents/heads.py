@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ __all__ = [
     "Critic",
     "DiscreteActor",
     "Distribution",
+    "Head",
     "MaskedCategorical",
     "TanhGaussian",
-    "apply_temperature",
     "head_layers",
     "make_actor",
     "silence_head",
@@ -32,19 +32,27 @@ HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 _EDGE = 1e-6  # an action at ±1 has no finite pre-image in float32
 
 
-class Distribution(Protocol):
+class Distribution(ABC):
     """Actions at random: (batch, …) with (batch,) log-probabilities and entropies in nats."""
 
+    @abstractmethod
     def sample(self) -> torch.Tensor: ...
 
+    @abstractmethod
     def mode(self) -> torch.Tensor: ...
 
+    @abstractmethod
     def log_prob(self, action: torch.Tensor) -> torch.Tensor: ...
 
+    @abstractmethod
     def entropy(self) -> torch.Tensor: ...
 
+    def with_temperature(self, temperature: float) -> Distribution:
+        """The same with its density to the power 1 / temperature: above 1 it is spread wider, below 1 narrower."""
+        raise TypeError(f"a {type(self).__name__} has no temperature")
 
-class MaskedCategorical:
+
+class MaskedCategorical(Distribution):
     """One of n actions; those masked out have probability exactly 0. A row that allows nothing is spread evenly."""
 
     def __init__(self, logits: torch.Tensor, mask: torch.Tensor | None = None) -> None:
@@ -74,8 +82,11 @@ class MaskedCategorical:
         # clamped, so that a masked action's lowest number never meets a large gradient: inf · 0 would be NaN
         return -(self.probabilities * self.log_probabilities.clamp(min=-1e4)).sum(-1)
 
+    def with_temperature(self, temperature: float) -> Distribution:
+        return MaskedCategorical(self.log_probabilities.clamp(min=-1e30) / temperature)
 
-class TanhGaussian:
+
+class TanhGaussian(Distribution):
     """a = tanh(u), u ~ N(mean, deviation²), independent over the last axis.
 
     log p(a) = Σ log N(u) − log(1 − tanh²u), the last term as 2(log 2 − u − softplus(−2u)), which stays finite.
@@ -106,19 +117,9 @@ class TanhGaussian:
         u = self.mean[..., None] + self.log_deviation.exp()[..., None] * nodes
         return (0.5 + HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
 
-
-def apply_temperature(policy: Distribution, temperature: float) -> Distribution:
-    """The policy with its density to the power 1 / temperature: above 1 it is spread wider, below 1 narrower.
-
-    Of a squashed Gaussian that is done before the squashing: its variance is multiplied.
-    """
-    if hasattr(policy, "with_temperature"):  # it knows best what may be spread
-        return policy.with_temperature(temperature)  # type: ignore[no-any-return]
-    if isinstance(policy, MaskedCategorical):
-        return MaskedCategorical(policy.log_probabilities.clamp(min=-1e30) / temperature)
-    if isinstance(policy, TanhGaussian):
-        return TanhGaussian(policy.mean, policy.log_deviation + 0.5 * math.log(temperature))
-    raise TypeError(f"a {type(policy).__name__} has no temperature")
+    def with_temperature(self, temperature: float) -> Distribution:
+        """The same with its variance before the squashing multiplied."""
+        return TanhGaussian(self.mean, self.log_deviation + 0.5 * math.log(temperature))
 
 
 def _log_slope(u: torch.Tensor) -> torch.Tensor:
@@ -150,7 +151,13 @@ def silence_head(layers: nn.Sequential) -> None:
     last.bias.zero_()
 
 
-class DiscreteActor(nn.Module):
+class Head(nn.Module):
+    """Layers that belong to one agent; a fleet stacks those of all of its agents."""
+
+    layers: nn.Sequential
+
+
+class DiscreteActor(Head):
     """(batch, width) features and a (batch, action) mask → MaskedCategorical."""
 
     def __init__(self, width: int, actions: int, hidden: int = 128) -> None:
@@ -161,7 +168,7 @@ class DiscreteActor(nn.Module):
         return MaskedCategorical(self.layers(features), mask)
 
 
-class ContinuousActor(nn.Module):
+class ContinuousActor(Head):
     """(batch, width) features → TanhGaussian of (batch, size); the deviation depends on the state too."""
 
     def __init__(self, width: int, size: int = 1, hidden: int = 128) -> None:
@@ -180,7 +187,7 @@ def make_actor(width: int, actions: int | None, hidden: int = 128) -> DiscreteAc
     return ContinuousActor(width, hidden=hidden) if actions is None else DiscreteActor(width, actions, hidden)
 
 
-class Critic(nn.Module):
+class Critic(Head):
     """(batch, width) features → (batch,) value."""
 
     def __init__(self, width: int, hidden: int = 128) -> None:

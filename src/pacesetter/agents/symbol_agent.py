@@ -8,7 +8,7 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import Critic, DiscreteActor, Distribution, MaskedCategorical, make_actor
+from pacesetter.agents.heads import Critic, DiscreteActor, Distribution, Head, MaskedCategorical, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.arrays import Array
 
@@ -29,8 +29,8 @@ class SymbolAgent(nn.Module, Agent):
         super().__init__()
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.encoder: Encoder = config.build(shapes)
-        self.actor = make_actor(config.width, actions, hidden)
-        self.critic = Critic(config.width, hidden)
+        self.actor: Head = make_actor(config.width, actions, hidden)
+        self.critic: Head = Critic(config.width, hidden)
 
     @property
     def choices(self) -> int:

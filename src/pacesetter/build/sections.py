@@ -170,17 +170,16 @@ class Gates:
     oracle: bool = False
 
     def __post_init__(self) -> None:
-        shares = (
-            "max_share",
-            "min_trades",
-            "min_coverage",
-            "min_histogram",
-            "min_spread",
-            "min_distinct",
-            "min_states",
-        )
-        for name in shares:
-            value = vars(self)[name]
+        shares = {
+            "max_share": self.max_share,
+            "min_trades": self.min_trades,
+            "min_coverage": self.min_coverage,
+            "min_histogram": self.min_histogram,
+            "min_spread": self.min_spread,
+            "min_distinct": self.min_distinct,
+            "min_states": self.min_states,
+        }
+        for name, value in shares.items():
             if value is not None and not 0 <= value <= 1:
                 raise ConfigError(f"train.gates.{name}={value} must be a share, from 0 to 1")
         amounts = {"min_entropy": self.min_entropy, "min_round_trips": self.min_round_trips}
@@ -304,8 +303,17 @@ class MainJob:
     fast: bool = False
 
     def __post_init__(self) -> None:
-        counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "folds", "draws")
-        check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: vars(self)[name] for name in counts})
+        check_range(
+            1,
+            owner="job",
+            memory_mb=self.memory_mb or 1,
+            lookback_steps=self.lookback_steps,
+            direct_steps=self.direct_steps,
+            fleet_steps=self.fleet_steps,
+            master_steps=self.master_steps,
+            folds=self.folds,
+            draws=self.draws,
+        )
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pacesetter.dashboard.folders import RunFacts, run_table
 from pacesetter.dashboard.texts import RIGHT_TO_LEFT, column, language, say
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 __all__ = ["first_page"]
 
@@ -46,6 +49,6 @@ def _rows(runs: Sequence[RunFacts]) -> Iterator[list[str]]:
 
 
 @lru_cache
-def _template() -> Any:
+def _template() -> Template:
     loader = PackageLoader("pacesetter.dashboard", "assets")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("first.html.j2")

@@ -78,8 +78,8 @@ class RunFacts:
 
     def row(self, regime: str | None = None) -> dict[str, Any]:
         """The run's line of the table; Sharpe ratio and return are those in `regime` where one is named."""
-        own = {name: getattr(self, name) for name in ("name", "started", "task", "data", "preset")}
-        own |= {"status": say(f"status.{self.status}")}
+        own: dict[str, Any] = {"name": self.name, "started": self.started, "task": self.task}
+        own |= {"data": self.data, "preset": self.preset, "status": say(f"status.{self.status}")}
         own |= {"label": f"{'└ ' if self.is_inside else ''}{self.label}", "tags": ", ".join(self.tags)}
         return own | (self._judgement(regime) if self.result else {}) | {"problem": self.problem}
 

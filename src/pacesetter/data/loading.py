@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,10 @@ from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.tables import is_table, read_table
 from pacesetter.words import count_noun
+
+if TYPE_CHECKING:
+    from pacesetter.arrays import Array
+    from pacesetter.data.files.folder import Files
 
 __all__ = [
     "Loading",
@@ -218,7 +222,7 @@ def fold_findings(findings: Iterable[Finding]) -> list[str]:
     ]
 
 
-def _mask_broken(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
+def _mask_broken(panel: Panel, bad: Array) -> Panel:
     """The panel with the broken bars unobserved."""
     if not bad.any():
         return panel
@@ -241,12 +245,14 @@ def _cut_period(panel: Panel, loading: Loading) -> Panel:
 # ---- checked once ---------------------------------------------------------------------------------------------------
 
 
-def _load_cached(folder: str, origin: Any, loading: Loading, load: Callable[[], Panel]) -> Panel:
+def _load_cached(folder: str, origin: Source, loading: Loading, load: Callable[[], Panel]) -> Panel:
     """The panel of a file source from the cache in `folder`, or else by `load`, and kept there.
 
     The key has all options, and path, size and time of change of each file. A stored panel is verified by its own hash.
     """
-    if not hasattr(origin, "origin_files"):
+    from pacesetter.data.files.folder import Files
+
+    if not isinstance(origin, Files):
         raise ConfigError("data.cache keeps panels of files; leave it out for a source that has none")
     path = Path(folder) / f"{_key(origin, loading)}.parquet"
     if path.is_file():
@@ -259,7 +265,7 @@ def _load_cached(folder: str, origin: Any, loading: Loading, load: Callable[[], 
     return panel
 
 
-def _key(origin: Any, loading: Loading) -> str:
+def _key(origin: Files, loading: Loading) -> str:
     beside = [Path(path) for path in (loading.membership, loading.fx) if path is not None and Path(path).is_file()]
     read = [*origin.origin_files(), *beside]
     files = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in read]

@@ -54,17 +54,22 @@ class Fold:
     validation: Integers = field(default_factory=_no_bars)
 
     def __post_init__(self) -> None:
-        for part in PARTS:
-            positions = np.array(getattr(self, part), dtype=np.int64)
+        for part, given in self.parts.items():
+            positions = np.array(given, dtype=np.int64)
             positions.flags.writeable = False
             object.__setattr__(self, part, positions)
 
     def panels(self, panel: Panel) -> FoldPanels:
         """Views of `panel`, e.g. `(train,), (validation,), (test,) = fold.panels(panel)` for a chronological split."""
-        last = max(int(getattr(self, part).max(initial=-1)) for part in PARTS)
+        last = max(int(positions.max(initial=-1)) for positions in self.parts.values())
         if last >= len(panel):
             raise DataError(f"the fold reaches bar {last}, the panel has {len(panel)} bars; split this panel")
-        return FoldPanels(*(tuple(panel.rows(*run) for run in _runs(getattr(self, part))) for part in PARTS))
+        return FoldPanels(*(tuple(panel.rows(*run) for run in _runs(each)) for each in self.parts.values()))
+
+    @property
+    def parts(self) -> dict[str, Integers]:
+        """The positions by the name of their part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +119,7 @@ class Splits:
         return splits
 
     def _content(self) -> dict[str, object]:
-        folds = [{part: _runs(getattr(fold, part)) for part in PARTS} for fold in self.folds]
+        folds = [{part: _runs(positions) for part, positions in fold.parts.items()} for fold in self.folds]
         return {"kind": self.kind, "bars": self.bars, "fingerprint": self.fingerprint, "folds": folds}
 
 
@@ -227,7 +232,7 @@ def _splits(kind: str, panel: Panel, folds: Iterable[Fold], asked: tuple[str, ..
     made = tuple(folds)
     for number, fold in enumerate(made):
         for part in asked:
-            if not len(getattr(fold, part)):
+            if not len(fold.parts[part]):
                 raise ConfigError(
                     f"{kind} fold {number} has no {part} bars out of {len(panel)}; give more bars or smaller gaps"
                 )

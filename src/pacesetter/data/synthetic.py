@@ -25,11 +25,11 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
-from pacesetter.data.truth import Relations, Truth
 from pacesetter.data.worlds import Leads, PlantedWorld
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+from pacesetter.truth import Relations, Truth
 
 __all__ = ["Synthetic"]
 
@@ -275,9 +275,16 @@ class Synthetic:
         world.check_leaders(self.leaders)
         if self._group_count == 0:
             raise ConfigError(f"data.world={self.world} needs a leader and a follower; give data.symbols=2 or more")
-        for name in ("relation_change_bars", "regime_relations", "signal_bars", "late_share", "delisted_share"):
-            if np.any(getattr(self, name)):
-                raise ConfigError(f"data.{name}={getattr(self, name)} is not for data.world={self.world}; leave it out")
+        of_planted = {
+            "relation_change_bars": self.relation_change_bars,
+            "regime_relations": self.regime_relations,
+            "signal_bars": self.signal_bars,
+            "late_share": self.late_share,
+            "delisted_share": self.delisted_share,
+        }
+        for name, value in of_planted.items():
+            if np.any(value):
+                raise ConfigError(f"data.{name}={value} is not for data.world={self.world}; leave it out")
 
     def _epochs(self, regimes: Array) -> Array:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
@@ -293,15 +300,11 @@ class Synthetic:
 
     def _draw_schedule(self, epochs: int) -> Relations:
         generator = self._generator("relations")
-        drawn = [self._draw_relations(generator) for _ in range(epochs)]
-        return Relations(*(np.stack([getattr(row, part.name) for row in drawn]) for part in fields(Relations)))
+        return Relations.schedule([self._draw_relations(generator) for _ in range(epochs)])
 
     def _end_signal(self, schedule: Relations, epochs: Array) -> tuple[Relations, Array]:
         """The schedule with a last epoch without relations, which holds from `signal_bars` on."""
-        none = {"groups": -1, "leaders": -1, "lags": 0, "strengths": 0.0, "signs": 0.0}
-        rows = {part.name: getattr(schedule, part.name) for part in fields(Relations)}
-        ended = {name: np.concatenate([row, np.full_like(row[:1], none[name])]) for name, row in rows.items()}
-        return Relations(**ended), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
+        return schedule.ended(), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
 
     def _draw_relations(self, generator: np.random.Generator) -> Relations:
         groups, leaders = np.full(self.symbols, -1), np.full((self.symbols, self.leaders), -1)

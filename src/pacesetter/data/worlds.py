@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.data.truth import Relations
 from pacesetter.errors import ConfigError, check_range
+from pacesetter.truth import Relations
 
 __all__ = ["STRENGTHS", "Leads", "PlantedWorld", "slow_mean"]
 

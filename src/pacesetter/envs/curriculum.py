@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import gymnasium
 import numpy as np
@@ -28,6 +28,9 @@ from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.sharpe import sharpe_of_sums
+
+if TYPE_CHECKING:
+    from pacesetter.envs.single import Observation
 
 __all__ = [
     "FIVE_STAGES",
@@ -307,28 +310,30 @@ class Course:
             raise DataError(f"stage '{stage.name}': {problem}") from problem
 
 
-class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+class CurriculumEnv(gymnasium.Wrapper[dict[str, Array], Any, dict[str, Array], Any]):
     """A `TradingEnv` or `PortfolioEnv` whose episodes follow a `course`."""
 
     def __init__(
         self,
-        env: gymnasium.Env[Any, Any],
+        env: gymnasium.Env[Observation, Any],
         stages: Sequence[CurriculumStage] = FIVE_STAGES,
         noise: ArrayLike | None = None,
     ) -> None:
         super().__init__(env)
         self.course = Course(_trading_batch(env), stages, noise)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode of the current stage."""
         self.course.begin(np.array([True]))
         return self.env.reset(seed=seed, options=options)
 
-    def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Step, and let the course hear of it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.course.observe_step(info["ledger"][None], np.array([terminated or truncated]))
-        return observation, reward, terminated, truncated, info
+        return observation, float(reward), terminated, truncated, info
 
 
 class CurriculumVectorEnv(VectorWrapper):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacesetter.build import stored_plan
+from pacesetter.late import load
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.lookback.stored import LookbackRun
@@ -24,6 +24,5 @@ def open_run(folder: Path) -> StoredRun | LookbackRun:
     """The run in `folder` with what evaluate, compare and inspect ask of it."""
     task = stored_plan(folder).problem
     task.check("evaluate", folder)
-    module, _, name = RUNS[task.judged_as].partition(":")
-    opened: StoredRun | LookbackRun = getattr(importlib.import_module(module), name)(folder)
+    opened: StoredRun | LookbackRun = load(RUNS[task.judged_as])(folder)
     return opened

@@ -56,7 +56,7 @@ FEATURES: Registry[Feature] = Registry("feature")
 
 def default_names() -> list[str]:
     """The features of a table where none are named."""
-    return [name for name in FEATURES if getattr(FEATURES[name], "is_default", True)]
+    return [name for name in FEATURES if FEATURES[name].is_default]
 
 
 def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kind: Kind = "custom") -> Feature:

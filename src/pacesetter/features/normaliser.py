@@ -32,6 +32,7 @@ class Normaliser(ABC):
     learned: ClassVar[tuple[str, ...]] = ("centre_", "scale_")  # arrays that are stored
     centre_: Array
     scale_: Array
+    is_fitted_: bool = False
     fitted_until_: pd.Timestamp | None = None
 
     def fit(self, values: FeatureTable | ArrayLike, until: str | pd.Timestamp | None = None) -> Self:
@@ -42,6 +43,7 @@ class Normaliser(ABC):
         # `fitted_until_` is what lets a backtest refuse bars that the normaliser has already seen.
         rows, self.fitted_until_ = _training_part(values, until)
         self._learn(rows)
+        self.is_fitted_ = True
         return self
 
     @abstractmethod
@@ -66,7 +68,7 @@ class Normaliser(ABC):
         return array
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "centre_"):
+        if not self.is_fitted_:
             raise ConfigError(f"the {self.kind} normaliser is not fitted; call fit on the training set first")
 
     # ---- storing --------------------------------------------------------------------------------------------------
@@ -111,6 +113,7 @@ class Normaliser(ABC):
         normaliser = configure(NORMALISERS[kind], options, kind)
         for name, numbers in learned.items():
             setattr(normaliser, name, np.array(numbers))
+        normaliser.is_fitted_ = True
         normaliser.fitted_until_ = None if until is None else pd.Timestamp(until)
         return normaliser
 
@@ -189,7 +192,7 @@ class RunningWelford(Normaliser):
     def update(self, values: FeatureTable | ArrayLike, until: str | pd.Timestamp | None = None) -> Self:
         """Take in one more (…, feature) batch, or the bars of a table known by `until`."""
         rows, moment = _training_part(values, until)
-        if not hasattr(self, "centre_"):
+        if not self.is_fitted_:
             self._forget(rows.shape[1])
         self._absorb(*_moments(rows), moment)
         return self
@@ -197,7 +200,7 @@ class RunningWelford(Normaliser):
     def merge(self, other: RunningWelford) -> Self:
         """Take in what another one has seen, e.g. in another process."""
         other._check_fitted()
-        if not hasattr(self, "centre_"):
+        if not self.is_fitted_:
             self._forget(len(other.centre_))
         self._check_values(other.centre_)
         self._absorb(other.count_, other.centre_, other.squares_, other.fitted_until_)
@@ -208,6 +211,7 @@ class RunningWelford(Normaliser):
         self._absorb(*_moments(rows), self.fitted_until_)
 
     def _forget(self, features: int) -> None:
+        self.is_fitted_ = True
         self.count_ = np.zeros(features, dtype=np.int64)
         self.centre_, self.squares_, self.scale_ = np.zeros(features), np.zeros(features), np.ones(features)
 

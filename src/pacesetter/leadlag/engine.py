@@ -274,11 +274,11 @@ class Engine:
 
     def lags(self, end: int, lookback: int) -> Array:
         """(symbol, symbol) lag in bars by which i leads j (negative: follows); of ccf_… and hayashi_yoshida."""
-        return self._ask("lags", end, lookback)
+        return self._check_known("lags", self.scorer_.lags(*self._check_window(end, lookback)))
 
     def correlations(self, end: int, lookback: int) -> Array:
         """(lag, symbol, symbol) dependence of x_j(t) on x_i(t−lag), lags from 1; of estimators that correlate lags."""
-        return self._ask("correlations", end, lookback)
+        return self._check_known("correlations", self.scorer_.correlations(*self._check_window(end, lookback)))
 
     def diagnose(self, end: int, lookback: int) -> dict[str, str]:
         """Symbol → why it is NaN in the window; empty when every asset is scored."""
@@ -317,15 +317,12 @@ class Engine:
                 yield rows, self.many(ends[rows], lookbacks[rows])
                 update(rows.stop - rows.start)
 
-    def _ask(self, what: str, end: int, lookback: int) -> Array:
-        end, lookback = self._check_window(end, lookback)
-        answer = getattr(self.scorer_, what, None)
+    def _check_known(self, what: str, answer: Array | None) -> Array:
         if answer is None:
             raise ConfigError(
                 f"{self.method} on backend '{self.backend_}' has no {what}; use 'ccf_peak' on backend 'auto'"
             )
-        matrix: Array = answer(end, lookback)
-        return matrix
+        return answer
 
     def _check_window(self, end: int, lookback: int) -> tuple[int, int]:
         try:

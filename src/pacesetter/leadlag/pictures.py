@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from pacesetter.leadlag.structure.ranking import row_mean
 if TYPE_CHECKING:
     import networkx
     import plotly.graph_objects
+    import plotly.graph_objects as go
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.image import AxesImage
 
 __all__ = [
     "Heat",
@@ -140,7 +145,7 @@ def leadership_picture(
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
     shown = np.argsort(-size, kind="stable")[:most]
     shown = shown[np.argsort(-mean[shown], kind="stable")]
-    days = tuple(str(time)[:10] if hasattr(time, "date") else str(time) for time in times)
+    days = tuple(str(time)[:10] if isinstance(time, datetime) else str(time) for time in times)
     if len(set(days)) < len(days):  # several windows a day
         days = tuple(str(time)[:16] for time in times)
     names = tuple(symbols[i] for i in shown)
@@ -202,7 +207,7 @@ def to_png(picture: Heat | Web, path: str | Path) -> Path:
     return path
 
 
-def _heat_in_plotly(figure: Any, heat: Heat) -> None:
+def _heat_in_plotly(figure: go.Figure, heat: Heat) -> None:
     shares = heat.shares
     for values, opacity in shares:
         figure.add_heatmap(
@@ -227,11 +232,18 @@ def _heat_in_plotly(figure: Any, heat: Heat) -> None:
     figure.update_yaxes(title=heat.row_title, type="category", autorange="reversed", nticks=MOST_LABELS, showgrid=False)
 
 
-def _heat_in_matplotlib(axes: Any, heat: Heat) -> Any:
+def _heat_in_matplotlib(axes: Axes, heat: Heat) -> AxesImage:
     axes.set_facecolor(ABSENT)
-    look = {"aspect": "auto", "vmin": -heat.limit, "vmax": heat.limit, "interpolation": "nearest"}
     for values, opacity in heat.shares:
-        image = axes.imshow(values, SCALE, alpha=opacity, **look)
+        image = axes.imshow(
+            values,
+            SCALE,
+            alpha=opacity,
+            aspect="auto",
+            interpolation="nearest",
+            vmin=-heat.limit,
+            vmax=heat.limit,
+        )
     for axis, names, most in ((axes.xaxis, heat.columns, MOST_LABELS // 2), (axes.yaxis, heat.rows, MOST_LABELS)):
         step = -(-len(names) // most) if names else 1
         axis.set_ticks(range(0, len(names), step), names[::step], fontsize=8)
@@ -240,7 +252,7 @@ def _heat_in_matplotlib(axes: Any, heat: Heat) -> Any:
     return image
 
 
-def _web_in_plotly(figure: Any, web: Web) -> None:
+def _web_in_plotly(figure: go.Figure, web: Web) -> None:
     names = zip(web.nodes, LABEL_DISTANCE * web.places, strict=True)
     labels = [{"x": x, "y": y, "text": name, "showarrow": False, "font": {"size": 11}} for name, (x, y) in names]
     # At once: each `add_annotation` would check all that are there already.
@@ -277,13 +289,23 @@ def _arrow_in_plotly(web: Web, leader: int, follower: int, weight: float) -> dic
     }
 
 
-def _web_in_matplotlib(axes: Any, web: Web) -> Any:
+def _web_in_matplotlib(axes: Axes, web: Web) -> PathCollection:
     look = {"arrowstyle": "-|>", "color": "#505050", "alpha": 0.45, "shrinkA": 8, "shrinkB": 8}
     for leader, follower, weight in web.arrows:
         arrow = look | {"lw": web.width(weight)}
         axes.annotate("", web.places[follower], web.places[leader], arrowprops=arrow)
-    scale = {"cmap": SCALE, "vmin": -web.limit, "vmax": web.limit}
-    nodes = axes.scatter(*web.places.T, s=200, c=web.scores, edgecolors="#333333", zorder=3, **scale)
+    across, up = web.places.T
+    nodes = axes.scatter(
+        across,
+        up,
+        s=200,
+        c=web.scores,
+        cmap=SCALE,
+        vmin=-web.limit,
+        vmax=web.limit,
+        edgecolors="#333333",
+        zorder=3,
+    )
     for name, place in zip(web.nodes, LABEL_DISTANCE * web.places, strict=True):
         axes.annotate(name, place, ha="center", va="center", fontsize=9)
     axes.set(xlim=(-RIM, RIM), ylim=(-RIM, RIM))

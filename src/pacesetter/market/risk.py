@@ -113,15 +113,14 @@ class RiskOptions:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("target_volatility", "tracking_error", "half_life_days", "scale"):
-            value = vars(self)[name]
+        shares = {"target_volatility": self.target_volatility, "tracking_error": self.tracking_error}
+        for name, value in {**shares, "half_life_days": self.half_life_days, "scale": self.scale}.items():
             if value is not None:
                 check_range(0, owner="risk", **{name: value})
                 if value == 0 and name != "scale":
                     raise ConfigError(f"risk.{name}=0 allows nothing; give a number above 0, or leave it out")
-        for name in ("target_volatility", "tracking_error"):
-            if (getattr(self, name) or 0) >= MOST_TARGET:
-                value = getattr(self, name)
+        for name, value in shares.items():
+            if value is not None and value >= MOST_TARGET:
                 raise ConfigError(f"risk.{name}={value:g} is {value:.0%} a year; write {value / 100:g} for {value:g} %")
         check_range(0, 1, owner="risk", band=self.band)
         self._check_base()

@@ -135,7 +135,7 @@ class RecurrentCell(nn.Module):
 
     def __init__(self, memory: nn.Module) -> None:
         super().__init__()
-        inner: Any = getattr(memory, "gru", memory)
+        inner: Any = memory if isinstance(memory, nn.RNNBase) else memory.gru
         self.is_gru, self.layers = isinstance(inner, nn.GRU), int(inner.num_layers)
         self.inputs = nn.ModuleList(_linear(inner, "ih", layer) for layer in range(self.layers))
         self.hiddens = nn.ModuleList(_linear(inner, "hh", layer) for layer in range(self.layers))

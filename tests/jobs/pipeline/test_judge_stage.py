@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from pacesetter.build import build_panel, stored_plan
+from pacesetter.evaluation.baselines.forecasting import _regress
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.fleet_stage import train_fleet
 from pacesetter.jobs.pipeline.judge_stage import _played_alike, judge_agents
@@ -47,6 +48,7 @@ def test_a_fleet_is_refitted_before_each_test_with_its_master(job: Job, monkeypa
     train_runs(job, monkeypatch)
     finding = judge_agents(job, job.folder("judge"))
     walk = next(section for section in finding.sections if section.title == "Walk-forward")
+    assert _regress.cache_info().currsize == 0  # nothing of the verdict's fits is kept while it is explained
     printed = job.console.file.getvalue()  # type: ignore[attr-defined]
     assert len(walk.rows) == 3, printed
     assert "2 refits, each about as long as the stages that trained; job.folds=1 judges a single test" in printed

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
-from pacesetter.agents.heads import MaskedCategorical, TanhGaussian, apply_temperature
+from pacesetter.agents.heads import MaskedCategorical, TanhGaussian
 from pacesetter.evaluation.recovery.measures import ABOVE_CONSTANT
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
+from pacesetter.learning.experience.recording import uniform_policy
 
 EVERY = {
     *("action entropy", "distinct actions", "round trips per 1,000 steps", "states visited", "finite numbers"),
@@ -83,9 +83,9 @@ def test_the_best_agent_may_be_chosen_by_its_sharpe_ratio(small, console):
 def test_a_temperature_is_a_power_of_the_density():
     logits = torch.tensor([[1.0, 2.0, 4.0]])
     mask = torch.tensor([[1.0, 0.0, 1.0]])
-    hot = apply_temperature(MaskedCategorical(logits, mask), 2.0)
+    hot = MaskedCategorical(logits, mask).with_temperature(2.0)
     torch.testing.assert_close(hot.probabilities, torch.softmax(torch.tensor([[0.5, -torch.inf, 2.0]]), -1))
-    wide = apply_temperature(TanhGaussian(torch.zeros(1, 1), torch.zeros(1, 1)), 4.0)
+    wide = TanhGaussian(torch.zeros(1, 1), torch.zeros(1, 1)).with_temperature(4.0)
     assert float(wide.log_deviation.exp()) == pytest.approx(2.0)
     with pytest.raises(TypeError, match="no temperature"):
-        apply_temperature(np.zeros(1), 2.0)
+        uniform_policy({"position": torch.zeros(2, 1)}, None).with_temperature(2.0)

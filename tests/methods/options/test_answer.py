@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.agents.heads import TanhGaussian, apply_temperature
+from pacesetter.agents.heads import TanhGaussian
 from pacesetter.methods.options.answer import OptionAnswer, OptionMemory, OptionSet
 from pacesetter.methods.options.config import WRITTEN, OptionRules
 
@@ -93,7 +93,7 @@ def test_an_order_of_minus_one_is_exact():
 
 def test_a_temperature_spreads_the_selector():
     sharp = answer([2.0, 0, 0, 0, 0])
-    wide = apply_temperature(sharp, 4.0)
+    wide = sharp.with_temperature(4.0)
     assert wide.entropy().item() > sharp.entropy().item()
     assert wide.sample().shape == (1, 1)
     assert wide.played.option.item() in (0, 4)

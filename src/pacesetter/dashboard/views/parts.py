@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
@@ -19,6 +19,9 @@ from pacesetter.dashboard.settings import current_settings
 from pacesetter.dashboard.texts import LANGUAGES, RIGHT_TO_LEFT, column, language, right_to_left, say, use_reader
 from pacesetter.errors import PacesetterError
 from pacesetter.words import for_spreadsheets
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 __all__ = [
     "all_runs",
@@ -135,7 +138,7 @@ def contain_errors() -> Iterator[None]:
         st.error(say("app.failed", kind=type(problem).__name__, problem=str(problem)))
 
 
-def chart(figure: Any, key: str) -> None:
+def chart(figure: go.Figure, key: str) -> None:
     """A figure in the house style, which a theme would paint over; its title is read aloud to who cannot see it."""
     title = figure.layout.title.text or ""
     if title and language() in RIGHT_TO_LEFT:

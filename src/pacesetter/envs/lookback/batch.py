@@ -109,21 +109,6 @@ class LookbackBatch:
     force. What is handed out is never written to again. `stored_rows` are the arrays that a resume needs.
     """
 
-    stored_rows: ClassVar[tuple[str, ...]] = (
-        *(
-            "t",
-            "stop",
-            "low",
-            "high",
-            "lookback",
-            "run_of_trouble",
-            "decisions",
-            "total",
-            "scores",
-            "weights",
-            "chosen",
-        ),
-    )
     is_steered: ClassVar[bool] = False  # whether something but the agent and the dealer decides rewards and bounds
 
     def __init__(
@@ -150,6 +135,22 @@ class LookbackBatch:
         self.scores = np.full((env_count, self.assets), np.nan)
         self.weights = np.zeros((env_count, self.assets))
         self.chosen = np.zeros((env_count, self.entries()["chosen"]), dtype=np.float32)
+
+    @property
+    def stored_rows(self) -> dict[str, Array]:
+        return {
+            "t": self.t,
+            "stop": self.stop,
+            "low": self.low,
+            "high": self.high,
+            "lookback": self.lookback,
+            "run_of_trouble": self.run_of_trouble,
+            "decisions": self.decisions,
+            "total": self.total,
+            "scores": self.scores,
+            "weights": self.weights,
+            "chosen": self.chosen,
+        }
 
     # ---- episodes -------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,8 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
         check_reset(options)
         super().reset(seed=seed)
         self.batch.reset(None if seed is None else [seed])
-        drawn = getattr(self.batch.markets[0].panel.truth, "drawn", {})
+        truth = self.batch.markets[0].panel.truth
+        drawn = {} if truth is None else truth.drawn
         info = {"bar": int(self.batch.t[0]), "lookback": int(self.batch.lookback[0]), "drawn": drawn}
         return self._observation(), info
 

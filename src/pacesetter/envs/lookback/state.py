@@ -16,7 +16,7 @@ __all__ = ["load_lookback_state", "lookback_state"]
 def lookback_state(batch: LookbackBatch) -> dict[str, object]:
     """Copies of all that changes; synthetic markets are told by their seeds."""
     return {
-        "rows": {name: getattr(batch, name).copy() for name in batch.stored_rows},
+        "rows": {name: rows.copy() for name, rows in batch.stored_rows.items()},
         "resolutions": [market.resolution for market in batch.markets],
         "markets": [market.seed for market in batch.markets],
         "random": [generator.bit_generator.state for generator in batch.generators],
@@ -27,8 +27,8 @@ def lookback_state(batch: LookbackBatch) -> dict[str, object]:
 
 def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None:
     """Restore what `lookback_state` gave; refuses rows of another shape."""
-    for name in batch.stored_rows:
-        if stored["rows"][name].shape != getattr(batch, name).shape:
+    for name, rows in batch.stored_rows.items():
+        if stored["rows"][name].shape != rows.shape:
             raise ConfigError(f"stored '{name}' does not match this batch of {batch.env_count}; use its own options")
         setattr(batch, name, stored["rows"][name].copy())
     seeds = stored.get("markets", [None] * batch.env_count)

@@ -120,9 +120,16 @@ class _Windows:
     measured: Array
     thin: Array
 
-    def rows(self, which: object) -> _Windows:
+    def rows(self, which: slice | Array) -> _Windows:
         """The same of some of the bars."""
-        return _Windows(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+        return _Windows(
+            self.lookbacks[which],
+            self.ledger[which],
+            self.scores[which],
+            self.weights[which],
+            self.measured[which],
+            self.thin[which],
+        )
 
 
 def _block(market: LookbackMarket, config: LookbackConfig, bars: Array, has_before: bool) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -138,7 +138,6 @@ class TwoLevelConfig(LookbackConfig):
 class TwoLevelBatch(LookbackBatch):
     """Lookback environments whose rows each have a `setting` in force, told by its place; bounds were dealt before."""
 
-    stored_rows: ClassVar[tuple[str, ...]] = (*LookbackBatch.stored_rows, "dealt_low", "dealt_high", "setting")
     is_steered = True
 
     def __init__(
@@ -159,6 +158,11 @@ class TwoLevelBatch(LookbackBatch):
         self._highs = np.array([setting.longest or config.windows.longest for setting in settings])
 
     # ---- where a setting takes force ------------------------------------------------------------------------------
+
+    @property
+    def stored_rows(self) -> dict[str, Array]:
+        own = {"dealt_low": self.dealt_low, "dealt_high": self.dealt_high, "setting": self.setting}
+        return super().stored_rows | own
 
     def place(self, market: LookbackMarket, bars: ArrayLike, lookbacks: ArrayLike) -> None:
         """As for one level; the market stays the one given, whatever resolution a setting has."""

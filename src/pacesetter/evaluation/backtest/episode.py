@@ -287,7 +287,7 @@ def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
     ]
 
 
-def _is_daily(times: pd.Series[Any]) -> bool:
+def _is_daily(times: pd.Series) -> bool:
     """Whether the moments are at few times of the day, as closes are in summer and winter."""
     return pd.DatetimeIndex(times).strftime("%H:%M").nunique() <= 2
 

@@ -18,7 +18,6 @@ from typing import ClassVar
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.baselines.baseline import recent_returns
@@ -26,6 +25,7 @@ from pacesetter.evaluation.baselines.forecasting import Oracle
 from pacesetter.evaluation.statistics.metrics import ended_growth
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.policies.policy import Snapshot
+from pacesetter.truth import Truth
 
 __all__ = [
     "DecayProblem",

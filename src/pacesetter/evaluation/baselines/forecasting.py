@@ -18,7 +18,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
@@ -28,8 +27,19 @@ from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
+from pacesetter.truth import Truth
 
-__all__ = ["Expected", "Forecasting", "Lasso", "Oracle", "ReturnsOracle", "Ridge", "fill_returns", "lagged_returns"]
+__all__ = [
+    "Expected",
+    "Forecasting",
+    "Lasso",
+    "Oracle",
+    "ReturnsOracle",
+    "Ridge",
+    "fill_returns",
+    "forget_fits",
+    "lagged_returns",
+]
 
 LEAST_BARS = 120  # known at the first decision; below them nothing is fitted and everything stays in cash
 VALIDATION_SHARE = 0.25  # of the known bars, the last ones, on which penalty and thresholds are chosen
@@ -283,6 +293,11 @@ def lagged_returns(returns: Array, lags: int) -> Array:
 def _scale(features: Array) -> Array:
     deviation = features.std(axis=0)
     return np.where(deviation > 0, deviation, 1.0)
+
+
+def forget_fits() -> None:
+    """Free the fits that are kept for those who ask again."""
+    _regress.cache_clear()
 
 
 @lru_cache(maxsize=KEPT_FITS)

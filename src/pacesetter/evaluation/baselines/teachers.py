@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
@@ -26,6 +25,7 @@ from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
+from pacesetter.truth import Truth
 
 __all__ = ["Expert", "OracleTeacher"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -73,7 +72,7 @@ def agents_section(folder: Path) -> Section:
     return Section("Agents", text, figures, header, tuple(_row(row) for _, row in table.iterrows()))
 
 
-def _row(row: pd.Series[Any]) -> tuple[object, ...]:
+def _row(row: pd.Series) -> tuple[object, ...]:
     return (
         row["symbol"],
         f"{row['sharpe']:+.2f}",

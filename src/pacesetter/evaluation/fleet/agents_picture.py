@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -12,6 +12,9 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.fleet.agents_page import RETURNS, read_agents, validation_curves
 from pacesetter.evaluation.report.pictures import PALETTE
 from pacesetter.evaluation.report.tables import read_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["fleet_picture"]
 
@@ -45,7 +48,7 @@ def fleet_picture(folder: str | Path, path: str | Path, groups: Mapping[str, Seq
     return Path(path)
 
 
-def _draw(axes: Any, curves: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> None:
+def _draw(axes: Axes, curves: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> None:
     """A faint line for each agent, a strong one for the median of each group."""
     for colour, (label, symbols) in zip(COLOURS, groups.items(), strict=False):
         own = curves[list(symbols)]

@@ -23,6 +23,7 @@ from pacesetter.features.regime import REGIMES
 from pacesetter.leadlag.lookback.baselines import HindsightLookback, RegimeOracle, WindowScores, baseline_policies
 from pacesetter.leadlag.lookback.policy import LookbackPolicy
 from pacesetter.panel import Panel
+from pacesetter.truth import Truth
 
 __all__ = ["AGENT", "OPTIMUM", "STOCHASTIC", "LookbackJudgement", "judge_lookback", "lookback_policies"]
 
@@ -175,8 +176,8 @@ def lookback_policies(panel: Panel, config: LookbackConfig, first: int, last: in
     policies = baseline_policies(scores)
     # It picks single bars; the optimum below pays for switches too and is the sharper limit.
     del policies[HINDSIGHT]
-    if getattr(panel.truth, "regimes", None) is not None:
-        policies[REGIME_ORACLE] = _regime_oracle(panel, scores, first)
+    if panel.truth is not None:
+        policies[REGIME_ORACLE] = _regime_oracle(panel, panel.truth, scores, first)
     try:
         policies[OPTIMUM] = lookback_oracle(panel, config, first, last)
     except ConfigError:  # the reward depends on the path: the best single predictions are the limit instead
@@ -184,10 +185,9 @@ def lookback_policies(panel: Panel, config: LookbackConfig, first: int, last: in
     return policies
 
 
-def _regime_oracle(panel: Panel, scores: WindowScores, first: int) -> RegimeOracle:
+def _regime_oracle(panel: Panel, truth: Truth, scores: WindowScores, first: int) -> RegimeOracle:
     """Its windows are those that were best before `first`; it is told the regimes of the later bars."""
-    truth: Any = panel.truth
-    table, regimes = scores.table(panel)[:first], np.asarray(truth.regimes)
+    table, regimes = scores.table(panel)[:first], truth.regimes
     schedules = []
     for regime in range(int(regimes.max()) + 1):
         rows = table[regimes[:first] == regime]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,26 @@ from pacesetter.market.orders import Discrete, target_range
 
 __all__ = ["Act", "Trace", "constant_actions", "play_trace"]
 
-Act = Callable[[Mapping[str, Array], Array | None], Array]  # compact observations and masks -> actions (env, …)
 STEADY = (-1.0, -0.5, 0.0, 0.5, 1.0)  # constant continuous orders that a policy is held against
+
+
+class Act:
+    """How a policy acts: compact observations and masks → actions (env, …).
+
+    options   of a policy that has some, their names       noted   `option` and `began` (env,) of its last call
+    """
+
+    options: tuple[str, ...] = ()
+    noted: Mapping[str, Array] = MappingProxyType({})
+
+    def __init__(self, choose: Callable[[Mapping[str, Array], Array | None], Array]) -> None:
+        self.choose = choose
+
+    def reset(self) -> None:
+        """Forget what was kept; most keep nothing."""
+
+    def __call__(self, observation: Mapping[str, Array], masks: Array | None) -> Array:
+        return self.choose(observation, masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +76,11 @@ class Trace:
 
     def column(self, place: int) -> Trace:
         """One of the columns."""
-        rows = slice(place, place + 1)
-        parts = vars(self).items()
-        cut: dict[str, Any] = {name: value[:, rows] for name, value in parts if isinstance(value, np.ndarray)}
-        return replace(self, **cut)
+        return replace(self, **{name: value[:, place : place + 1] for name, value in self.arrays().items()})
+
+    def arrays(self) -> dict[str, Any]:
+        """The (time, column) arrays by name; those of options only where there are some."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
     def columns(self) -> int:
@@ -68,13 +88,8 @@ class Trace:
 
 
 def play_trace(batch: Batch, act: Act) -> Trace:
-    """Every environment from its start to its first end.
-
-    A policy with options has `reset()`, which is called first, `options`, their names, and after each call `noted`:
-    `option` and `began` (env,).
-    """
-    if hasattr(act, "reset"):
-        act.reset()
+    """Every environment from its start to its first end."""
+    act.reset()
     observation, rows = batch.reset(), list[dict[str, Array]]()
     alive, shape = np.ones(batch.env_count, dtype=bool), (batch.env_count, batch.bank.positions_each)
     is_discrete, rules = batch.action == "discrete", batch.market
@@ -98,7 +113,7 @@ def play_trace(batch: Batch, act: Act) -> Trace:
                 "unrealised": held[..., PositionEntry.UNREALISED_RETURN],
                 "regime": batch.bank.labels[block, :, time].astype(np.int64),
                 "returns": np.broadcast_to(growth[:, None], shape),
-                **{name: np.broadcast_to(each[:, None], shape) for name, each in getattr(act, "noted", {}).items()},
+                **{name: np.broadcast_to(each[:, None], shape) for name, each in act.noted.items()},
             }
         )
         alive = alive & ~(step.terminated | step.truncated)
@@ -110,7 +125,7 @@ def play_trace(batch: Batch, act: Act) -> Trace:
         cap=float(min(rules.limits.position_cap_fraction, 1.0)),
         hold_zone=None if batch.action == "target" else float(rules.orders.hold_zone),
         bars_per_year=rules.bars_per_year,
-        options=getattr(act, "options", ()),
+        options=act.options,
     )
 
 
@@ -124,7 +139,7 @@ def constant_actions(batch: Batch) -> list[Act]:
         numbers = list(STEADY)
 
     def constant(number: float) -> Act:
-        return lambda observation, masks: np.full(batch.inputs.shape, number)
+        return Act(lambda observation, masks: np.full(batch.inputs.shape, number))
 
     return [constant(number) for number in numbers]
 

@@ -52,7 +52,7 @@ def oracle_act(batch: Batch, panel: Panel, stop: int) -> Act:
         # Thresholds from training bars, responses of the judged ones: it knows the signal, not its own result.
         teacher = OracleTeacher.from_truth(panel, batch.bank, batch.market, stop, shown=min(last + 1, len(panel)))
     except DataError:
-        return lambda observation, masks: np.zeros(batch.inputs.shape)
+        return Act(lambda observation, masks: np.zeros(batch.inputs.shape))
 
     def act(observation: Mapping[str, Array], masks: Array | None) -> Array:
         orders = teacher.act(observation)
@@ -66,4 +66,4 @@ def oracle_act(batch: Batch, panel: Panel, stop: int) -> Act:
         numbers = as_continuous(orders)
         return np.stack([np.ones_like(numbers), numbers], axis=1) if batch.action == "hybrid" else numbers[:, None]
 
-    return act
+    return Act(act)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from pacesetter.leadlag import pictures
 from pacesetter.leadlag.answer.network import HALF
 from pacesetter.leadlag.study import GroupFinding, StudyResult
 from pacesetter.words import for_spreadsheets
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
@@ -61,7 +64,7 @@ def _symbol_note(result: StudyResult, symbol: str, row: pd.Series) -> str:
     return "; ".join(notes)
 
 
-def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
+def leadlag_pictures(result: StudyResult) -> dict[str, go.Figure]:
     """The pictures by file name; no lag map for a method without delays."""
     symbols = result.panel.symbols
     times = list(result.panel.index[result.ends])
@@ -181,14 +184,14 @@ def store_leadlag(result: StudyResult, folder: Path) -> None:
         pictures.save_picture(picture, folder, name)
 
 
-def _shown_pictures(result: StudyResult) -> Iterator[tuple[str, Any]]:
+def _shown_pictures(result: StudyResult) -> Iterator[tuple[str, go.Figure]]:
     """The pictures of the page: of no link there is none."""
     for name, picture in leadlag_pictures(result).items():
         if name != "network" or result.network.number_of_edges():
             yield name, picture
 
 
-def _style_picture(picture: Any, symbols: int) -> Any:
+def _style_picture(picture: go.Figure, symbols: int) -> go.Figure:
     """A lead–lag picture in the report's style, lower for few symbols so that the table is in sight."""
     figure = pictures.to_plotly(picture)
     height = min(figure.layout.height, MARGINS + symbols * ROW_HEIGHT)

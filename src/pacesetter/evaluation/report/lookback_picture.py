@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["lookback_picture"]
 
@@ -52,7 +55,7 @@ def lookback_picture(panel: Panel, bars: Array, lookbacks: Mapping[str, Array], 
     return Path(path)
 
 
-def _draw_windows(axes: Any, times: pd.DatetimeIndex, chosen: Array, colour: str, name: str) -> None:
+def _draw_windows(axes: Axes, times: pd.DatetimeIndex, chosen: Array, colour: str, name: str) -> None:
     """One policy's windows on a logarithmic axis: every bar faint, the median over a month strong."""
     axes.step(times, chosen, color=colour, alpha=0.2, linewidth=0.6, where="post")
     course = pd.Series(chosen).rolling(SMOOTHED_BARS, min_periods=1, center=True).median()

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.report.static import static_svg
 from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from jinja2 import Template
+    from markupsafe import Markup
 
 __all__ = ["Section", "format_number", "format_signed", "number", "write_pdf", "write_report"]
 
@@ -106,12 +111,12 @@ class Section:
 
     title: str
     text: str
-    figures: tuple[Any, ...] = ()
+    figures: tuple[go.Figure, ...] = ()
     header: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
+    rows: tuple[tuple[object, ...], ...] = ()
     is_evidence: bool | None = None
     reasons: tuple[str, ...] = ()
-    choices: tuple[tuple[str, Any], ...] = ()
+    choices: tuple[tuple[str, go.Figure], ...] = ()
     faint: tuple[int, ...] = ()
     headline: str = ""
 
@@ -177,7 +182,7 @@ def write_report(
     return write_atomic(path, html)
 
 
-def _persian_attribute(text: str) -> Any:
+def _persian_attribute(text: str) -> Markup | str:
     """What a sentence carries for the language switch; nothing where its Persian is not known."""
     from markupsafe import Markup
 
@@ -263,7 +268,7 @@ def write_pdf(page: Path) -> Path:
 
 
 @lru_cache
-def _template() -> Any:
+def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

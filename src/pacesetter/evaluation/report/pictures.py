@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +103,7 @@ def regimes(panel: Panel, labels: Array, names: Sequence[str]) -> go.Figure:
     return style_figure(figure, "Share of symbols in each regime").update_yaxes(range=[0, 1], tickformat=".0%")
 
 
-def lookbacks(days: pd.Index[Any], chosen: Mapping[str, Array]) -> go.Figure:
+def lookbacks(days: pd.Index, chosen: Mapping[str, Array]) -> go.Figure:
     """The window in force of each policy over time, on a log axis; the median of a month, because choices jump."""
     rows = thin_bars(len(days))
     figure = go.Figure()

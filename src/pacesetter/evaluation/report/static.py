@@ -286,7 +286,8 @@ def _round_numbers(low: float, high: float) -> Array:
     raw = (high - low) / MOST_STEPS
     power = 10.0 ** np.floor(np.log10(raw))
     step = power * next(size for size in (1, 2, 5, 10) if size * power >= raw * (1 - 1e-9))
-    return step * np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) + 0.0  # no −0
+    shown: Array = step * np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) + 0.0  # no −0
+    return shown
 
 
 def _short_number(value: float) -> str:

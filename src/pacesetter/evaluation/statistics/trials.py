@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,7 +112,7 @@ class Trials:
             said.append(f"Trials on other data, or on other bars of it, are not counted: {elsewhere} known.")
         return " ".join(said)
 
-    def _judged_returns(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
+    def _judged_returns(self, runs: Iterable[str], times: pd.Index) -> list[pd.Series]:
         """The judged returns of those runs whose judgement is stored and has all these times."""
         paths = (Path(self.folder) / run / EVALUATION / RETURNS for run in runs)
         stored = (read_table(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 __all__ = ["LEVEL", "adjust_p_values", "cells", "compare", "mean_and_half_width", "picture"]
 
@@ -81,7 +84,7 @@ def _pair(value: float, half: float) -> str:
     return "" if np.isnan(value) else f"{value:+.4g}" + ("" if np.isnan(half) else f" ± {half:.2g}")
 
 
-def picture(runs: pd.DataFrame, table: pd.DataFrame) -> Any:
+def picture(runs: pd.DataFrame, table: pd.DataFrame) -> go.Figure:
     """Every run's score as a dot, with the means and their intervals."""
     import plotly.graph_objects as go
 

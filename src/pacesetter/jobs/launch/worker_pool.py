@@ -105,7 +105,7 @@ class WorkerPool:
             post = Post(self.hire())
             self.busy[post.worker.submit(attempt, _begin, os.getcwd())] = post
 
-    def _give(self, post: Post, job: TrackedTask[Any, Any], function: Callable[[Any], object]) -> None:
+    def _give(self, post: Post, job: TrackedTask[Task, Result], function: Callable[[Task], Result]) -> None:
         post.job, job.state, job.worker = job, "running", post.name
         job.tries += 1
         self.busy[post.worker.submit(attempt, function, job.task)] = post
@@ -144,7 +144,7 @@ class WorkerPool:
         return []
 
 
-def _raise_first(jobs: Sequence[TrackedTask[Any, Any]]) -> None:
+def _raise_first(jobs: Sequence[TrackedTask[Task, Result]]) -> None:
     for job in jobs:
         if job.error is not None:
             raise job.error

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.state import tensors_hash
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
+
+if TYPE_CHECKING:
+    from pacesetter.arrays import Array
 
 __all__ = ["OnlineConfig", "OnlineUpdater", "Update"]
 
@@ -73,8 +76,17 @@ class OnlineConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        counts = ("every_bars", "recent_bars", "judged_bars", "reservoir", "steps", "frozen_bars", "alarm_bars")
-        check_range(1, owner="online", **{name: vars(self)[name] for name in counts})
+        check_range(
+            1,
+            owner="online",
+            every_bars=self.every_bars,
+            recent_bars=self.recent_bars,
+            judged_bars=self.judged_bars,
+            reservoir=self.reservoir,
+            steps=self.steps,
+            frozen_bars=self.frozen_bars,
+            alarm_bars=self.alarm_bars,
+        )
         check_range(0, 1, owner="online", reservoir_share=self.reservoir_share)
         check_range(0, owner="online", largest_forgetting=self.largest_forgetting)
 
@@ -277,7 +289,7 @@ class OnlineUpdater:
         ratios = [play(fleet, self._market(known, table, 1, first=first)).sharpe for fleet in (self.fleet, shadow)]
         return float((ratios[0] - ratios[1]).mean())
 
-    def returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> np.ndarray[Any, Any]:
+    def returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> Array:
         """(bar,) mean return of the agents from the order at bar `first` on."""
         returns = play(fleet, self._market(panel, table, 1, first=first)).align_returns(len(panel))
         return np.asarray(np.nan_to_num(returns.nanmean(1).numpy()[first + 1 :]))
@@ -300,7 +312,7 @@ class OnlineUpdater:
     def _window(self) -> int:
         return self.run_config.learned_window_bars
 
-    def _feature_sizes(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def _feature_sizes(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> Array:
         """(bar,) mean size of the features in deviations of the bars before the first update."""
         past = table.values[:, : self.first]  # (symbol, bar, feature)
         centre, spread = np.nanmean(past, axis=(0, 1)), np.nanstd(past, axis=(0, 1)) + 1e-12

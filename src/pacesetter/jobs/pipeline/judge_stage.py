@@ -10,6 +10,7 @@ from pathlib import Path
 from pacesetter.build import Plan, build_fold, stored_plan
 from pacesetter.build.trading import FleetTrading
 from pacesetter.errors import DataError
+from pacesetter.evaluation.baselines.forecasting import forget_fits
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
 from pacesetter.evaluation.report.page import Section, number
@@ -38,6 +39,7 @@ def judge_agents(job: Job, folder: Path) -> StageResult:
     judgement = run.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell)
     store_judgement(judgement, folder, {"config hash": job.run.manifest["config_hash"]})
     line = judgement.verdict.headline
+    forget_fits()  # the verdict is done: no regression is played again
     release_memory()  # explanations read whole markets again
     insights = [] if is_fast else insight_sections(walk.fits[-1], judgement)
     shown: dict[str, tuple[str, ...]] = {VERDICT: BRIEF}

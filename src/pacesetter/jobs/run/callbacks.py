@@ -21,6 +21,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from rich.console import Console
 
+from pacesetter.agents.agent import Agent
 from pacesetter.arrays import Array
 from pacesetter.build import Parts, Plan
 from pacesetter.build.actions import action_names
@@ -348,7 +349,8 @@ class Validator(Callback[LearnerT]):
 
     def _play(self) -> dict[str, Any]:
         """Both ways of acting, without touching any generator that training draws from."""
-        session, metrics = self.session, {}
+        session, metrics, agent = self.session, {}, self.session.learner.agent
+        assert isinstance(agent, Agent)
         train, validation = session.parts.train, session.parts.validation
         assert isinstance(train, VectorEnv)
         assert isinstance(validation, VectorEnv)
@@ -357,7 +359,7 @@ class Validator(Callback[LearnerT]):
             # Validation draws actions too; a run with other `validate_every` must train the same weights.
             with keep_randomness():
                 journal = self.journal if deterministic else None
-                played = play_episodes(session.learner.agent, validation, deterministic, journal=journal)
+                played = play_episodes(agent, validation, deterministic, journal=journal)
                 entropy = None if deterministic else float(session.learner.statistics()["entropy"])
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
             metrics[name] = {
@@ -366,7 +368,7 @@ class Validator(Callback[LearnerT]):
                 "growth": float(np.prod(1 + played.growth) - 1),
             }
         if self.recovery is not None:
-            self.gates = self.recovery.extend(self.gates, session.learner.agent)
+            self.gates = self.recovery.extend(self.gates, agent)
         return {"score": metrics["deterministic"]["score"], **metrics}
 
     def _watch_collapse(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from rich.table import Table
 
-from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.agent import ACTION_MASK, Agent
 from pacesetter.arrays import Array
 from pacesetter.build.sections import Gates
 from pacesetter.envs.journal import EpisodeJournal
@@ -92,7 +92,7 @@ class Played:
 
 
 def play_episodes(
-    agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: EpisodeJournal | None = None
+    agent: Agent, env: Any, deterministic: bool, seed: int = 0, journal: EpisodeJournal | None = None
 ) -> Played:
     """Every environment from its start to its first end, with the agent's masks where it takes them.
 

@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.heads import apply_temperature
+from pacesetter.agents.agent import ACTION_MASK, Agent
+from pacesetter.agents.fleet import Fleet
+from pacesetter.arrays import Array
 from pacesetter.build.environments import split_panel
 from pacesetter.build.plan import Plan
-from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.evaluation.recovery.measures import PASSED_BY, all_gates, beside_oracle, recovery_gates
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.learning.experience.conditioned import ConditionedMarket
+from pacesetter.learning.experience.conditioned import ConditionedMarket, SymbolMarket
 from pacesetter.learning.fleet.encoding import make_look
 from pacesetter.learning.randomness import keep_randomness
 from pacesetter.panel import Panel
@@ -39,17 +40,17 @@ class Recovery:
     panel   of all bars, with its truth where it is known; None: no oracle stands beside
     """
 
-    def __init__(self, config: Plan, validation: Any, panel: Panel | None = None) -> None:
+    def __init__(self, config: Plan, batch: Batch, panel: Panel | None = None) -> None:
         self.config, self.limits, self.panel = config, config.train.gates, panel
-        self.batch: Batch = validation.batch
+        self.batch = batch
         self.traces: dict[str, Trace] = {}
         self.agents: dict[str, Ways] | None = None
 
     @classmethod
-    def from_config(cls, config: Plan, validation: Any, panel: Panel | None) -> Recovery | None:
+    def from_config(cls, config: Plan, validation: object, panel: Panel | None) -> Recovery | None:
         """What is asked for by `train.gates`, in environments that trade; else None."""
-        is_trading = hasattr(getattr(validation, "batch", None), "bank")
-        return cls(config, validation, panel) if config.train.gates.is_traced and is_trading else None
+        batch = batch_of(validation)
+        return cls(config, batch, panel) if config.train.gates.is_traced and batch is not None else None
 
     @cached_property
     def yardsticks(self) -> Yardsticks:
@@ -60,7 +61,7 @@ class Recovery:
 
     # ---- one agent ------------------------------------------------------------------------------------------------
 
-    def extend(self, ways: Mapping[str, list[Gate]], agent: Any) -> Ways:
+    def extend(self, ways: Mapping[str, list[Gate]], agent: Agent) -> Ways:
         """The gates of one agent with those that are measured on traces, and the oracle's value beside each."""
         constant, oracle = self.yardsticks.best_constant(), self.yardsticks.oracle_values()
         extended: Ways = {}
@@ -74,7 +75,7 @@ class Recovery:
 
     # ---- a fleet --------------------------------------------------------------------------------------------------
 
-    def fleet(self, fleet: Any, market: Any) -> Ways:
+    def fleet(self, fleet: Fleet, market: SymbolMarket) -> Ways:
         """Shares of the agents that pass each gate; those of every agent are in `agents`."""
         acts = {"deterministic": fleet_act(fleet, market)}
         if self.hot is not None:
@@ -123,51 +124,53 @@ class Recovery:
 
 def _join_traces(traces: list[Trace]) -> Trace:
     """Passes over the same bars one after another."""
-    names = [name for name, value in vars(traces[0]).items() if isinstance(value, np.ndarray)]
-    joined: dict[str, Any] = {name: np.concatenate([vars(trace)[name] for trace in traces]) for name in names}
+    every = [trace.arrays() for trace in traces]
+    joined: dict[str, Any] = {name: np.concatenate([arrays[name] for arrays in every]) for name in every[0]}
     return replace(traces[0], **joined)
 
 
 # ---- how they act ---------------------------------------------------------------------------------------------------
 
 
-def agent_act(agent: Any, is_deterministic: bool = False, temperature: float | None = None) -> Act:
+def agent_act(agent: Agent, is_deterministic: bool = False, temperature: float | None = None) -> Act:
     """One agent for all environments of a batch, at random by its own policy or one that is spread wider."""
     # A recurrent agent must not begin with the memory of its last episode.
     agent.reset()
 
-    def act(observation: Mapping[str, Any], masks: Any) -> Any:
+    def act(observation: Mapping[str, Array], masks: Array | None) -> Array:
         inputs = dict(observation)
         if masks is not None and agent.masked:
             inputs[ACTION_MASK] = masks
         if temperature is None:
             return agent.act(inputs, deterministic=is_deterministic)
+        from pacesetter.learning.sb3.algorithms import AlgorithmAgent
         from pacesetter.learning.sb3.temperature import sample_at
 
+        assert isinstance(agent, AlgorithmAgent)
         return sample_at(agent, inputs, temperature)
 
-    return act
+    return Act(act)
 
 
-class FleetAct:
+class FleetAct(Act):
     """Each agent of a fleet in its own environment; deterministic without a temperature.
 
     `noted` says of the last call which option was in force and whether it began there, where the fleet has options.
     """
 
-    def __init__(self, fleet: Any, market: Any, temperature: float | None = None) -> None:
+    def __init__(self, fleet: Fleet, market: SymbolMarket, temperature: float | None = None) -> None:
         self.fleet, self.market, self.temperature = fleet, market, temperature
         self.rows = torch.tensor(fleet.places(market.symbols), device=market.device)
         self.look = make_look(fleet, market)
-        self.options: tuple[str, ...] = fleet.options.names if hasattr(fleet, "options") else ()
+        self.options = fleet.option_names
         self.reset()
 
     def reset(self) -> None:
         """Forget what was kept."""
-        self.kept, self.noted = self.fleet.no_memory(self.market.env_count), dict[str, Any]()
+        self.kept, self.noted = self.fleet.no_memory(self.market.env_count), {}
 
     @torch.no_grad()
-    def __call__(self, observation: Mapping[str, Any], masks: Any) -> Any:
+    def __call__(self, observation: Mapping[str, Array], masks: Array | None) -> Array:
         market = self.market
         tensors = {name: torch.as_tensor(entry, device=market.device) for name, entry in observation.items()}
         if masks is not None:
@@ -176,15 +179,15 @@ class FleetAct:
             tensors = market.entries_of(tensors) | tensors
         policy, _ = self.fleet.evaluate({**self.look(tensors), **self.kept}, self.rows)
         if self.temperature is not None:
-            policy = apply_temperature(policy, self.temperature)
+            policy = policy.with_temperature(self.temperature)
         numbers = policy.mode() if self.temperature is None else policy.sample()
         self.kept = self.fleet.memory_after(policy)
-        if self.options:
-            self.noted = {name: getattr(policy.played, name).cpu().numpy() for name in ("option", "began")}
-        return (market.targets(numbers) if market.batch.action == "target" else numbers).cpu().numpy()
+        self.noted = {name: entry.cpu().numpy() for name, entry in self.fleet.option_bar(policy).items()}
+        actions = market.targets(numbers) if market.batch.action == "target" else numbers
+        return np.asarray(actions.cpu().numpy())
 
 
-def fleet_act(fleet: Any, market: Any, temperature: float | None = None) -> Act:
+def fleet_act(fleet: Fleet, market: SymbolMarket, temperature: float | None = None) -> Act:
     """Each agent of a fleet in its own environment; deterministic without a temperature."""
     return FleetAct(fleet, market, temperature)
 

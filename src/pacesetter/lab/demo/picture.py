@@ -46,7 +46,7 @@ class DemoPicture:
     equities: tuple[Backtest, ...]
     title: str
 
-    def _spans(self) -> list[tuple[str, Any, Any, str]]:
+    def _spans(self) -> list[tuple[str, Any, Any, str]]:  # dates, which the hints of matplotlib do not know
         market = self.market
         return [
             ("learned from", market.known.index[0], market.learn_until, PALETTE[4]),

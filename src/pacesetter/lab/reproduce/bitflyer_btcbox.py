@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pacesetter.data import ticks
 from pacesetter.errors import DataError
 from pacesetter.lab.reproduce.result import COLOURS, Comparison, Reproduction
 from pacesetter.leadlag.ticks import TickFinding, TickStudy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["FOLDER", "bitflyer_btcbox"]
 
@@ -35,7 +38,7 @@ def bitflyer_btcbox() -> Reproduction:
     return Reproduction("bitFlyer leads BTCBOX: BTC/JPY, 2018-08-12", lines, notes, partial(_draw, finding))
 
 
-def _draw(finding: TickFinding, axes: Any) -> None:
+def _draw(finding: TickFinding, axes: Axes) -> None:
     """The correlation at every lag, and the interval of the delay."""
     axes.plot(finding.lags, finding.rho[0], color=COLOURS[0], linewidth=1.5, label="correlation (Hayashi–Yoshida)")
     axes.axvspan(finding.low[0], finding.high[0], color=COLOURS[1], alpha=0.3, label="delay, 95 % interval")

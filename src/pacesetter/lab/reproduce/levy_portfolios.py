@@ -9,6 +9,7 @@ be had; ours are shown that way and filled at the next close.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,9 @@ from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
 from pacesetter.leadlag import LeadLag
 from pacesetter.leadlag.strategy import fill_to_fill_returns, follower_weights, last_moves
 from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["levy_portfolios", "portfolio"]
 
@@ -87,6 +91,6 @@ def _sharpe(returns: pd.Series, panel: Panel) -> float:
     return float(returns.mean() / returns.std() * np.sqrt(panel.bars_per_year)) if returns.std() > 0 else float("nan")
 
 
-def _draw(lines: dict[str, pd.Series], axes: object) -> None:
+def _draw(lines: dict[str, pd.Series], axes: Axes) -> None:
     wealth = {name: (1 + line).cumprod() for name, line in lines.items()}
     draw_lines(axes, wealth, "Wealth of one unit, before costs", "wealth")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,9 @@ from pacesetter.errors import DataError
 from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
 from pacesetter.leadlag.engine import Engine
 from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["FUTURES", "network_momentum", "network_trend", "read_futures", "trade_signal", "trend"]
 
@@ -124,6 +128,6 @@ def network_momentum(path: str | None) -> Reproduction:
     return Reproduction(title, lines, notes, partial(_draw, results))
 
 
-def _draw(results: dict[str, pd.DataFrame], axes: object) -> None:
+def _draw(results: dict[str, pd.DataFrame], axes: Axes) -> None:
     shown = {f"{name}, net": part["net"].cumsum() for name, part in results.items()}
     draw_lines(axes, shown, "Sum of daily returns, each future at 15 % volatility", "sum of returns")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Comparison", "Reproduction", "draw_lines"]
 
@@ -39,7 +42,7 @@ class Reproduction:
     title: str
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...]
-    draw: Callable[[Any], None]
+    draw: Callable[[Axes], None]
 
     def to_png(self, path: Path) -> Path:
         """The picture as a file."""
@@ -55,7 +58,7 @@ class Reproduction:
         return path
 
 
-def draw_lines(axes: Any, lines: Mapping[str, pd.Series], title: str, label: str) -> None:
+def draw_lines(axes: Axes, lines: Mapping[str, pd.Series], title: str, label: str) -> None:
     """Series over time with a legend below the title."""
     for colour, (name, line) in zip(COLOURS, lines.items(), strict=False):
         axes.plot(line.index, line.to_numpy(), label=name, color=colour, linewidth=1.5)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,9 @@ from pacesetter.lab.reproduce.result import COLOURS, Comparison, Reproduction
 from pacesetter.leadlag.estimators.dependence import pearson
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.shrinkage import noise_level
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["RankingReturns", "daily_ic", "random_portfolios", "read_ranking_closes", "stock_ranking"]
 
@@ -202,7 +205,7 @@ def stock_ranking(path: str | None) -> Reproduction:
     return Reproduction("Stock ranking on NASDAQ, test 2017", tuple(lines), notes, partial(_draw, shown))
 
 
-def _draw(shown: dict[str, tuple[float, float, float]], axes: Any) -> None:
+def _draw(shown: dict[str, tuple[float, float, float]], axes: Axes) -> None:
     """ICs with their intervals, and the published ones as lines."""
     names = list(shown)
     middle = np.array([shown[name][0] for name in names])

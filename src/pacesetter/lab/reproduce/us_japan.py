@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,9 @@ from pacesetter.arrays import Array
 from pacesetter.data.calendars import sessions
 from pacesetter.errors import DataError
 from pacesetter.lab.reproduce.result import Comparison, Reproduction, draw_lines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["NightBars", "night_strategy", "read_night_bars", "us_japan"]
 
@@ -136,7 +140,7 @@ def us_japan(path: str | None) -> Reproduction:
     return Reproduction("US sectors lead Japanese sectors across the night", lines, notes, partial(_draw, results))
 
 
-def _draw(results: pd.DataFrame, axes: object) -> None:
+def _draw(results: pd.DataFrame, axes: Axes) -> None:
     """Sums of daily returns: what can be traded, gross and net, and what look-ahead would have claimed."""
     lines = {
         "open → close, gross": results["fair"],

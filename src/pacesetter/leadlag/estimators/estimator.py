@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
@@ -47,30 +47,32 @@ class Resources:
             raise ConfigError(f"{method} has no backend '{self.backend}'; use backend='auto'")
 
 
-class Scorer(Protocol):
+class Scorer(ABC):
     """Scores of one fitted series. `batched` scorers do many windows in compiled code and need no cache."""
 
-    batched: ClassVar[bool]
-    backend: str
-    table_bytes: int
-
-    def score(self, end: int, lookback: int, out: Array) -> None:
-        """Fill `out` (symbol, symbol) with the score of the window that ends at bar `end`."""
-
-    def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
-        """Fill `out` (window, symbol, symbol)."""
-
-
-class WindowScorer(ABC):
-    """A scorer that reads one window at a time, by matrix products: no table, no batch."""
-
     batched: ClassVar[bool] = False
-    backend = "gemm"
-    table_bytes = 0
+    backend: str = "gemm"
+    table_bytes: int = 0
 
     @abstractmethod
     def score(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` (symbol, symbol) with the score of the window that ends at bar `end`."""
+
+    @abstractmethod
+    def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
+        """Fill `out` (window, symbol, symbol)."""
+
+    def lags(self, end: int, lookback: int) -> Array | None:
+        """(symbol, symbol) bars by which i leads j, NaN where not scored; None where it scores no delays."""
+        return None
+
+    def correlations(self, end: int, lookback: int) -> Array | None:
+        """(lag, symbol, symbol) dependence of x_j(t) on x_i(t−lag), lags from 1; None where it does not go by lags."""
+        return None
+
+
+class WindowScorer(Scorer):
+    """A scorer that reads one window at a time, by matrix products: no table, no batch."""
 
     def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
         """Fill `out` (window, symbol, symbol), one window after another."""

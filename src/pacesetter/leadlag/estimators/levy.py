@@ -50,7 +50,7 @@ def _area_scorer(method: str, series: Series, curve: Array, offset: int, resourc
     return TorchArea(series, curve, offset, resources)
 
 
-class AreaTable:
+class AreaTable(Scorer):
     """Areas from a table of running areas (time, pair i < j): two look-ups a pair."""
 
     batched: ClassVar[bool] = True

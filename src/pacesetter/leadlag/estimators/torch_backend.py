@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -12,13 +12,13 @@ import torch
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, PUBLISHED, SIGNED_SUM, ScoreRecipe
-from pacesetter.leadlag.estimators.estimator import MEGABYTE, Resources
+from pacesetter.leadlag.estimators.estimator import MEGABYTE, Resources, Scorer
 from pacesetter.leadlag.series import CONSTANT, Series
 
 __all__ = ["TorchArea", "TorchCorrelation", "TorchWindows"]
 
 
-class TorchWindows(ABC):
+class TorchWindows(Scorer):
     """A scorer that moves `curve` (time, symbol) to the device once and scores windows in batches."""
 
     batched: ClassVar[bool] = True

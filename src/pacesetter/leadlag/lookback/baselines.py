@@ -214,10 +214,9 @@ class HindsightLookback(_Scored):
 
 
 def _regimes(panel: Panel) -> Array:
-    regimes: Array | None = getattr(panel.truth, "regimes", None)
-    if regimes is None:
+    if panel.truth is None:
         raise DataError("the regime oracle needs the truth of a synthetic market, which this panel lacks")
-    return regimes
+    return panel.truth.regimes
 
 
 def _best_window(grid: tuple[int, ...], means: Array) -> int:

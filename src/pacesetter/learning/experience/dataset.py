@@ -101,7 +101,9 @@ class StoredEpisodes:
             {name: entry[rows] for name, entry in self.observation.items()},
             {name: entry[chosen] for name, entry in self.finals.items()},
             {name: entry[rows] for name, entry in self.rows.items()},
-            *(getattr(self, name)[chosen] for name in EACH),
+            self.lengths[chosen],
+            self.symbols[chosen],
+            self.regimes[chosen],
         )
 
     @staticmethod
@@ -109,11 +111,18 @@ class StoredEpisodes:
         """Several of them as one; refuses none."""
         if not parts:
             raise DataError("there is no episode to join; record some first")
-        joined: list[Any] = [
-            {name: np.concatenate([getattr(part, group)[name] for part in parts]) for name in getattr(parts[0], group)}
-            for group in ("observation", "finals", "rows")
-        ]
-        return StoredEpisodes(*joined, *(np.concatenate([getattr(part, name) for part in parts]) for name in EACH))
+
+        def joined(groups: Sequence[dict[str, Array]]) -> dict[str, Array]:
+            return {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
+
+        return StoredEpisodes(
+            joined([part.observation for part in parts]),
+            joined([part.finals for part in parts]),
+            joined([part.rows for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+            np.concatenate([part.symbols for part in parts]),
+            np.concatenate([part.regimes for part in parts]),
+        )
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
@@ -156,7 +165,8 @@ class DatasetWriter:
     def _add_block(self, episodes: StoredEpisodes) -> None:
         group = self.file.create_group(f"blocks/{self.blocks:05d}")
         parts = {"observation": episodes.observation, "finals": episodes.finals, "rows": episodes.rows}
-        parts["episodes"] = {name: getattr(episodes, name) for name in EACH}
+        each = {"lengths": episodes.lengths, "symbols": episodes.symbols, "regimes": episodes.regimes}
+        parts["episodes"] = each
         for part, entries in parts.items():
             for name, entry in entries.items():
                 group[f"{part}/{name}"] = entry

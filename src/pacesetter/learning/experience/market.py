@@ -144,10 +144,18 @@ class FleetMarket:
     def select(self, symbols: Collection[str]) -> FleetMarket:
         """The same market with some of its symbols alone."""
         bank, blocks = self.batch.bank, self.blocks_of(symbols)
-        names = ("bars", "windows", "context", "known", "labels", "lasts")
-        parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
-        parts |= {name: tuple(getattr(bank, name)[block] for block in blocks) for name in ("symbols", "times")}
-        return FleetMarket(replace(bank, **parts), self.envs_each, **self._made_with)
+        some = replace(
+            bank,
+            bars=bank.bars[blocks],
+            windows=bank.windows[blocks],
+            context=bank.context[blocks],
+            known=bank.known[blocks],
+            labels=bank.labels[blocks],
+            lasts=bank.lasts[blocks],
+            symbols=tuple(bank.symbols[block] for block in blocks),
+            times=tuple(bank.times[block] for block in blocks),
+        )
+        return FleetMarket(some, self.envs_each, **self._made_with)
 
     def blocks_of(self, symbols: Collection[str]) -> list[int]:
         """Blocks of some symbols, in the order of the bank.

@@ -58,7 +58,7 @@ def uniform_policy(observation: Mapping[str, torch.Tensor], actions: int | None)
     return _Box(len(first), first.device)
 
 
-class _Box:
+class _Box(Distribution):
     """One number, uniform in [-1, 1]."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
@@ -232,9 +232,14 @@ def _columns(steps: list[RecordedStep]) -> tuple[dict[str, Array], dict[str, Arr
 
     acted = {name: stacked([step.observation[name] for step in steps]) for name in steps[0].observation}
     finals = {name: stacked([step.outcome.finals[name] for step in steps]) for name in steps[0].outcome.finals}
-    rows = {name: stacked([getattr(step, name) for step in steps]) for name in ("actions", "log_probs")}
-    for name in ("rewards", "objectives", "terminated", "truncated"):
-        rows[name] = stacked([getattr(step.outcome, name) for step in steps])
+    rows = {
+        "actions": stacked([step.actions for step in steps]),
+        "log_probs": stacked([step.log_probs for step in steps]),
+        "rewards": stacked([step.outcome.rewards for step in steps]),
+        "objectives": stacked([step.outcome.objectives for step in steps]),
+        "terminated": stacked([step.outcome.terminated for step in steps]),
+        "truncated": stacked([step.outcome.truncated for step in steps]),
+    }
     return acted, finals, rows
 
 

@@ -102,8 +102,8 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         self.targets = copy.deepcopy(self.critics).requires_grad_(False)
         self.temperature = Temperature(config.initial_ent_coef, len(fleet.symbols))
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
-        for name in ("critics", "targets", "temperature", "scale"):
-            self.own[name] = getattr(self, name)
+        self.own["critics"], self.own["targets"] = self.critics, self.targets
+        self.own["temperature"], self.own["scale"] = self.temperature, self.scale
         self.replay = _make_replay(config, market, self.device)
 
     def make_critics(self, fleet: Fleet) -> nn.Module:

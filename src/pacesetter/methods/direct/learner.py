@@ -588,11 +588,14 @@ class DirectLearner:
 
     def statistics(self) -> dict[str, float]:
         """The latest loss, the choice of the penalty, and the shape as it is now."""
-        shape = {
-            name: float(getattr(self.policy, f"log_{name}").detach().exp())
-            for name in ("gain", "price", "enter", "leave")
+        policy = self.policy
+        logs = {
+            "gain": policy.log_gain,
+            "price": policy.log_price,
+            "enter": policy.log_enter,
+            "leave": policy.log_leave,
         }
-        return self._losses | self.fit_figures | shape
+        return self._losses | self.fit_figures | {name: float(each.detach().exp()) for name, each in logs.items()}
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Name and tensor of everything that acts."""

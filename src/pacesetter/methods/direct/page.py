@@ -13,10 +13,10 @@ import plotly.graph_objects as go
 
 from pacesetter.arrays import Array
 from pacesetter.build.tasks.task import best_checkpoint
-from pacesetter.data.truth import Truth
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.panel import Panel
+from pacesetter.truth import Truth
 
 if TYPE_CHECKING:
     from pacesetter.methods.direct.policy import DirectPolicy

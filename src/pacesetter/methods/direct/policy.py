@@ -152,9 +152,18 @@ class DirectPolicy(nn.Module, Agent):
     @property
     def made_with(self) -> dict[str, object]:
         """What a like policy is made with."""
-        read = ("symbols", "lags", "volatility_bars", "cut", "column", "gap", "expected")
-        names = (*read, "cap", "lowest", "side_cost", "hidden")
-        made = {name: getattr(self, name) for name in names} | {
+        made: dict[str, object] = {
+            "symbols": self.symbols,
+            "lags": self.lags,
+            "volatility_bars": self.volatility_bars,
+            "cut": self.cut,
+            "column": self.column,
+            "gap": self.gap,
+            "expected": self.expected,
+            "cap": self.cap,
+            "lowest": self.lowest,
+            "side_cost": self.side_cost,
+            "hidden": self.hidden,
             "groups": list(self.groups),
             "features": {str(place): name for place, name in self.features.items()},
         }

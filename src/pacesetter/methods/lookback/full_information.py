@@ -12,17 +12,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from torch.nn import functional
 
 from pacesetter.arrays import Array
 from pacesetter.envs.lookback.batch import LookbackBatch
+from pacesetter.envs.lookback.environment import LookbackEnv
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.own import OwnAlgorithm
 from pacesetter.methods.lookback.options import FullInformationOptions
 from pacesetter.methods.lookback.record import (
@@ -253,11 +258,11 @@ def _segments(usable: Array, length: int) -> tuple[int, Array]:
 
 def _batch_of(env: object) -> LookbackBatch:
     """The batch behind a vector environment; refuses one that has no windows to choose."""
-    own = getattr(env, "env", env)
-    batch = getattr(getattr(own, "unwrapped", own), "batch", None)
-    if not isinstance(batch, LookbackBatch):
+    own = env.env if isinstance(env, VectorAdapter) else env
+    inner = own.unwrapped if isinstance(own, (gymnasium.Env, VectorEnv)) else own
+    if not isinstance(inner, (LookbackEnv, LookbackVectorEnv)):
         raise ConfigError("agent=full_information chooses windows; give a lookback environment, e.g. task=lookback")
-    return batch
+    return inner.batch
 
 
 def check_full_information(batch: LookbackBatch) -> None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from pacesetter.agents.agent import CONFIDENCE, PROPOSALS, UNIVERSE, Agent, Observation
 from pacesetter.agents.attention import AssetAttention
-from pacesetter.agents.heads import ACTOR_GAIN, HALF_LOG_2_PI, head_layers
+from pacesetter.agents.heads import ACTOR_GAIN, HALF_LOG_2_PI, Distribution, head_layers
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
@@ -30,7 +30,7 @@ PORTFOLIO = "portfolio"
 ABSENT = -1e9  # the score of a share of 0; finite, or 0 · −∞ were NaN in a gradient
 
 
-class SimplexGaussian:
+class SimplexGaussian(Distribution):
     """Scores u ~ N(mean, deviation²) of (batch, symbol + cash), whose softmax are the shares; the action is u itself.
 
     present  (batch, symbol + cash) false where a symbol is absent: it has no part in shares and probabilities

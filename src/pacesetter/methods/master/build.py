@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["best_master", "build_master_parts", "with_fleet"]
 
-TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "folds", "fold")
-
 
 def with_fleet(config: Plan) -> Plan:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
@@ -48,10 +46,17 @@ def with_fleet(config: Plan) -> Plan:
         raise RunError(f"task.fleet={folder} is a run of task={problem}, not a fleet; give one of task=fleet")
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
-    task = replace(own, fleet=str(folder), **{name: getattr(there.task, name) for name in TASK})
+    other = there.trading
+    task = replace(own, fleet=str(folder), window_bars=other.window_bars, symbols=other.symbols, market=other.market)
     # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
-    split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
-    train = replace(config.train, **split)
+    split = there.train
+    train = replace(
+        config.train,
+        shares=split.shares if shares is None else shares,
+        purge_bars=split.purge_bars,
+        folds=split.folds,
+        fold=split.fold,
+    )
     # Windows as long as the prior of its agents reads them, where they have one.
     agent = config.agent | {"prior_bars": int(there.agent.get("prior_bars") or 0)}
     # Bars and features as the fleet was trained with: on others its advice would be out of distribution.

@@ -62,8 +62,14 @@ def _opponent(folder: Path, run: StoredRun, fleet: ContextFleet) -> Opponent:
     other = Opponent(StoredRun(folder), best_fleet(folder))
     if other.fleet.symbols != fleet.symbols or other.fleet.actions != fleet.actions or other.fleet.memory:
         raise ConfigError(f"{folder.name} is not a plain fleet of the same symbols and actions; give one of agent=ppo")
-    for key in ("action", "episode_bars", "market"):
-        if getattr(other.run.task, key) != getattr(run.task, key):
+    own, their = run.task, other.run.task
+    keys = {
+        "action": own.action == their.action,
+        "episode_bars": own.episode_bars == their.episode_bars,
+        "market": own.market == their.market,
+    }
+    for key, is_equal in keys.items():
+        if not is_equal:
             raise ConfigError(f"{folder.name} has another task.{key} than {run.folder.name}, so they do not compare")
     if other.run.panel.fingerprint != run.panel.fingerprint or other.run.first != run.first:
         raise ConfigError(f"{folder.name} has other bars or another test set than {run.folder.name}")

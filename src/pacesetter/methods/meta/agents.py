@@ -6,7 +6,7 @@ untrained context, and one without transitions, leaves the policy as it is witho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, apply_temperature
+from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.methods.meta.context import ContextKind, make_context
@@ -80,11 +80,11 @@ class ContextEncoder(nn.Module):
         return self.memory.tokens(kept, observation, self.normaliser)
 
 
-class Remembering:
+class Remembering(Distribution):
     """A distribution that knows the order it gave, and what is kept after it; see `remember_actions`."""
 
     plain: Distribution
-    push: Any
+    push: Callable[[torch.Tensor], torch.Tensor]
     actions: torch.Tensor | None
 
     def sample(self) -> torch.Tensor:
@@ -97,14 +97,13 @@ class Remembering:
 
     def with_temperature(self, temperature: float) -> Distribution:
         """The same, spread wider or narrower."""
-        spread: Distribution = remember_actions(apply_temperature(self.plain, temperature), self.push)
-        return spread
+        return remember_actions(self.plain.with_temperature(temperature), self.push)
 
     @property
     def kept(self) -> torch.Tensor:
         """(row, bar, ·) what is kept after the last action; after none, after the likeliest."""
         actions = self.plain.mode() if self.actions is None else self.actions
-        return self.push(order_numbers(actions, isinstance(self.plain, MaskedCategorical)))  # type: ignore[no-any-return]
+        return self.push(order_numbers(actions, isinstance(self.plain, MaskedCategorical)))
 
 
 class RememberingCategorical(Remembering, MaskedCategorical):
@@ -115,9 +114,9 @@ class RememberingGaussian(Remembering, TanhGaussian):
     """A squashed Gaussian."""
 
 
-def remember_actions(plain: Distribution, push: object) -> Any:
+def remember_actions(plain: Distribution, push: Callable[[torch.Tensor], torch.Tensor]) -> Remembering:
     """The distribution, which also keeps what it did; `push` gives what is kept after (row,) orders."""
-    kind = RememberingCategorical if isinstance(plain, MaskedCategorical) else RememberingGaussian
+    kind: type[Remembering] = RememberingCategorical if isinstance(plain, MaskedCategorical) else RememberingGaussian
     answer = kind.__new__(kind)
     vars(answer).update(vars(plain))
     answer.plain, answer.push, answer.actions = plain, push, None
@@ -131,7 +130,7 @@ class ContextFleet(Fleet):
     """
 
     kind: ClassVar[str] = "pacesetter.methods.meta.agents:ContextFleet"
-    encoder: Any
+    encoder: Any  # a `ContextEncoder`, which has an encoder inside and is asked as one
 
     def __init__(
         self,
@@ -155,22 +154,23 @@ class ContextFleet(Fleet):
         self.encoder = ContextEncoder(self.encoder, self.bar_memory, context, width, latent)
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, object]:
         return dict(self._own)
 
     @property
     def memory(self) -> dict[str, tuple[int, ...]]:
         return {CONTEXT: self.bar_memory.shape}
 
-    def evaluate(self, observation: Tensors, rows: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
+    def evaluate(self, observation: Tensors, rows: torch.Tensor | None = None) -> tuple[Remembering, torch.Tensor]:
         """Policies that keep what they do, and values; `CONTEXT` of the observation is what was kept before."""
         plain, values = super().evaluate(observation, rows)
         return remember_actions(plain, self._push(observation)), values
 
-    def memory_after(self, policy: Any) -> dict[str, torch.Tensor]:
+    def memory_after(self, policy: Distribution) -> dict[str, torch.Tensor]:
+        assert isinstance(policy, Remembering)
         return {CONTEXT: policy.kept}
 
-    def _push(self, observation: Tensors) -> Any:
+    def _push(self, observation: Tensors) -> Callable[[torch.Tensor], torch.Tensor]:
         before = observation.get(CONTEXT)
         if before is None:
             before = self.no_memory(len(observation["position"]))[CONTEXT]
@@ -192,7 +192,7 @@ class ContextFleet(Fleet):
 class ContextAgent(SymbolAgent):
     """One agent with a context."""
 
-    encoder: Any
+    encoder: Any  # a `ContextEncoder`, which has an encoder inside and is asked as one
 
     def __init__(self, config: Network, shapes: Shapes, actions: int | None, hidden: int, own: dict[str, Any]) -> None:
         super().__init__(config, shapes, actions, hidden)

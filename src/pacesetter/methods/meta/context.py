@@ -33,10 +33,21 @@ ORDER_FROM_END = 3  # place of the order in a transition: order, reward, return 
 LEAST_LOG_VARIANCE, MOST_LOG_VARIANCE = -6.0, 6.0  # of one transition's factor; beyond it sums of precisions overflow
 
 
-class GruContext(nn.Module):
-    """A GRU reads the transitions in their order; its last state is the context."""
+class Context(nn.Module):
+    """Transitions (row, bar, token) and which of them were made (row, bar) to one vector (row, width).
 
-    noise_size = 0
+    noise_size   how many standard normal numbers a draw of it takes; most are not drawn
+    """
+
+    noise_size: int = 0
+
+    def weights(self, tokens: torch.Tensor, valid: torch.Tensor) -> torch.Tensor | None:
+        """(row, bar) share of each transition where it weighs them, else None."""
+        return None
+
+
+class GruContext(Context):
+    """A GRU reads the transitions in their order; its last state is the context."""
 
     def __init__(self, tokens: int, bars: int, width: int) -> None:
         super().__init__()
@@ -49,10 +60,9 @@ class GruContext(nn.Module):
         return states[:, -1] * valid[:, -1:]  # type: ignore[no-any-return]
 
 
-class AttentionContext(nn.Module):
+class AttentionContext(Context):
     """Transitions look at each other, those of this episode alone; the context is their mean."""
 
-    noise_size = 0
     ages: torch.Tensor
 
     def __init__(self, tokens: int, bars: int, width: int) -> None:
@@ -77,7 +87,7 @@ class AttentionContext(nn.Module):
         return torch.cat([tokens, self.ages.expand(tokens.shape[0], -1, -1)], dim=-1)
 
 
-class GaussianContext(nn.Module):
+class GaussianContext(Context):
     """PEARL's posterior of a latent task: each transition is a Gaussian factor, in any order, beside a unit prior.
 
     The latent is the posterior's mean, or with `noise` (row, latent) standard normal a draw of it: one draw for an
@@ -101,14 +111,12 @@ class GaussianContext(nn.Module):
         return product_of_gaussians(means, variances, valid)
 
 
-class SumContext(nn.Module):
+class SumContext(Context):
     """A linear map of each transition, summed and divided by the root of their number (Deep Sets, Zaheer et al. 2017).
 
     Such a sum is a t-statistic: it has the same spread after one transition and after all of them, and a small mean
     that lasts grows out of it. A mean of transitions, which the others come to at first, shrinks by the same root.
     """
-
-    noise_size = 0
 
     def __init__(self, tokens: int, bars: int, width: int) -> None:
         super().__init__()

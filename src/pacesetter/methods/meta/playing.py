@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from pacesetter.learning.fleet.making import return_place
 from pacesetter.market.orders import Discrete, target_range
 from pacesetter.methods.meta.agents import ContextFleet
 from pacesetter.methods.meta.families import MarketTask, family_tasks
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
 
 __all__ = [
     "HOLD",
@@ -46,7 +49,7 @@ __all__ = [
 WITH, WITHOUT = "with context", "without context"
 HOLD, TREND, ORACLE = "hold", "trend rule", "oracle"
 Observation = Mapping[str, torch.Tensor]
-Answer = Callable[[Any], tuple[torch.Tensor, dict[str, Array]]]
+Answer = Callable[[Observation], tuple[torch.Tensor, dict[str, Array]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,14 +117,14 @@ def play_yardsticks(
 
 
 def _episodes(
-    family: str, task: MarketTask, name: str, market: object, answer: Answer, seed: int
+    family: str, task: MarketTask, name: str, market: FleetMarket, answer: Answer, seed: int
 ) -> AdaptationEpisodes:
     torch.manual_seed(seed)  # starts are torch's own draws
     returns, completed, extra = _play(market, answer)
     return AdaptationEpisodes(family, task.label, name, returns, completed, **extra)
 
 
-def _market(run: StoredRun, task: MarketTask, each: int) -> Any:
+def _market(run: StoredRun, task: MarketTask, each: int) -> FleetMarket:
     """The task's market as a run observes it; bars before its test set are history for features alone."""
     first = 0 if len(task.panel) < len(run.panel) else run.first
     table = {"table": build_table(run.config, task.panel), "supervised": None}
@@ -129,7 +132,7 @@ def _market(run: StoredRun, task: MarketTask, each: int) -> Any:
     return build_market(run.config, task.panel, each, **table, **options)
 
 
-def _player(fleet: Any, market: Any, keeps: bool = True) -> Answer:
+def _player(fleet: Fleet, market: FleetMarket, keeps: bool = True) -> Answer:
     """Deterministic orders of a fleet; with a context also what it came to at this bar."""
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     kept = fleet.no_memory(market.env_count)
@@ -140,11 +143,11 @@ def _player(fleet: Any, market: Any, keeps: bool = True) -> Answer:
         policy, _ = fleet.evaluate(full, rows)
         actions = policy.mode()
         extra: dict[str, Array] = {}
-        if keeps and fleet.memory:
+        if keeps and isinstance(fleet, ContextFleet):
             kept = fleet.memory_after(policy)
             extra["contexts"] = fleet.encoder.contexts(full).cpu().numpy()
-            if hasattr(fleet.encoder.context, "weights"):
-                shares = fleet.encoder.context.weights(*fleet.encoder.tokens(full))
+            shares = fleet.encoder.context.weights(*fleet.encoder.tokens(full))
+            if shares is not None:
                 extra["attention"] = shares.mean(0).cpu().numpy()
         return actions, extra
 
@@ -154,7 +157,7 @@ def _player(fleet: Any, market: Any, keeps: bool = True) -> Answer:
 # ---- yardsticks -----------------------------------------------------------------------------------------------------
 
 
-def _yardsticks(market: Any, task: MarketTask, column: int, bars: int) -> dict[str, Answer]:
+def _yardsticks(market: FleetMarket, task: MarketTask, column: int, bars: int) -> dict[str, Answer]:
     """Those that the task allows; `column` of a window has the returns, and the trend rule reads `bars` of them."""
     everywhere = torch.ones(market.env_count, dtype=torch.bool, device=market.device)
     answers: dict[str, Answer] = {
@@ -167,7 +170,7 @@ def _yardsticks(market: Any, task: MarketTask, column: int, bars: int) -> dict[s
     return answers
 
 
-def _trend_rule(market: Any, column: int, bars: int) -> Answer:
+def _trend_rule(market: FleetMarket, column: int, bars: int) -> Answer:
     returns: list[torch.Tensor] = []
 
     def answer(observation: Observation) -> tuple[torch.Tensor, dict[str, Array]]:
@@ -177,7 +180,7 @@ def _trend_rule(market: Any, column: int, bars: int) -> Answer:
     return answer
 
 
-def _orders(market: Any, observation: Observation, wanted: torch.Tensor) -> torch.Tensor:
+def _orders(market: FleetMarket, observation: Observation, wanted: torch.Tensor) -> torch.Tensor:
     """Orders that hold as much as they may where `wanted` (env,), and nothing elsewhere."""
     if market.actions is not None:
         return torch.where(wanted, int(Discrete.BUY_LARGE), int(Discrete.SELL_ALL))
@@ -191,7 +194,7 @@ def _orders(market: Any, observation: Observation, wanted: torch.Tensor) -> torc
 
 
 @torch.no_grad()
-def _play(market: Any, answer: Answer) -> tuple[Array, float, dict[str, Array]]:
+def _play(market: FleetMarket, answer: Answer) -> tuple[Array, float, dict[str, Array]]:
     """(bar, env) returns of every environment's first episode, the share that was completed, and the last extra."""
     observation = market.reset()
     over = torch.zeros(market.env_count, dtype=torch.bool, device=market.device)

@@ -18,9 +18,16 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.methods import read_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
 
+    from pacesetter.agents.fleet import Fleet
+    from pacesetter.learning.experience.conditioned import SymbolMarket
+    from pacesetter.market.parameters import MarketParameters
+    from pacesetter.policies.modules import ServedAgent
     from pacesetter.policies.policy import Policy
+    from pacesetter.policies.spec import PolicySpec, Trades
 
 __all__ = ["MetaFleetTask", "adapt_to_context"]
 
@@ -53,22 +60,33 @@ class MetaFleetTask(FleetTask):
         tasks = family_tasks(family, split.learned, int(config.agent["tasks"]), config.seed)
         return MarketCopies([task.panel for task in tasks], [build_table(config, task.panel) for task in tasks])
 
-    def _policy(self, fleet: Any, config: Plan, until: pd.Timestamp) -> Policy:
+    def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> Policy:
+        from pacesetter.methods.meta.agents import ContextFleet
         from pacesetter.methods.meta.policy import ContextAdvice
         from pacesetter.policies.fleet import FleetTargets
 
         task = config.task_as(FleetTrading)
-        if not fleet.memory or task.trades != "targets":
+        if not isinstance(fleet, ContextFleet) or task.trades != "targets":
             return super()._policy(fleet, config, until)
-        advice: Any = ContextAdvice(fleet)
+        advice: Any = ContextAdvice(fleet)  # it keeps what it saw, and is asked as an `Advice`
         return FleetTargets(advice, task.market, task.action == "target", until)
 
-    def make_served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
+    def make_served(
+        self, fleet: Fleet, names: Mapping[str, Sequence[str]], targets_in: MarketParameters | None, trades: Trades
+    ) -> tuple[ServedAgent, PolicySpec]:
+        from pacesetter.methods.meta.agents import ContextFleet
         from pacesetter.methods.meta.policy import serve_context
 
-        return (serve_context if fleet.memory else super().make_served)(fleet, names, targets_in, trades)
+        if isinstance(fleet, ContextFleet):
+            return serve_context(fleet, names, targets_in, trades)
+        return super().make_served(fleet, names, targets_in, trades)
 
-    def shown_in(self, market: Any, fleet: Any) -> Any:
+    def shown_in(self, market: SymbolMarket, fleet: Fleet) -> SymbolMarket:
+        from pacesetter.learning.experience.market import FleetMarket
+        from pacesetter.methods.meta.agents import ContextFleet
         from pacesetter.methods.meta.market import ContextMarket
 
-        return ContextMarket(market, fleet.bar_memory) if fleet.memory else market
+        if not isinstance(fleet, ContextFleet):
+            return market
+        assert isinstance(market, FleetMarket)
+        return ContextMarket(market, fleet.bar_memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,9 +14,13 @@ from pacesetter.jobs.run.fleet import FleetMeter, FleetValidator
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.methods.objectives.front import hypervolume, is_efficient, spread_preferences
+from pacesetter.methods.objectives.market import PreferenceMarket
 from pacesetter.methods.objectives.mosac import MOSAC
 from pacesetter.rewards.scalarise import PREFERENCE
 from pacesetter.runs import FRONT
+
+if TYPE_CHECKING:
+    from pacesetter.arrays import Array
 
 __all__ = ["ObjectivesValidator", "observe"]
 
@@ -36,10 +40,15 @@ class ObjectivesValidator(FleetValidator):
         return float(self._learned_preference().max())
 
     def _learned_preference(self) -> torch.Tensor:
-        market: Any = self.market
+        market = self._market
         # The network's own weights, not those of the front's latest point.
         market.asked = None
-        return market.reset()[PREFERENCE].mean(0).double().cpu()  # type: ignore[no-any-return]
+        return market.reset()[PREFERENCE].mean(0).double().cpu()
+
+    @property
+    def _market(self) -> PreferenceMarket:
+        assert isinstance(self.market, PreferenceMarket)
+        return self.market
 
     def finish(self) -> None:
         """As a fleet's, then play the validation set for each point of the front."""
@@ -73,8 +82,8 @@ class ObjectivesValidator(FleetValidator):
         }
 
     @torch.no_grad()
-    def _point(self, preference: Any, utility: str) -> dict[str, Any]:
-        market: Any = self.market
+    def _point(self, preference: Array, utility: str) -> dict[str, Any]:
+        market = self._market
         market.asked = torch.as_tensor(preference, dtype=torch.float32, device=market.device)
         played = play(self.learner.fleet, market)
         market.asked = None

@@ -13,7 +13,7 @@ import torch
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian, apply_temperature
+from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.method import Featuring, Losses
@@ -41,7 +41,7 @@ def softened_divergence(teacher: Distribution, student: Distribution, temperatur
     """(row,) T²·KL(teacher ‖ student) with the logits of both divided by T; at 1 it is `divergence`."""
     if temperature == 1:
         return divergence(teacher, student)
-    return temperature**2 * divergence(apply_temperature(teacher, temperature), apply_temperature(student, temperature))
+    return temperature**2 * divergence(teacher.with_temperature(temperature), student.with_temperature(temperature))
 
 
 def divergence(teacher: Distribution, student: Distribution) -> torch.Tensor:

@@ -8,6 +8,7 @@ from pacesetter.build import build_panel
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.run.callbacks import Callback, Session
 from pacesetter.learning.experience.replay_log import ReplayLog
+from pacesetter.learning.fleet.trainer import Trainer
 from pacesetter.methods.offline.manifest import dataset_manifest
 
 __all__ = ["EpisodeLog"]
@@ -20,7 +21,7 @@ class EpisodeLog(Callback[Any]):
 
     def __init__(self, session: Session[Any]) -> None:
         super().__init__(session)
-        if not hasattr(session.learner, "replay_log") or session.config.task.problem != "fleet":
+        if not isinstance(session.learner, Trainer) or session.config.task.problem != "fleet":
             raise ConfigError("train.log_episodes keeps the episodes of task=fleet agent=ppo or sac; leave it out")
         self.learner, self.config = session.learner, session.config
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from gymnasium import spaces
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import MaskedCategorical
@@ -25,8 +27,13 @@ class PolicyAgents:
 
     symbols = (WINDOWS,)
 
-    def __init__(self, policy: Any) -> None:
-        if hasattr(policy, "lstm_actor") or not isinstance(policy.action_space, spaces.Discrete):
+    def __init__(self, policy: BasePolicy) -> None:
+        is_recurrent = isinstance(policy, RecurrentActorCriticPolicy)
+        if (
+            is_recurrent
+            or not isinstance(policy, ActorCriticPolicy)
+            or not isinstance(policy.action_space, spaces.Discrete)
+        ):
             raise ConfigError(
                 "episodes are recorded of, and learned by, agents without a memory that choose from a grid; use "
                 "task.windows.space=discrete and agent=ppo or full_information"
@@ -41,7 +48,8 @@ class PolicyAgents:
 
     def encoder(self, observation: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """(row, width) features."""
-        features: torch.Tensor = self.policy.extract_features(dict(observation))
+        features = self.policy.extract_features(dict(observation))
+        assert isinstance(features, torch.Tensor)  # actor and critic share their encoder
         return features
 
     def decide(

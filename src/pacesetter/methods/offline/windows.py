@@ -99,9 +99,8 @@ class OfflineWindows(OwnAlgorithm):
         shown = {
             name: _join_parts([batch.observation[name] for batch in self._batches]) for name in self._last_obs or {}
         }
-        actions, rewards = (
-            _join_parts([getattr(batch, name) for batch in self._batches]) for name in ("actions", "rewards")
-        )
+        actions = _join_parts([batch.actions for batch in self._batches])
+        rewards = _join_parts([batch.rewards for batch in self._batches if batch.rewards is not None])
         done = np.zeros(len(actions), dtype=bool)
         callback.update_locals({"new_obs": shown, "infos": [], "actions": actions, "rewards": rewards, "dones": done})
         if not callback.on_step():

@@ -14,7 +14,7 @@ from torch import nn
 
 from pacesetter.agents.encoders import Network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import ACTOR_GAIN, head_layers
+from pacesetter.agents.heads import ACTOR_GAIN, Distribution, Head, head_layers
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.methods.options.answer import MEMORY, OptionAnswer, OptionSet
@@ -27,7 +27,7 @@ ANY = "any"  # the one agent that serves every symbol
 FIRST_ENDING = -2.0  # logit: a fresh option ends at one bar in eight
 
 
-class OptionHead(nn.Module):
+class OptionHead(Head):
     """Layers whose last has `outputs`; those that end options begin with options that last."""
 
     def __init__(self, width: int, hidden: int, options: OptionSet) -> None:
@@ -41,7 +41,7 @@ class OptionHead(nn.Module):
                 last.bias[-len(options) :] = FIRST_ENDING
 
 
-class ValueHead(nn.Module):
+class ValueHead(Head):
     """Layers that value each option."""
 
     def __init__(self, width: int, hidden: int, options: int) -> None:
@@ -75,7 +75,7 @@ class OptionFleet(Fleet):
         self.encoder.register_forward_pre_hook(_keep_newest(self.options.seen_bars))
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, object]:
         """What it is made of beside a plain fleet, as JSON holds it."""
         return {"column": self.column, "options": self._description}
 
@@ -83,14 +83,27 @@ class OptionFleet(Fleet):
     def memory(self) -> dict[str, tuple[int, ...]]:
         return {MEMORY: (self.options.memory_size,)}
 
-    def notes(self, policy: Any) -> dict[str, list[str]]:
+    def memory_after(self, policy: Distribution) -> dict[str, torch.Tensor]:
+        assert isinstance(policy, OptionAnswer)
+        return {MEMORY: policy.played.memory}
+
+    def notes(self, policy: Distribution) -> dict[str, list[str]]:
         """The name of the option in force in each row."""
+        assert isinstance(policy, OptionAnswer)
         return {"option": [self.options.names[place] for place in policy.played.option.tolist()]}
 
-    def _new_actor(self) -> Any:
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        return self.options.names
+
+    def option_bar(self, policy: Distribution) -> dict[str, torch.Tensor]:
+        assert isinstance(policy, OptionAnswer)
+        return {"option": policy.played.option, "began": policy.played.began}
+
+    def _new_actor(self) -> OptionHead:
         return OptionHead(self.config.width, self.hidden, self.options)
 
-    def _new_critic(self) -> Any:
+    def _new_critic(self) -> ValueHead:
         return ValueHead(self.config.width, self.hidden, len(self.options))
 
     def places(self, symbols: Iterable[str]) -> list[int]:
@@ -148,8 +161,8 @@ class OptionAgent(SymbolAgent):
         self.options, self.column = options, column
         self.encoder = config.build(_shown_shapes(shapes, options))
         self.encoder.register_forward_pre_hook(_keep_newest(options.seen_bars))
-        self.actor: Any = OptionHead(config.width, hidden, options)
-        self.critic: Any = ValueHead(config.width, hidden, len(options))
+        self.actor = OptionHead(config.width, hidden, options)
+        self.critic = ValueHead(config.width, hidden, len(options))
 
     @property
     def choices(self) -> int:

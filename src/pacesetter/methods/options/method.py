@@ -119,8 +119,8 @@ class OptionMethod(FleetMethod[OptionFleet, FleetMarket]):
         began = by_symbol(torch.stack([each.played.began for each in steps]), self.symbols)
         option = by_symbol(torch.stack([each.played.option for each in steps]), self.symbols)
         entropy = by_symbol(torch.stack([each.answer.entropy() for each in steps]), self.symbols)
-        over = (torch.stack([getattr(each, name) for each in steps]) for name in ("completed", "gained"))
-        completed, gained = (by_symbol(part, self.symbols).sum((1, 2)) for part in over)
+        completed = by_symbol(torch.stack([each.completed for each in steps]), self.symbols).sum((1, 2))
+        gained = by_symbol(torch.stack([each.gained for each in steps]), self.symbols).sum((1, 2))
         starts, rules = began.sum(1).clamp(min=1), self.market.batch.market
         shares = {
             f"options/selection_distribution/{name}": ((option == place) & began).sum(1) / starts

@@ -12,23 +12,22 @@ import logging
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pacesetter.errors import check_range
 from pacesetter.serving.api.keys import Key, Keys
 from pacesetter.serving.api.logs import REQUEST
 from pacesetter.serving.api.metrics import Metrics
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 __all__ = ["Admission", "ApiSettings"]
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 WORDS = {
     400: "the request cannot be read",
     401: "a key is missing, unknown or expired",
@@ -100,14 +99,14 @@ class Admission:
     """The application behind its checks; `routes` names the access of each path, any other path takes any key."""
 
     def __init__(
-        self, app: Application, keys: Keys, settings: ApiSettings, routes: Mapping[str, Access], metrics: Metrics
+        self, app: ASGIApp, keys: Keys, settings: ApiSettings, routes: Mapping[str, Access], metrics: Metrics
     ) -> None:
         self.app, self.keys, self.settings, self.routes, self.metrics = app, keys, settings, routes, metrics
         self.turns = Turns(settings.concurrency, settings.queue_seconds)
         self.pending: Counter[tuple[str, str]] = Counter()  # (kind, whose) -> requests that are not answered yet
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -129,7 +128,7 @@ class Admission:
         entry = {"route": route, "status": answer.status, "ms": round(1000 * seconds, 3), "key": scope.get("key")}
         log.info("request", extra=entry)
 
-    async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         # An unknown path needs a key too, so that a stranger cannot tell which routes exist.
         access = self.routes.get(scope["path"], Access(("read", "trade", "admin")))
         if not access.scopes:
@@ -152,7 +151,7 @@ class Admission:
             async with self.turns.turn(key.id):
                 await self._answer(scope, _replay(body, receive), answer)
 
-    async def _answer(self, scope: MutableMapping[str, object], receive: Receive, answer: _Answer) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             async with asyncio.timeout(self.settings.seconds):
                 await self.app(scope, receive, answer)
@@ -160,7 +159,7 @@ class Admission:
             raise Refusal(504) from problem
 
     @contextmanager
-    def _count_pending(self, scope: Mapping[str, Any], key: Key, access: Access) -> Iterator[None]:
+    def _count_pending(self, scope: Scope, key: Key, access: Access) -> Iterator[None]:
         """Count a request as pending for its key and its address; a halt counts apart, and for its key alone."""
         address = (scope.get("client") or ("",))[0]
         whose = [("urgent", key.id)] if access.is_urgent else [("key", key.id), ("address", address)]
@@ -175,7 +174,7 @@ class Admission:
                 if not self.pending[each]:
                     del self.pending[each]
 
-    def _key(self, scope: Mapping[str, Any]) -> Key:
+    def _key(self, scope: Scope) -> Key:
         """Whose token the one Authorization header holds."""
         # Two Authorization headers are refused: proxies differ in which of them they forward.
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -196,7 +195,7 @@ class Admission:
         if not is_admitted:
             raise Refusal(429)
 
-    async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """All of the body; refuses one above the limit as soon as its header or its bytes show it."""
         # The promise is checked first, and the body itself again while it arrives: a promise may be false.
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -290,7 +289,7 @@ class Turns:
                 del self.waiting[key]
 
 
-def _promises_body(scope: Mapping[str, Any]) -> bool:
+def _promises_body(scope: Scope) -> bool:
     headers = {name: value for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")}
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b""
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,9 @@ from pacesetter.serving.api.runtime import SERVED_ORDERS, ReportedAccount, Runti
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.trader.desk import OrderOptions
+
+if TYPE_CHECKING:
+    from pacesetter.serving.api.windows import WindowRuntime
 
 __all__ = ["load_history", "rehearse", "serve"]
 
@@ -134,7 +137,7 @@ def _open_socket(settings: ApiSettings) -> socket.socket:
         raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
 
 
-def load_history(runtime: Any, path: Path) -> None:
+def load_history(runtime: Runtime | WindowRuntime, path: Path) -> None:
     """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
     if not path.is_file():
         raise DataError(f"--history {path} is not a file; store bars in one: pacesetter data fetch --out bars.parquet")

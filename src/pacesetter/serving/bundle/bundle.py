@@ -138,9 +138,11 @@ class Bundle:
                 try_graph(data, f"{self.name}/{name}")
             elif not name.endswith((".pt", ".bin")):
                 self._parse(name, lambda name=name: self.files[name].decode())  # type: ignore[misc]
-        parts = {"features": "features.json", "limits": "limits.json", "config": "config.yaml"}
-        for part, name in (parts | {"warning": "manifest.json", "lookback": "lookback.json"}).items():
-            self._parse(name, lambda part=part: getattr(self, part))  # type: ignore[misc]
+        self._parse("features.json", lambda: self.features)
+        self._parse("limits.json", lambda: self.limits)
+        self._parse("config.yaml", lambda: self.config)
+        self._parse("manifest.json", lambda: self.warning)
+        self._parse("lookback.json", lambda: self.lookback)
         self.model.probe()
         self._parse("supervised.onnx", lambda: self.classifier)
         self._parse(RISK_STATE, lambda: self.served_risk(self.features.symbols))

@@ -6,9 +6,12 @@ import hashlib
 import hmac
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pacesetter.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 __all__ = ["SIGNING_KEY", "SigningKey", "check_secret"]
 
@@ -30,7 +33,8 @@ class SigningKey:
 
     def __init__(self, text: str) -> None:
         self.is_pem = text.lstrip().startswith("-----BEGIN")
-        self._key: Any = _read_pem(text) if self.is_pem else check_secret(text, "the signing key").encode()
+        self._pem = _read_pem(text) if self.is_pem else None
+        self._secret = b"" if self.is_pem else check_secret(text, "the signing key").encode()
 
     @classmethod
     def find(cls, given: str | Path | None = None) -> SigningKey | None:
@@ -49,11 +53,13 @@ class SigningKey:
 
     def sign(self, data: bytes) -> str:
         """Hex signature; refuses a public key."""
-        if not self.is_pem:
-            return hmac.new(self._key, data, hashlib.sha256).hexdigest()
-        if not hasattr(self._key, "sign"):
+        if self._pem is None:
+            return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        if isinstance(self._pem, Ed25519PublicKey):
             raise ConfigError("a public key cannot sign; give the private one")
-        return bytes(self._key.sign(data)).hex()
+        return self._pem.sign(data).hex()
 
     def check(self, data: bytes, signature: str) -> None:
         """Refuse a signature that this key did not make over these bytes."""
@@ -62,12 +68,13 @@ class SigningKey:
 
     def is_made_by(self, data: bytes, signature: str) -> bool:
         """Whether this key made the signature over these bytes."""
-        if not self.is_pem:
+        if self._pem is None:
             # In constant time: a plain comparison would tell how many digits were right.
             return hmac.compare_digest(self.sign(data).encode(), signature.strip().encode())
         from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        public = self._key.public_key() if hasattr(self._key, "public_key") else self._key
+        public = self._pem if isinstance(self._pem, Ed25519PublicKey) else self._pem.public_key()
         try:
             public.verify(bytes.fromhex(signature.strip()), data)
         except (InvalidSignature, ValueError):
@@ -75,7 +82,7 @@ class SigningKey:
         return True
 
 
-def _read_pem(text: str) -> object:
+def _read_pem(text: str) -> Ed25519PrivateKey | Ed25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 

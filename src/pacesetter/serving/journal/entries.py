@@ -73,8 +73,7 @@ def _equity_row(desk: Desk, bar: Array, vitals: Vitals) -> Row:
 
 def _order_row(decision: Decision) -> Row:
     status = OrderStatus.PENDING if decision.allowed else OrderStatus.DENIED
-    order = {name: getattr(decision.order, name) for name in ("client_id", "symbol", "quantity", "price", "kind")}
-    return {**order, "status": status.value, "reason": decision.reason or ""}
+    return {**decision.order.to_dict(), "status": status.value, "reason": decision.reason or ""}
 
 
 def _fill_row(at: pd.Timestamp, count: int, fill: Execution) -> Row:

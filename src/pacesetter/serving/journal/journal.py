@@ -152,8 +152,11 @@ class Journal:
             content = {"time": page.time.isoformat(), **page.content, **evidence}
             # Audit, rows and state in one transaction: none of them can exist without the others.
             sequence, previous = self._audit(connection, "bar", content)
-            for table in (tables.decisions, tables.orders, tables.fills, tables.positions, tables.events):
-                self._insert(connection, table, getattr(page, table.name), page.time)
+            self._insert(connection, tables.decisions, page.decisions, page.time)
+            self._insert(connection, tables.orders, page.orders, page.time)
+            self._insert(connection, tables.fills, page.fills, page.time)
+            self._insert(connection, tables.positions, page.positions, page.time)
+            self._insert(connection, tables.events, page.events, page.time)
             self._insert(connection, tables.equity, [page.equity], page.time)
             for client_id, status in page.statuses.items():
                 self._set_status(connection, client_id, status)
@@ -296,8 +299,14 @@ def _lock_number(run: str) -> int:
 
 def _rows(page: Page) -> dict[str, Sequence[Row]]:
     """The page's rows by table."""
-    named = {name: getattr(page, name) for name in ("decisions", "orders", "fills", "positions", "events")}
-    return {**named, "equity": [page.equity]}
+    return {
+        "decisions": page.decisions,
+        "orders": page.orders,
+        "fills": page.fills,
+        "positions": page.positions,
+        "events": page.events,
+        "equity": [page.equity],
+    }
 
 
 @contextmanager

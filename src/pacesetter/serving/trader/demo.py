@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import MutableMapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -28,6 +27,9 @@ from pacesetter.serving.bundle.store import Store, find_bundle
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.trader.decision import decide
 from pacesetter.serving.trader.session import fit_panel
+
+if TYPE_CHECKING:
+    from starlette.types import Message
 
 __all__ = ["bundle_and_ask", "print_decision"]
 
@@ -108,12 +110,12 @@ async def _post(app: Admission, path: str, token: str, body: bytes) -> dict[str,
     """The JSON answer of the application to one request; refuses another status than 200."""
     headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
     scope = {"type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path}
-    sent: list[MutableMapping[str, Any]] = []
+    sent: list[Message] = []
 
-    async def receive() -> MutableMapping[str, Any]:
+    async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async def send(message: MutableMapping[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
     await app(scope | {"query_string": b"", "headers": headers}, receive, send)

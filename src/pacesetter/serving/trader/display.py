@@ -44,9 +44,7 @@ class PaperDisplay:
     def __init__(self, trader: PaperTrader, write: Callable[[str], object], most_bars: int | None = None) -> None:
         self.trader, self.write = trader, write
         self.folded = FoldedAlerts()
-        stored = getattr(trader.feed, "panel", None)  # a replay's; a live feed has no end
-        total = most_bars or (None if stored is None else len(stored) - trader.feed.first)  # type: ignore[attr-defined]
-        self.lines = LogLines("paper", total, "bars", write)
+        self.lines = LogLines("paper", most_bars or trader.feed.bars_left, "bars", write)
         self.first_bars, self.first_equity = 0, 0.0
 
     def open(self) -> None:

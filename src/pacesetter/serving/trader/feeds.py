@@ -88,6 +88,10 @@ class Feed(Protocol):
     @property
     def is_stored(self) -> bool: ...
 
+    @property
+    def bars_left(self) -> int | None:
+        """Bars from the first decision to its end; None of a market, which has no end."""
+
     def history(self, until: pd.Timestamp | None) -> Panel:
         """All bars known at `until`; at the start of a run (None) those before its first decision, and that bar."""
         ...
@@ -108,6 +112,10 @@ class ReplayFeed:
     """Stored bars one by one; the first decision is at the close of bar `first`."""
 
     is_stored = True
+
+    @property
+    def bars_left(self) -> int:
+        return len(self.panel) - self.first
 
     def __init__(self, panel: Panel, first: int) -> None:
         if not 0 <= first < len(panel) - 1:
@@ -145,6 +153,7 @@ class OnlineFeed:
     """
 
     is_stored = False
+    bars_left = None
 
     def __init__(
         self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None, fields: Sequence[str] = ()

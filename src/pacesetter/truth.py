@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,7 +40,30 @@ class Relations(_Immutable):
 
     def at(self, epoch: int) -> Relations:
         """The (symbol, …) relations of one row of a schedule."""
-        return Relations(*(vars(self)[part.name][epoch] for part in fields(Relations)))
+        return Relations(
+            self.groups[epoch], self.leaders[epoch], self.lags[epoch], self.strengths[epoch], self.signs[epoch]
+        )
+
+    @classmethod
+    def schedule(cls, rows: Sequence[Relations]) -> Relations:
+        """(symbol, …) relations one after another."""
+        return cls(
+            np.stack([row.groups for row in rows]),
+            np.stack([row.leaders for row in rows]),
+            np.stack([row.lags for row in rows]),
+            np.stack([row.strengths for row in rows]),
+            np.stack([row.signs for row in rows]),
+        )
+
+    def ended(self) -> Relations:
+        """A schedule with a last epoch without relations."""
+        return Relations(
+            np.concatenate([self.groups, np.full_like(self.groups[:1], -1)]),
+            np.concatenate([self.leaders, np.full_like(self.leaders[:1], -1)]),
+            np.concatenate([self.lags, np.zeros_like(self.lags[:1])]),
+            np.concatenate([self.strengths, np.zeros_like(self.strengths[:1])]),
+            np.concatenate([self.signs, np.zeros_like(self.signs[:1])]),
+        )
 
     @property
     def leader_of(self) -> Array:
