@@ -31,7 +31,7 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import EVALUATION, Run, data_name
 
 SIZES = ("programme.trials=2", "programme.top=1", "programme.folds=2", "job.draws=200")
-BESIDE = ("hold", "ridge", "lasso")
+BESIDE = ("hold", "ridge", "ridge_sized", "lasso", "lasso_sized")
 
 
 def finished(folder: Path, overrides: list[str]) -> Path:
@@ -51,6 +51,7 @@ def sizes(place: Path) -> str:
     job, own, data = config.job, config.programme, config.data
     search = f"{own.trials} trials, of which the best {own.top} retrained" if own.trials else "no search"
     planted = f", planted, strength {data['strength']:g}" if is_planted(place) else ""
+    planted += f", sentiment {data['sentiment_strength']:g}" if data.get("sentiment_strength") else ""
     return (
         f"{Panel.load(place / 'load' / 'panel.parquet')!r}{planted}; agent={config.agent['algorithm']}, "
         f"{job.fleet_steps:,} steps of each agent, {job.master_steps:,} of the master, {search}, {own.folds} "
@@ -68,9 +69,17 @@ def is_planted(place: Path) -> bool:
     return str(read_plan(Run.open(place)).data["source"]) in MADE_UP
 
 
-def phases(status: ProgrammeStatus) -> str:
-    rows = [(each.name, each.state, each.decision or "–", each.line or "–") for each in status.phases]
-    return table(("phase", "state", "decision", "what it found"), rows)
+def phases(place: Path, status: ProgrammeStatus) -> str:
+    costs = Run.open(place).manifest.get("costs", {})
+    rows = [
+        (each.name, each.state, each.decision or "–", each.line or "–", _processor_seconds(costs.get(each.name, {})))
+        for each in status.phases
+    ]
+    return table(("phase", "state", "decision", "what it found", "processor seconds"), rows)
+
+
+def _processor_seconds(cost: dict[str, float]) -> str:
+    return f"{cost['processor_seconds']:.0f}" if cost else "–"
 
 
 def sharpe_ratios(place: Path) -> str:
@@ -79,8 +88,10 @@ def sharpe_ratios(place: Path) -> str:
     order = {name: rank for rank, name in enumerate(("prototype", "master", "fleet", "validation"))}
     run = max(judged_runs, key=lambda path: order[path.parent.name])
     judged = json.loads((run / EVALUATION / "evaluation.json").read_text(encoding="utf-8"))
-    figures = judged["figures"] | ({"oracle": oracle_figures(StoredRun(run))} if is_planted(place) else {})
-    names = [name for name in (judged["policy"], *BESIDE, "oracle") if name in figures]
+    # What was planted in sentiment it does not know.
+    oracle = {"oracle of the lead–lag alone": oracle_figures(StoredRun(run))} if is_planted(place) else {}
+    figures = judged["figures"] | oracle
+    names = [name for name in (judged["policy"], *BESIDE, *oracle) if name in figures]
     rows = [(name, figures[name]["sharpe"], f"{figures[name]['max_drawdown']:.1%}") for name in names]
     return table(("on the test set", "annualised Sharpe ratio", "largest drawdown"), rows)
 
@@ -124,7 +135,14 @@ def main() -> None:
         place = options.stored or finished(options.folder or Path(temporary), overrides)
         status = read_status(place)
         commit = Run.open(place).manifest["commit"]
-        parts = (sizes(place), command(place), phases(status), status.sentence, sharpe_ratios(place), gates(place))
+        parts = (
+            sizes(place),
+            command(place),
+            phases(place, status),
+            status.sentence,
+            sharpe_ratios(place),
+            gates(place),
+        )
         body = "\n\n".join((*parts, f"Recorded at commit {str(commit)[:8]}."))
         market = (
             "synthetic bars with a planted lead–lag" if status.synthetic else data_name(read_plan(Run.open(place)).data)

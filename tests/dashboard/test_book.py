@@ -104,6 +104,8 @@ def test_a_book_is_read_again_only_where_the_journal_grew(journal, tmp_path):
     grown = reader.book("paper")
     assert grown.events["message"].iloc[-1] == "written a moment ago"
     assert len(grown.events) == len(first.events) + 1
+    assert grown.is_newer(first)
+    assert not grown.is_newer(replace(grown, guard={}))
     trader.close()
 
 

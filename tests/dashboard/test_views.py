@@ -7,11 +7,13 @@ Runs `dashboard.app`, `dashboard.views.agent`, `dashboard.views.book`, `dashboar
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
 from pacesetter import dashboard
@@ -22,6 +24,7 @@ from pacesetter.dashboard.views.runs import embed_page
 from pacesetter.dashboard.windows import open_lens
 from pacesetter.errors import DataError
 from pacesetter.leadlag.study import Study
+from pacesetter.serving.journal.journal import Journal
 
 PAGES = ("runs", "leadlag", "live", "agent", "book", "programme")
 
@@ -133,6 +136,23 @@ def test_a_live_book_is_halted_on_every_page_and_an_old_one_on_its_own(looking, 
     assert shown["Risk state"] == "HALTED"
     monkeypatch.setattr(Book, "is_live", lambda book: True)
     assert "HALTED" in draw("runs").error[0].value
+
+
+def test_the_book_is_looked_at_four_times_a_second_and_a_look_shows_what_was_written(looking, tmp_path, monkeypatch):
+    """Why what a trader writes is there within a second: how often a page looks, and that one look is enough."""
+    url = f"sqlite:///{shutil.copy(looking.journal.removeprefix('sqlite:///'), tmp_path)}"
+    settings.use(replace(looking, journal=url))
+    sent, enqueue = [], ScriptRunContext.enqueue
+    monkeypatch.setattr(ScriptRunContext, "enqueue", lambda page, each: (sent.append(each), enqueue(page, each))[1])
+    app = draw("book")
+    assert [each.auto_rerun.interval for each in sent if each.WhichOneof("type") == "auto_rerun"] == [0.25]
+    trader = Journal(url, "paper")
+    for kind, told in (("resume", "active"), ("halt", "HALTED")):
+        trader.note(kind, "drilled by the test")
+        app.run()
+        assert {metric.label: metric.value for metric in app.metric}["Risk state"] == told
+    trader.close()
+    assert len(app.dataframe) == len(draw("book").dataframe)  # the rest of the page was drawn again with it
 
 
 def test_pages_of_results_show_what_commands_left(looking, tmp_path):

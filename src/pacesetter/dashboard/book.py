@@ -36,6 +36,7 @@ class Book:
     options     in force at that bar: symbol and option; empty for a policy without options
     fills, orders, events   as the journal has them, in order of time
     guard       what the risk guard remembers; its `limits` where the journal keeps them
+    head        the newest hash of the journal's audit chain; empty where it has none
     """
 
     run: str
@@ -46,6 +47,11 @@ class Book:
     events: pd.DataFrame
     guard: Mapping[str, Any]
     options: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["symbol", "option"]))
+    head: str = ""
+
+    def is_newer(self, other: Book) -> bool:
+        """Whether the journal has grown since the other was read; without an audit chain, by a bar."""
+        return (self.head, len(self.equity)) != (other.head, len(other.equity))
 
     @property
     def last(self) -> pd.Series:
@@ -186,11 +192,11 @@ class JournalReader:
         with self._reading() as connection:
             head, (known, book) = _chain_head(connection, run), self._read.get(run, ("", None))
             if book is None or head != known or not head:
-                book = self._read_book(connection, run)
+                book = self._read_book(connection, run, head)
                 self._read[run] = head, book
             return book
 
-    def _read_book(self, connection: Connection, run: str) -> Book:
+    def _read_book(self, connection: Connection, run: str, head: str) -> Book:
         equity = _rows(connection, "equity", run)
         if equity.empty:
             raise RunError(say("book.no_bar", run=run))
@@ -206,6 +212,7 @@ class JournalReader:
             events=_rows(connection, "events", run)[-MOST_EVENTS:],
             guard=dict(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
             options=_options(decided),
+            head=head,
         )
 
     @contextmanager

@@ -293,6 +293,7 @@ def test_a_prototype_counts_agents_that_succeed(tmp_path: Path, succeed: int, de
     assert len(found.stretch) == 4
     assert "4 of 4 stretch goals" in found.sentence  # and they have no say
     assert found.rows[-1][0] == "stretch: profit factor of lots"
+    assert sum(row[0].startswith("if not: ") for row in found.rows) == len(found.conditional)
 
 
 def test_an_unknown_set_and_a_run_without_a_judgement_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pacesetter.dashboard.views.parts import chart, contain_errors, halted_banne
 
 __all__ = ["show_book"]
 
-SECONDS = 0.5  # between two looks at the journal: what a trader writes is on the page within a second
+SECONDS = 0.25  # between two looks at the journal: what a trader writes is on the page within a second
+DRAWN = "book.drawn"
 HOLDINGS = {"share": "percent", "value": "%.0f", "unrealised": "%+.0f", "price": "%.2f", "entry_price": "%.2f"}
 TRADES = {"quantity": "%+.4g", "price": "%.2f", "value": "%+.0f", "commission": "%.2f", "realised": "%+.2f"}
 LIMITS = {"used": "%.4g", "limit": "%.4g", "share": "percent"}
@@ -28,16 +29,11 @@ def show_book() -> None:
         if not runs:
             st.info(say("book.empty"))
             return
-        _book(st.selectbox(say("book.run"), runs, key="book.run") if len(runs) > 1 else runs[0])
-
-
-@st.fragment(run_every=SECONDS)
-def _book(run: str) -> None:
-    """The book as it stands now, read again by itself."""
-    with contain_errors():
+        run = st.selectbox(say("book.run"), runs, key="book.run") if len(runs) > 1 else runs[0]
         book = open_book(run)
         if book is not None:
-            _draw_status(book)
+            st.session_state[DRAWN] = book
+            _watch(run)
             chart(equity_figure(book), "book.equity")
             _holdings(book)
             _options(book)
@@ -45,6 +41,18 @@ def _book(run: str) -> None:
             _events(book)
             st.subheader(say("book.trades"))
             table(book.trades(), "book.trades", file_name="trades.csv", formats=TRADES)
+
+
+@st.fragment(run_every=SECONDS)
+def _watch(run: str) -> None:
+    """The first line as the book stands now, read again by itself; the page is drawn again where the journal grew."""
+    with contain_errors():
+        book = open_book(run)
+        if book is not None:
+            _draw_status(book)
+            # Most looks find nothing new: they draw one line and no picture.
+            if book.is_newer(st.session_state[DRAWN]):
+                st.rerun()
 
 
 def _draw_status(book: Book) -> None:

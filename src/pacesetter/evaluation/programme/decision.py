@@ -77,9 +77,10 @@ class GateDecision:
 
     @property
     def rows(self) -> tuple[tuple[str, str, str, str, str], ...]:
-        """(gate, value, limit, interval, state) of all lists."""
-        stretch = tuple((f"stretch: {each.row[0]}", *each.row[1:]) for each in self.stretch)
-        return (*(each.row for each in (*self.held, *self.conditional)), *stretch)
+        """(gate, value, limit, interval, state) of all lists; `if not` begins those that only a CONDITIONAL needs."""
+        beside = (("if not: ", self.conditional), ("stretch: ", self.stretch))
+        others = ((f"{what}{each.row[0]}", *each.row[1:]) for what, gates in beside for each in gates)
+        return (*(each.row for each in self.held), *others)
 
     def to_json(self) -> dict[str, object]:
         """All of it, as `decision.json` stores it."""
