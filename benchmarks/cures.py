@@ -102,12 +102,16 @@ LARGER = {  # larger steps, and a horizon of a few bars
         *("agent.gradient_steps=4", "agent.tau=0.02"),
     ),
 }
+# The larger steps alone: a payment at the end is beyond a horizon of a few bars.
+FAR = ("agent.learning_rate=0.005", "agent.encoder_learning_rate=0.002", "agent.batch_size=1024", "agent.n_epochs=5")
 NONE = "none"
 # cure -> recipe -> what it adds; of both methods unless it says for which
 CURES: dict[str, dict[str, Overrides]] = {
     NONE: {"": ()},
     "curiosity": {f"share {share}": (f"agent.extras.curiosity={{share:{share}}}",) for share in (0.1, 0.4)},
     "potential earned": {"": ("agent.extras.potential={kind:earned,weight:1.0,adaptive:false}",)},
+    "larger steps, far": {"": ()},
+    "potential earned, larger steps, far": {"": ()},
     "potential learned": {
         "adaptive": ("agent.extras.potential={kind:learned}",),
         "weight 1": ("agent.extras.potential={kind:learned,weight:1.0,adaptive:false,learning_rate:1e-3}",),
@@ -143,6 +147,7 @@ AT: dict[str, tuple[str, ...]] = {
     NONE: tuple(ILLNESSES),
     "curiosity": (HEALTHY, "paid at the end"),
     "potential earned": ("paid at the end",),  # it is of what the end pays
+    **dict.fromkeys(("larger steps, far", "potential earned, larger steps, far"), ("paid at the end",)),
     "potential learned": (),
     "entropy": ("paid at the end", "high costs"),
     "short episodes": (HEALTHY, "paid at the end"),
@@ -166,6 +171,8 @@ def recipes(illness: str, method: str, cure: str) -> dict[str, Overrides]:
     if method != ONLY.get(cure, method) or illness not in (AT[cure] if method == "ppo" else SAC.get(cure, ())):
         return {}
     own = {"entropy": ENTROPY[method], "larger steps": {"": LARGER[method]}}
+    own["larger steps, far"] = {"": FAR}
+    own["potential earned, larger steps, far"] = {"": (*CURES["potential earned"][""], *FAR)}
     own["all of these"] = {"": (*LARGER[method], *MV)}
     chosen = own.get(cure) or CURES[cure]
     if illness == "seven parts" and cure in WITH_MONEY:
@@ -424,6 +431,14 @@ def reporting_jobs(
             own += [
                 Job(folder, illness, method, NONE, "", seed) for method in METHODS if recipes(illness, method, NONE)
             ]
+        if HEALTHY in illnesses:  # of those that are played there alone there is one recipe
+            own += [
+                Job(folder, HEALTHY, method, cure, recipe, seed)
+                for method in METHODS
+                for cure in cures
+                if not any((illness, method, cure) in chosen for illness in SICK)
+                for recipe in recipes(HEALTHY, method, cure)
+            ]
         for (illness, method, cure), recipe in chosen.items():
             if cure in cures and illness in illnesses:
                 own.append(Job(folder, illness, method, cure, recipe, seed))
@@ -437,11 +452,12 @@ def reporting_jobs(
 
 
 def interval(values: Sequence[float]) -> str:
-    """Mean and half-width of the 95 % Student interval."""
-    if len(values) < 2:
-        return f"{np.mean(values):+.2f}" if len(values) else "–"
-    half = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return f"{np.mean(values):+.2f} ± {half:.2f}"
+    """Mean, half-width of the 95 % Student interval, and how many there are."""
+    count = len(values)
+    if count < 2:
+        return f"{np.mean(values):+.2f} ({count})" if count else "–"
+    half = student.ppf(0.975, count - 1) * np.std(values, ddof=1) / count**0.5
+    return f"{np.mean(values):+.2f} ± {half:.2f} ({count})"
 
 
 COLUMNS = ("one order", "fills", "round trips", "states", "gates", "constant", *OPTION_GATES)
@@ -476,10 +492,7 @@ def show(folder: str, seeds: Sequence[int]) -> str:
     """The tables of all illnesses."""
     lines = [line for line in read_lines(folder) if line["seed"] in seeds and line["steps"] == STEPS]
     header = ["agents", "recipe", "Sharpe ratio", "less without", "states visited", *COLUMNS]
-    parts = []
-    for illness in ILLNESSES:
-        count = len({line["seed"] for line in lines if line["illness"] == illness})
-        parts.append(f"## {illness} ({count} seeds)\n\n{table(header, rows_of(lines, illness))}")
+    parts = [f"## {illness}\n\n{table(header, rows_of(lines, illness))}" for illness in ILLNESSES]
     parts.append(f"## goals\n\n{goal_table([line for line in lines if line['illness'] == GOALS])}")
     return "\n\n".join(parts)
 

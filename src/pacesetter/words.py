@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,7 @@ def from_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
     return _relabel(frame, _unquote_formula)
 
 
-def _relabel(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
+def _relabel(frame: pd.DataFrame, change: Callable[[object], object]) -> pd.DataFrame:
     import pandas as pd  # not before a table is written: every command loads this module
 
     changed = frame.rename(index=change, columns=change) if len(frame.columns) else frame.rename(index=change)
@@ -68,6 +69,7 @@ def _quote_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def _unquote_formula(value: Any) -> object:
-    is_quoted = isinstance(value, str) and value.startswith("'") and value[1:].startswith(FORMULA)
-    return value[1:] if is_quoted else value
+def _unquote_formula(value: object) -> object:
+    if isinstance(value, str) and value.startswith("'") and value[1:].startswith(FORMULA):
+        return value[1:]
+    return value

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.build import Plan, build_learner, build_panel, build_parts
+from pacesetter.cells import Table
 
 __all__ = ["show_networks"]
 
@@ -17,11 +17,9 @@ def show_networks(config: Plan, console: Console | None = None) -> None:
     from pacesetter.agents.card import network_table
 
     title = f"Networks on {config.task.problem} observations ({config.agent['network']} is configured)"
-    table = Table(title=title, title_justify="left")
-    table.add_column("network", no_wrap=True)
-    for name in ("parameters", "weights MB", "training MB", "1 obs. ms", "32 obs. ms"):
-        table.add_column(name, justify="right")
+    header = ("network", "parameters", "weights MB", "training MB", "1 obs. ms", "32 obs. ms")
+    rows = []
     for card in network_table(learner.shapes()):
         numbers = (card.weights_mb, card.training_mb, card.latency_1_ms, card.latency_32_ms)
-        table.add_row(card.name, f"{card.parameters:,}", *(f"{number:.2f}" for number in numbers))
-    (console or Console()).print(table)
+        rows.append((card.name, f"{card.parameters:,}", *(f"{number:.2f}" for number in numbers)))
+    (console or Console()).print(Table(header, rows, title))

@@ -14,7 +14,6 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.overrides import take_options
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.leadlag.pictures import FAINT
 from pacesetter.leadlag.ticks import TickFinding, TickStudy
 from pacesetter.runs import Run
@@ -56,7 +55,7 @@ def run_ticks(overrides: Sequence[str], console: Console | None = None) -> tuple
     for_spreadsheets(finding.at_lags()).to_csv(run.folder / "lags.csv", index=False)
     section = _section(finding)
     write_report(run.folder / "report.html", "ticks", [section], finding.notes)
-    console.print(section_table(section))
+    console.print(section.table.cut())
     for text in (section.text, *(f"Note: {note}" for note in finding.notes), f"Report: {run.folder / 'report.html'}"):
         console.print(text, soft_wrap=True, markup=False, highlight=False)
     run.finish(pairs=len(finding.pairs))

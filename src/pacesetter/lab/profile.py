@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
-from rich.table import Table
 
+from pacesetter.cells import Table
 from pacesetter.errors import RunError
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
@@ -97,9 +97,5 @@ def _count_calls(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path
 
 
 def _table(parts: Sequence[TimeShare]) -> Table:
-    table = Table(title="Time of learning", title_justify="left")
-    for name in ("component", "seconds", "share", "µs per step"):
-        table.add_column(name, justify="left" if name == "component" else "right")
-    for part in parts:
-        table.add_row(part.name, f"{part.seconds:.2f}", f"{part.share:.0%}", f"{part.step_us:.1f}")
-    return table
+    rows = [(part.name, f"{part.seconds:.2f}", f"{part.share:.0%}", f"{part.step_us:.1f}") for part in parts]
+    return Table(("component", "seconds", "share", "µs per step"), rows, "Time of learning")

@@ -23,7 +23,6 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.evaluation.report.page import Section, number, write_report
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.workers import Launcher
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study, firm_links
 from pacesetter.panel import Panel
@@ -196,7 +195,7 @@ def scan(
     table.to_csv(folder / "scan.csv", index=False)
     sections = [_summary(table), _studies_section(table)]
     write_report(folder / "report.html", "scan", sections)
-    console.print(section_table(sections[0]))
+    console.print(sections[0].table.cut())
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     return table
 

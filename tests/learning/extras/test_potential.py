@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import returns_to_go, shaping
+from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Surroundings
 from pacesetter.learning.extras.potential import NAMED, Potential, PotentialConfig, adapt
+from pacesetter.learning.fleet.ppo import PPO, FleetPPO
+from pacesetter.learning.fleet.sac import SAC, FleetSAC
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.rewards import RewardConfig
 
 GAMMA = 0.9
@@ -173,6 +180,28 @@ def test_a_payment_at_the_end_and_what_was_earned_are_the_reward_of_every_bar(ma
         torch.testing.assert_close(shaped, 300 * made.returns.log1p(), atol=2e-3, rtol=1e-3)
         assert bool(ended.all()) == (step % 10 == 9)
         seen = made.observation
+
+
+@pytest.mark.parametrize("algorithm", [PPO, SAC])
+def test_learners_see_a_payment_at_the_end_as_if_every_bar_were_paid(bank: Bank, algorithm: Any) -> None:
+    """Before rewards are scaled: in a scaled unit the potential would take away another sum than what is paid."""
+    extras = {"potential": {"kind": "earned", "weight": 1.0, "adaptive": False}}
+    own: dict[str, Any] = {"n_steps": 16, "batch_size": 24, "gamma": 1.0}
+    own = own if algorithm is PPO else {"learning_starts": 500, "gamma": 1.0}
+    action, options = ("discrete", FleetPPO) if algorithm is PPO else ("continuous", FleetSAC)
+    scales, stored = [], []
+    for paid, more in (("bar", {}), ("episode", {"extras": extras})):
+        torch.manual_seed(3)
+        reward = RewardConfig({"pnl": 300.0}, clip=None, paid=paid)  # type: ignore[arg-type]
+        market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10, reward=reward)
+        fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, market.actions, hidden=8)
+        learner = FleetTrainer(algorithm(fleet, market, options(**own, **more)))
+        learner.learn(16 * 3)
+        scales.append(dict(learner.method.scale.state_dict()))
+        stored.append(learner.method.replay.entries["rewards"] if algorithm is SAC else torch.zeros(1))
+    for name, value in scales[0].items():
+        torch.testing.assert_close(scales[1][name], value, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(stored[1], stored[0], atol=2e-3, rtol=1e-3)
 
 
 def test_what_was_earned_needs_money_in_the_reward(make_learner: Callable[..., Any]) -> None:

@@ -25,7 +25,7 @@ def test_the_report_of_the_student_keeps_the_table(fleet: Any, tmp_path: Any) ->
     run = Run.open(shutil.copytree(fleet.run.folder, tmp_path / fleet.run.folder.name))
     run.write_json("distillation.json", {"held_out_divergence": 0.5})
     table = served_table(fleet.run.folder, run)
-    assert table.row_count == 3
+    assert len(table.rows) == 3
     facts = json.loads(run.path("distillation.json").read_text())
     assert facts["held_out_divergence"] == 0.5
     assert [row["name"] for row in facts["served"]] == ["teacher", "student", "student, int8"]

@@ -17,15 +17,12 @@ SAID_ELSEWHERE = ("name", "runs", "schema")  # the table of runs has them
 
 def config_differences(folders: Mapping[str, Path]) -> pd.DataFrame:
     """(key, run) values of the keys in which the configurations of these runs differ, as texts."""
-    stored = {name: _flatten(_read(folder)) for name, folder in folders.items()}
+    texts = {name: (folder / "config.yaml").read_text(encoding="utf-8") for name, folder in folders.items()}
+    stored = {name: _flatten(read_yaml(text)) for name, text in texts.items()}
     keys = sorted({key for values in stored.values() for key in values if key not in SAID_ELSEWHERE})
     rows = {key: {name: values.get(key, ABSENT) for name, values in stored.items()} for key in keys}
     different = {key: row for key, row in rows.items() if len(set(row.values())) > 1}
     return pd.DataFrame.from_dict(different, orient="index", columns=list(stored)).rename_axis("key").reset_index()
-
-
-def _read(folder: Path) -> object:
-    return read_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _flatten(content: object, before: str = "") -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from rich.table import Table
 
+from pacesetter.cells import Table
 from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.extras.auxiliary import Auxiliary, NextBar
@@ -64,10 +64,8 @@ def _majority(name: str, wanted: torch.Tensor) -> float:
 
 def accuracy_table(accuracies: Mapping[str, Mapping[str, float | None]]) -> Table:
     """What `head_accuracies` gave, as a table."""
-    table = Table(
-        "head", "accuracy", "majority", "oracle", title="Auxiliary heads, validation set", title_justify="left"
-    )
+    rows = []
     for name, row in accuracies.items():
         cells = ["–" if row[key] is None else f"{row[key]:.3f}" for key in ("accuracy", "majority", "oracle")]
-        table.add_row(f"{name} (squared error)" if name == "volatility" else name, *cells)
-    return table
+        rows.append((f"{name} (squared error)" if name == "volatility" else name, *cells))
+    return Table(("head", "accuracy", "majority", "oracle"), rows, "Auxiliary heads, validation set")

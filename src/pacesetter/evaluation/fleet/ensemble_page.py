@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -112,7 +110,7 @@ def _cluster_order(correlation: pd.DataFrame) -> list[int]:
     return [int(place) for place in leaves_list(linkage(squareform(distance, checks=False), "average"))]
 
 
-def _shares_figure(shares: Any) -> go.Figure:
+def _shares_figure(shares: pd.Series) -> go.Figure:
     colours = np.where(shares >= 0, PALETTE[0], PALETTE[5])
     bars = go.Bar(x=list(shares.index), y=shares, marker={"color": colours})
     return style_figure(go.Figure(bars), "Share of the gains and losses").update_yaxes(tickformat=".0%")

@@ -124,12 +124,9 @@ def _verdict_section(judgement: Judgement) -> Section:
     order = dict.fromkeys([verdict.name, "hold", *(str(row[0]) for row in table.rows)])
     shown = [judgement.results[name] for name in order if name in judgement.results][:MOST_EQUAL]
     own["figures"] = (equity_picture(shown, has_equal_volatility=True),)
-    faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(judgement.intervals[str(row[0])]))
+    ratios = [judgement.intervals[str(row[0])] for row in table.rows]
+    faint = tuple(place for place, ratio in enumerate(ratios) if ratio.low <= 0 <= ratio.high)
     return replace(table, **own, reasons=verdict_reasons(judgement), faint=faint)
-
-
-def _includes_zero(ratio: Interval) -> bool:
-    return ratio.low <= 0 <= ratio.high
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------

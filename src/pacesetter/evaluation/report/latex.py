@@ -35,8 +35,9 @@ def latex_tables(sections: Sequence[Section]) -> str:
 
 
 def _table(section: Section) -> str:
-    columns = "".join("r" if is_number else "l" for is_number in section.numeric())
-    rows = [_row(section.header), r"\midrule", *map(_row, section.rows)]
+    table = section.table
+    columns = "".join("r" if is_number else "l" for is_number in table.numeric())
+    rows = [_row(table.header), r"\midrule", *map(_row, table.rows)]
     lines = [
         r"\begin{table}",
         r"\centering",

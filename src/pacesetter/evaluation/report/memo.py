@@ -20,7 +20,10 @@ def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | Non
     failed = [gate for gate in gates if not gate.passed]
     decision = f"# {'NO-GO' if failed else 'GO'}: {for_markdown(verdict.name)}"
     passed = f"{len(gates) - len(failed)} of {len(gates)} gates passed."
-    rows = [f"| {gate.name} | {gate.value:.4g} | {gate.sense} {gate.limit:g} | {_word(gate)} |" for gate in gates]
+    rows = [
+        f"| {gate.name} | {gate.value:.4g} | {gate.sense} {gate.limit:g} | {'pass' if gate.passed else 'FAIL'} |"
+        for gate in gates
+    ]
     table = ["| gate | value | limit | |", "|---|---|---|---|", *rows]
     parts = [
         decision,
@@ -52,7 +55,3 @@ def decision_memo(title: str, sentence: str, rows: Sequence[Sequence[str]]) -> s
     if missing:
         parts.append("## Not measured\n\n" + "\n".join(missing))
     return "\n\n".join(parts) + "\n"
-
-
-def _word(gate: Gate) -> str:
-    return "pass" if gate.passed else "FAIL"

@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import math
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pacesetter.cells import UNKNOWN, Table
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.report.static import static_svg
@@ -66,8 +66,6 @@ TABS = {  # tab -> titles of its sections
     "Agents": ("Agents", "Agents out-of-sample", "Agents together", "Allocations"),
     "Data": ("Bars", "Data quality", "Features", "Regimes"),
 }
-UNKNOWN = "–"
-NUMBER = re.compile(rf"[+-]?[\d.,]+|{UNKNOWN}|$")  # how the cells of a column of numbers begin
 
 
 def number(value: float, form: str) -> str:
@@ -129,10 +127,10 @@ class Section:
     def anchor(self) -> str:
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
-    def numeric(self) -> list[bool]:
-        """Whether each column holds numbers, which are set to the right; the first one names its row."""
-        columns = list(zip(*self.rows, strict=True))
-        return [place > 0 and all(NUMBER.match(str(cell)) for cell in cells) for place, cells in enumerate(columns)]
+    @property
+    def table(self) -> Table:
+        """Its cells, for whatever shows them."""
+        return Table(self.header, self.rows, self.title, faint=self.faint)
 
     def to_json(self) -> dict[str, object]:
         """Plain content, pictures included, that `from_json` makes the same section of."""

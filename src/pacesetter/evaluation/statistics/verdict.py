@@ -30,6 +30,7 @@ from pacesetter.stamps import bars_per_day
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.words import count_noun
 
 __all__ = ["CASH", "Claim", "Verdict", "judge"]
 
@@ -179,7 +180,7 @@ class Verdict:
         else:
             ratio = _ratio(self.views, self.views_bars)
             figures = f"{self.name} adds {_percent(self.added)} a year to {self.without}, Sharpe ratio {ratio}"
-        trials = _count(self.trials, "trial")
+        trials = count_noun(self.trials, "trial")
         figures += f", {self.bars:,} bars, deflated Sharpe probability {100 * self.deflated:.0f} % ({trials})"
         if not self.beats_cash and self.bars < self.track_record < np.inf:
             figures += f"; detecting such a ratio takes about {self.track_record:,.0f} bars"
@@ -201,10 +202,6 @@ class Verdict:
     def _under_costs(self) -> list[str]:
         ratios = [f"{value:+.2f} at {multiple:g}×" for multiple, value in sorted(self.costs.items())]
         return [f"Sharpe ratio by costs: {', '.join(ratios)}."] if ratios else []
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _ratio(ratio: Interval, by_bars: float) -> str:

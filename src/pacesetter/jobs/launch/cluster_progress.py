@@ -14,8 +14,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
+from pacesetter.cells import Table
 from pacesetter.jobs.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.jobs.launch.worker_pool import TrackedTask
 from pacesetter.runs import Run
@@ -125,11 +125,9 @@ class Progress:
 
     def table(self) -> Table:
         """The runs at work."""
-        table = Table(*COLUMNS, title=str(self), title_justify="left")
-        for name, row in self.rows.items():
-            if row["state"] == "running":
-                table.add_row(name, *_cells(row), str(row["tries"]), row["worker"])
-        return table
+        running = {name: row for name, row in self.rows.items() if row["state"] == "running"}
+        rows = [(name, *_cells(row), row["tries"], row["worker"]) for name, row in running.items()]
+        return Table(COLUMNS, rows, str(self))
 
 
 def _cells(row: Mapping[str, object]) -> tuple[str, str, str]:

@@ -66,14 +66,13 @@ def _train_here(overrides: Sequence[str], resume: Path | None) -> None:
 
 def _train_cluster(overrides: Sequence[str], groups: int, seeds: list[int], folds: int) -> None:
     from pacesetter.jobs.launch.cluster import ClusterPlan, run_cluster
-    from pacesetter.jobs.pipeline.show import section_table
 
     launcher, own = take_options(overrides, "launcher", Launcher)
     cluster = ClusterPlan.from_config(resolve(own), groups, seeds, folds)
     console = Console()
     result = run_cluster(cluster, own, launcher, console)
     for section in result.sections():
-        console.print(section_table(section))
+        console.print(section.table.cut())
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)
     if result.failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in result.failed.items())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.build import Plan
+from pacesetter.cells import Table
 from pacesetter.jobs.launch.comparison import LEVEL, mean_and_half_width
 from pacesetter.jobs.launch.sweep import SweepResult, sweep
 
@@ -30,11 +30,9 @@ def same_data(config: Plan) -> list[str]:
 
 def _table(result: SweepResult) -> Table:
     mean, half = mean_and_half_width(result.runs["score"])
-    table = Table(title=f"Best validation score by seed ({LEVEL:.0%} interval)", title_justify="left")
-    for name in ("seed", "score", "steps", "stopped"):
-        table.add_column(name, justify="right")
-    for row in result.runs.to_dict("records"):
-        table.add_row(str(row["seed"]), f"{row['score']:+.6f}", f"{row['steps']:,}", row["stopped"])
-    table.add_section()
-    table.add_row("mean", f"{mean:+.6f} ± {half:.6f}", "", "")
-    return table
+    rows: list[tuple[object, ...]] = [
+        (row["seed"], f"{row['score']:+.6f}", f"{row['steps']:,}", row["stopped"])
+        for row in result.runs.to_dict("records")
+    ]
+    rows.append(("mean", f"{mean:+.6f} ± {half:.6f}", "", ""))
+    return Table(("seed", "score", "steps", "stopped"), rows, f"Best validation score by seed ({LEVEL:.0%} interval)")

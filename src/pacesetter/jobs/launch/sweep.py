@@ -11,9 +11,8 @@ from typing import Literal
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
-from pacesetter import words
+from pacesetter.cells import Table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overrides, take_options
@@ -130,11 +129,5 @@ def _store(result: SweepResult) -> None:
 
 
 def _show(result: SweepResult, console: Console) -> None:
-    header, rows = cells(result.table)
-    table = Table(title="Variants", title_justify="left")
-    for name in header:
-        table.add_column(name, justify="left" if name == "variant" else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(words.cell, row))
-    console.print(table)
+    console.print(Table(*cells(result.table), "Variants"))
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -61,16 +61,15 @@ class Launcher:
     @contextmanager
     def session(self) -> Iterator[WorkerPool]:
         """A pool that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
-        with self._ray() if self.name == "ray" else nullcontext() as ray, on_sigterm(exit_on_sigterm):
+        # As many cores as the workers hold, where Ray is started here: the rest is left to the user.
+        cores = self.workers and self.workers * self.cores
+        cluster = ray_session(self.address, cores) if self.name == "ray" else nullcontext()
+        with cluster as ray, on_sigterm(exit_on_sigterm):
             pool = self._make_pool(ray)
             try:
                 yield pool
             finally:
                 pool.dismiss()
-
-    def _ray(self) -> AbstractContextManager[Any]:
-        # As many cores as the workers hold, where Ray is started here: the rest is left to the user.
-        return ray_session(self.address, self.workers and self.workers * self.cores)
 
     def _make_pool(self, ray: Any) -> WorkerPool:
         if self.name == "ray":

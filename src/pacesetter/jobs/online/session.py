@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.build import build_panel, build_table, stored_end
+from pacesetter.cells import Table
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.online.updater import EARNED, SHOWN, OnlineConfig, OnlineUpdater, Update
 from pacesetter.panel import Panel
@@ -55,7 +55,7 @@ def update_online(
     config = replace(updater.run_config, data=updater.run_config.data | dict(data))
     out = console or Console()
     panel = build_panel(config)
-    start = _first_bar(folder, panel) if first is None else first
+    start = int(panel.index.searchsorted(stored_end(folder), side="right")) if first is None else first
     updater.check(panel, start)
     if taken is not None:
         # A kill may have come between a swap and its bundle.
@@ -73,18 +73,14 @@ def update_online(
         panel = build_panel(config)
 
 
-def _first_bar(folder: str | Path, panel: Panel) -> int:
-    return int(panel.index.searchsorted(stored_end(folder), side="right"))
-
-
 def tell_updates(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
     """The updates, and what the fleet earned with them beside what it would have earned without."""
-    shown = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift", caption=LEGEND, caption_justify="left")
+    rows = []
     for each in updates:
         event = each.kind if not each.why else f"{each.kind}: {each.why}"
         numbers = (f"{each.gain:+.2e}", f"{each.forgotten:+.2f}")
-        shown.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(SERIES[name] for name in each.drift))
-    out.print(shown)
+        rows.append((each.number, each.time[:16], event, *numbers, ", ".join(SERIES[name] for name in each.drift)))
+    out.print(Table(("update", "bar", "shadow", "gain a bar", "forgotten", "drift"), rows, note=LEGEND))
     # Up to the last whole update: newer bars belong to the next one.
     known = panel.rows(0, updater.bars)
     table = build_table(updater.run_config, known)

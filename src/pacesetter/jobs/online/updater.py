@@ -178,7 +178,8 @@ class OnlineUpdater:
         # Detectors see the past first: the first new bars are compared with it, not with nothing.
         self._watch()
         agent = {"online": asdict(self.config)}
-        self.run = Run.create(self.origin.resolve().parent, f"{self.run_config.name}-online", self._shadow_config())
+        name = f"{self.run_config.name}-online"
+        self.run = Run.create(self.origin.resolve().parent, name, replace(self.run_config, name=name).to_dict())
         self.run.write_json("options.json", agent)
         self._store(self._facts())
 
@@ -320,9 +321,6 @@ class OnlineUpdater:
         return np.asarray(np.nanmean(np.minimum(np.nan_to_num(distance), DEVIATIONS), axis=(0, 2)))
 
     # ---- on disk --------------------------------------------------------------------------------------------------
-
-    def _shadow_config(self) -> dict[str, object]:
-        return replace(self.run_config, name=f"{self.run_config.name}-online").to_dict()
 
     def _facts(self) -> dict[str, object]:
         return {"number": 0, "bar": self.bars - 1, "kind": "begin", "origin": self.origin.resolve().name}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -24,13 +24,15 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.pipeline.memory import check_budget, within_budget
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import Job, Stage, StageResult, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm, print_when_stopped
 from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, data_name
 from pacesetter.words import cell, count_noun
+
+if TYPE_CHECKING:
+    from pacesetter.arrays import Array
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
@@ -67,7 +69,7 @@ def describe(job: Job, folder: Path) -> StageResult:
     return StageResult(line, sections)
 
 
-def _bars_section(panel: Panel, labels: object) -> Section:
+def _bars_section(panel: Panel, labels: Array) -> Section:
     text = f"{len(panel):,} bars of {len(panel.symbols)} symbols, {pictures.span_text(panel.index)}."
     return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
 
@@ -86,7 +88,7 @@ def _features_section(table: FeatureTable) -> Section:
     )
 
 
-def _regimes_section(panel: Panel, labels: Any) -> Section:
+def _regimes_section(panel: Panel, labels: Array) -> Section:
     text = "Share of symbols in each regime, from closes up to each bar only."
     return Section("Regimes", text, figures=(pictures.regimes(panel, labels, REGIMES),))
 
@@ -259,7 +261,7 @@ def _show(job: Job) -> None:
                 if section.headline:
                     job.console.print(f"[bold]{section.headline}[/]", highlight=False)
                 if section.rows:
-                    job.console.print(section_table(section, finding.shown[section.title]))
+                    job.console.print(section.table.cut(finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
@@ -267,13 +269,13 @@ def _show(job: Job) -> None:
         job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
 
 
-def summary(panel: Panel, labels: object) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+def summary(panel: Panel, labels: Array) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
     """One row a symbol: life, annual return and volatility of its closes, deepest drawdown, regime now."""
     header = ("symbol", "first", "last", "bars", "annual return", "volatility", "drawdown", "regime now")
     return header, tuple(_symbol_row(panel, labels, column) for column in range(len(panel.symbols)))
 
 
-def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[object, ...]:
+def _symbol_row(panel: Panel, labels: Array, column: int) -> tuple[object, ...]:
     observed = np.flatnonzero(panel.mask[:, column])
     closes = panel.close[observed, column]
     if len(closes) < 2:

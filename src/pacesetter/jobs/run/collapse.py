@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK, Agent
 from pacesetter.arrays import Array
 from pacesetter.build.sections import Gates
+from pacesetter.cells import Table
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.evaluation.recovery.measures import (
     COVERAGE,
@@ -182,14 +182,14 @@ def gate_table(columns: Mapping[str, Sequence[Gate]]) -> Table:
     """The gates as a table, with a column for each way of acting."""
     has_oracle = any(gate.oracle is not None for gates in columns.values() for gate in gates)
     beside = ("oracle",) if has_oracle else ()
-    table = Table("gate", "limit", *columns, *beside, title="Collapse gates", title_justify="left")
     rows: dict[str, list[Gate | None]] = {}
     for place, gates in enumerate(columns.values()):
         for gate in gates:
             rows.setdefault(gate.name, [None] * len(columns))[place] = gate
+    cells = []
     for name, row in rows.items():
         first = next(gate for gate in row if gate is not None)
-        cells = ["–" if gate is None else f"{gate.value:.3f} {gate.verdict}" for gate in row]
+        values = ["–" if gate is None else f"{gate.value:.3f} {gate.verdict}" for gate in row]
         known = ["–" if first.oracle is None else f"{first.oracle:.3f}"] if has_oracle else []
-        table.add_row(name, f"{first.sense} {first.limit:g}", *cells, *known)
-    return table
+        cells.append((name, f"{first.sense} {first.limit:g}", *values, *known))
+    return Table(("gate", "limit", *columns, *beside), cells, "Collapse gates")

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from pacesetter.cells import Table
 from pacesetter.errors import RunError
 from pacesetter.evaluation.programme.measured import REPEAT
 from pacesetter.jobs.run.checkpoint import check_same, identity, resumed_config
@@ -66,8 +66,8 @@ def _metrics(run: Run) -> list[dict[str, object]]:
 
 
 def _table(rows: Sequence[tuple[str, object, object]]) -> Table:
-    table = Table("what", "stored", "again", "", title="Verification", title_justify="left")
+    cells = []
     for name, first, second in rows:
         shown = [f"{len(side)} lines" if isinstance(side, list) else str(side)[:12] for side in (first, second)]
-        table.add_row(name, *shown, "equal" if first == second else "DIFFERENT")
-    return table
+        cells.append((name, *shown, "equal" if first == second else "DIFFERENT"))
+    return Table(("what", "stored", "again", ""), cells, "Verification")

@@ -29,7 +29,6 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.lookback_stage import check_windows
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.lab.demo.market import DemoMarket, demo_market
 from pacesetter.lab.demo.picture import DemoPicture, leadership_of
@@ -321,7 +320,7 @@ class Demo:
     def add(self, section: Section) -> None:
         """Print a section, and keep it for the report."""
         self.sections.append(section)
-        self.console.print(section_table(section, HIDDEN))
+        self.console.print(section.table.cut(HIDDEN))
         self.say(section.text)
 
     def say(self, text: str) -> None:

@@ -26,7 +26,6 @@ from typing import Any, Literal
 import pandas as pd
 import yaml
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section, write_report
@@ -204,7 +203,7 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     sections = [_section(preset, str(market), part) for market, part in table.groupby("market", sort=False)]
     write_report(options.place / "report.html", f"ablation: {preset.about}", sections)
     for section in sections:
-        console.print(_console_table(section))
+        console.print(section.table)
     console.print(f"Report: {options.place / 'report.html'}", soft_wrap=True)
     return table
 
@@ -275,12 +274,3 @@ def _picture(market: str, table: pd.DataFrame, title: str) -> object:
     )
     figure.add_vline(x=0, line={"color": "#808080", "dash": "dot"})
     return figure.update_yaxes(automargin=True)
-
-
-def _console_table(section: Section) -> Table:
-    table = Table(title=section.title, title_justify="left")
-    for name in section.header:
-        table.add_column(name, justify="left" if name == "variant" else "right", overflow="fold")
-    for row in section.rows:
-        table.add_row(*map(str, row))
-    return table

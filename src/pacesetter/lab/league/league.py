@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
@@ -128,7 +127,7 @@ def league(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     write_report(folder / "report.html", "league", sections)
     for section in (*sections[1:], sections[0]):
         if section.rows:
-            console.print(_console_table(section))
+            console.print(section.table)
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     return table
 
@@ -247,12 +246,3 @@ def _picture_section(table: pd.DataFrame) -> Section:
     return Section(
         "What is learned of what is there", ABOUT, figures=(league_picture(table),), header=header, rows=rows
     )
-
-
-def _console_table(section: Section) -> Table:
-    table = Table(title=section.title, title_justify="left")
-    for name in section.header:
-        table.add_column(name, justify="left" if name == "entrant" else "right")
-    for row in section.rows:
-        table.add_row(*map(str, row))
-    return table

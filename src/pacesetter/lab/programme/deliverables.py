@@ -37,7 +37,8 @@ def write_completion(folder: Path) -> list[Path]:
     sections = [status.section()]
     facts: dict[str, str] = {}
     for name, report in stored.items():
-        sections += [_named(name, Section.from_json(each)) for each in report["sections"]]
+        own = [Section.from_json(each) for each in report["sections"]]
+        sections += [replace(section, title=f"{name}: {section.title}") for section in own]
         facts |= {
             f"{name}: {key}": value for key, value in report["facts"].items() if key in ("seconds", "peak memory")
         }
@@ -57,10 +58,6 @@ def _report(folder: Path, phase: str) -> dict[str, Any]:
             "did is kept, and the report is written again"
         ) from problem
     return report
-
-
-def _named(phase: str, section: Section) -> Section:
-    return replace(section, title=f"{phase}: {section.title}")
 
 
 # ---- risks ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ class EnvironmentRow(NamedTuple):
 
 def check_environment(runs: str | Path = ".") -> list[EnvironmentRow]:
     """Python, the packages that the programme needs, processor, memory, GPU, and room on the disk of `runs`."""
-    return [_python(), *_packages(), _processor(), _gpu(), _disk(Path(runs))]
+    cores = EnvironmentRow("processor cores", str(os.cpu_count() or 1), ">=1", True)
+    return [_python(), *_packages(), cores, _gpu(), _disk(Path(runs))]
 
 
 def environment_section(rows: list[EnvironmentRow]) -> Section:
@@ -88,10 +89,6 @@ def _package(name: str, wanted: str) -> EnvironmentRow:
     return EnvironmentRow(
         name, installed, wanted, SpecifierSet(wanted).contains(installed.partition("+")[0], prereleases=True)
     )
-
-
-def _processor() -> EnvironmentRow:
-    return EnvironmentRow("processor cores", str(os.cpu_count() or 1), ">=1", True)
 
 
 def _gpu() -> EnvironmentRow:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pacesetter.build import Plan, build_fold, build_readiness, build_table
 from pacesetter.errors import ConfigError
@@ -34,6 +34,11 @@ from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
 from pacesetter.words import count_noun
+
+if TYPE_CHECKING:
+    from pacesetter.build.trading import Trading
+    from pacesetter.data.splits import Fold
+    from pacesetter.features.table import FeatureTable
 
 __all__ = [
     "check_data",
@@ -109,7 +114,7 @@ def _targets(record: RunRecord, best: str) -> Section:
     return Section("Targets", text, (), GATE_HEADER, tuple(each.row for each in held))
 
 
-def _classifiers(job: Job, panel: Panel, table: Any, fold: Any, task: Any, folder: Path) -> list[Section]:
+def _classifiers(job: Job, panel: Panel, table: FeatureTable, fold: Fold, task: Trading, folder: Path) -> list[Section]:
     networks = job.config.programme.networks
     if not networks:
         return []

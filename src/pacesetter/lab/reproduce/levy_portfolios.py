@@ -49,7 +49,10 @@ def levy_portfolios(path: str | None) -> Reproduction:
     }
     lines = [
         Comparison(
-            f"wealth of levy_returns, {kind} returns, same close", _wealth(earned["levy_returns", kind]), known, OTHER
+            f"wealth of levy_returns, {kind} returns, same close",
+            float(np.prod(1 + earned["levy_returns", kind].to_numpy())),
+            known,
+            OTHER,
         )
         for kind, known in WEALTH.items()
     ]
@@ -81,10 +84,6 @@ def portfolio(panel: Panel, score: str, kind: str, next_close: bool = False) -> 
     earned = after[ends]
     known = np.flatnonzero(np.isfinite(earned).any(axis=1))
     return pd.Series(np.nansum(weights * earned, axis=1)[known], panel.index[ends][known])
-
-
-def _wealth(returns: pd.Series) -> float:
-    return float(np.prod(1 + returns.to_numpy()))
 
 
 def _sharpe(returns: pd.Series, panel: Panel) -> float:

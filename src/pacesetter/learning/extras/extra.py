@@ -60,6 +60,8 @@ class Extra:
     optimiser               of `own`, where the extra trains it itself by `learn`; None where the trainer does, by
                             `losses`. Then parameters of `own` are stacked by symbol, as those of a method
     belongs_to_collection   its rewards are those of the moment when a row was collected, and a replay stores them
+    is_in_money             of those that belong to the collection: what it adds is in the unit of the market's rewards,
+                            before they are scaled
     teaches_encoder_alone   heads that are retrained behind an encoder that stays as it is learn without it
     """
 
@@ -67,6 +69,7 @@ class Extra:
     declared: tuple[str, ...] = ()
     optimiser: torch.optim.Optimizer | None = None
     belongs_to_collection: bool = False
+    is_in_money: bool = False
     teaches_encoder_alone: bool = False
 
     def reward(
@@ -143,6 +146,8 @@ def rewards_of_draw(
 
     None leaves the rewards as they are. An extra may leave some draws out of its learning.
     """
+    if extra.is_in_money:  # the rewards that a replay stores have its part
+        return None
     # Rewards before learning, as for rollouts: a model that has just fitted these rows would not be surprised by them.
     changed = extra.reward_drawn(batch, features, following, steps)
     if extra.learns_from_draw():

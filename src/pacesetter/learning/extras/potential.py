@@ -152,7 +152,8 @@ class Potential(Extra):
             self.optimiser = torch.optim.AdamW(self.own.parameters(), config.learning_rate)
         else:
             self._check_features(NAMED[config.kind][1])
-        self.scale = money_weight(around.batch) if config.kind == EARNED else 1.0
+        self.is_in_money = config.kind == EARNED
+        self.scale = money_weight(around.batch) if self.is_in_money else 1.0
         self.weight = torch.full((around.symbols,), float(config.weight), device=around.device)
         # (env,) w·Φ of the latest observations, as the last step added it; NaN where an episode begins
         self.kept = torch.full((around.env_count,), torch.nan, device=around.device)
@@ -204,7 +205,7 @@ class Potential(Extra):
         after = (weight * self.potentials(batch.following, following)).view_as(before)
         has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
         has_ended = has_ended.view_as(before)
-        if self.config.kind == EARNED:
+        if self.is_in_money:
             # What was earned is paid at the end, whatever ends the episode, and nothing is owed behind it.
             after = torch.where(has_ended, 0.0, after)
         # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F

@@ -145,10 +145,23 @@ class PPO(FleetMethod[AgentsT, SteppedT]):
 
     def rewards(self, rollout: Rollout, ended: torch.Tensor, last: torch.Tensor, acting: Acting) -> torch.Tensor:
         """(step, env) scaled rewards, as extras change them; `last` features follow the rollout."""
+        raw = self._changed(rollout.rewards, rollout, ended, last, acting, is_in_money=True)
         # Counted before they are scaled: the first rollout would otherwise be divided by nearly 0.
-        self.scale.observe(rollout.rewards, ended)
-        rewards: torch.Tensor = self.scale(rollout.rewards.view(len(ended), self.symbols, -1)).flatten(1)
-        for extra in acting.extras.values():
+        self.scale.observe(raw, ended)
+        rewards: torch.Tensor = self.scale(raw.view(len(ended), self.symbols, -1)).flatten(1)
+        return self._changed(rewards, rollout, ended, last, acting, is_in_money=False)
+
+    def _changed(
+        self,
+        rewards: torch.Tensor,
+        rollout: Rollout,
+        ended: torch.Tensor,
+        last: torch.Tensor,
+        acting: Acting,
+        is_in_money: bool,
+    ) -> torch.Tensor:
+        """(step, env) rewards as the extras of one unit change them, one after another."""
+        for extra in [each for each in acting.extras.values() if each.is_in_money == is_in_money]:
             batch = self._rows_of(rollout, rewards, ended)
             features, following = rollout.features, torch.cat([rollout.features[1:], last[None]])
             features, following = features.flatten(0, 1), following.flatten(0, 1)  # (step · env, width)

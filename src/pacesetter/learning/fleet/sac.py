@@ -132,15 +132,20 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
             name: torch.where(ended.view(-1, *[1] * (entry.ndim - 1)), step.finals[name], entry)
             for name, entry in step.observation.items()
         }
+        added = [extra for extra in acting.extras.values() if extra.belongs_to_collection]
+        money, scaled = ([extra for extra in added if extra.is_in_money == kind] for kind in (True, False))
+        rewards = step.rewards
+        if money:
+            rewards = rewards + self.shape_step(money, observation, actions, following, step, acting)
         # Raw rewards are stored and scaled when drawn: old rows then follow the scale of now.
-        self.scale.observe(step.rewards[None], ended[None])
+        self.scale.observe(rewards[None], ended[None])
         entries = {OBSERVATION + name: entry for name, entry in observation.items()}
-        rest = {"actions": actions, "rewards": step.rewards, "terminated": step.terminated}
+        rest = {"actions": actions, "rewards": rewards, "terminated": step.terminated}
         rest |= {"objectives": step.objectives, "log_probs": log_probs}
         if self.config.hindsight is not None:
             rest["ended"] = ended
-        if added := [extra for extra in acting.extras.values() if extra.belongs_to_collection]:
-            rest["shaping"] = self.shape_step(added, observation, actions, following, step, acting)
+        if scaled:
+            rest["shaping"] = self.shape_step(scaled, observation, actions, following, step, acting)
         self.replay.add(entries | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
         return actions, step
 
@@ -153,7 +158,7 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         step: FleetStep,
         acting: Acting,
     ) -> torch.Tensor:
-        """(env,) what extras that belong to the moment of collection add to the scaled rewards of a step."""
+        """(env,) what extras that belong to the moment of collection add to the rewards of a step."""
         rows = self.by_row(self.market.env_count)
         ended = step.terminated | step.truncated
         ends = {"follows": ~ended, "terminated": step.terminated}

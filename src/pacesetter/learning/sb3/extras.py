@@ -88,9 +88,10 @@ class SingleExtras:
         """(env,) rewards as the algorithm is to see them; `after` is the last observation where an episode ended."""
         given = torch.as_tensor(np.asarray(rewards, dtype=np.float32))
         self.deviation.observe(given)
-        size, changed = self.deviation.value, given
+        deviation, changed = self.deviation.value, given
         features, following = self._features(before), self._features(after)
         for extra in self._at_collection():
+            size = 1.0 if extra.is_in_money else deviation
             batch = self._rows(actions, changed / size, terminated, before)
             batch = replace(batch, following=self._tensors(after), follows=~batch_tensor(has_ended, self.algorithm))
             shaped = extra.reward(batch, features, following, int(self.algorithm.num_timesteps))

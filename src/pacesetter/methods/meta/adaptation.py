@@ -20,7 +20,6 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, format_signed, number, write_report
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.launch.comparison import mean_and_half_width
-from pacesetter.jobs.pipeline.show import section_table
 from pacesetter.methods.meta.agents import ContextFleet
 from pacesetter.methods.meta.pictures import adaptation_figure, attention_figure, context_figure, regime_figure
 from pacesetter.methods.meta.playing import WITH, AdaptationEpisodes, Opponent, play_task, unseen_tasks
@@ -51,7 +50,7 @@ def adapt_run(
     sections = [_table(ratios), adding_section(played), *_pictures(played, run.panel.bars_per_year)]
     console = Console()
     for section in sections[:2]:
-        console.print(section_table(section))
+        console.print(section.table.cut())
         console.print(section.text, highlight=False, markup=False)
     for_spreadsheets(ratios).to_csv(run.folder / "meta.csv", index=False)
     return write_report(run.folder / "meta.html", run.folder.name, sections, run.panel.notes, {"seed": str(seed)})

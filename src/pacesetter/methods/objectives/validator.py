@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from rich.table import Table
 
+from pacesetter.cells import Table
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.callbacks import Session
 from pacesetter.jobs.run.fleet import FleetMeter, FleetValidator
@@ -111,18 +111,14 @@ def _utility(played: FleetPlay, name: str) -> float:
 def front_table(front: dict[str, Any]) -> Table:
     """The points of a front, the chosen one marked."""
     title = f"Front on the validation set: hypervolume {front['share']:.1%} of the box around it"
-    table = Table(title=title, title_justify="left")
-    table.add_column("point")
-    for name in front["objectives"]:
-        table.add_column(f"{name} (weight)", justify="right")
-    for name in ("Sharpe", "drawdown"):
-        table.add_column(name, justify="right")
+    header = ("point", *(f"{name} (weight)" for name in front["objectives"]), "Sharpe", "drawdown")
+    rows = []
     for place, point in enumerate(front["points"]):
         mark = " chosen" if place == front["chosen"] else "" if point["efficient"] else " beaten"
         pairs = zip(point["objectives"], point["preference"], strict=True)
         cells = [f"{value:.4g} ({weight:.2f})" for value, weight in pairs]
-        table.add_row(f"{place}{mark}", *cells, f"{point['sharpe']:+.2f}", f"{point['drawdown']:.1%}")
-    return table
+        rows.append((f"{place}{mark}", *cells, f"{point['sharpe']:+.2f}", f"{point['drawdown']:.1%}"))
+    return Table(header, rows, title)
 
 
 def observe(session: Session[FleetTrainer]) -> tuple[FleetMeter, ObjectivesValidator]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import network as make_network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Plan, best_fleet, build_panel, check_device, fitted_until, stored_plan
+from pacesetter.cells import Table
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.dataset import StoredEpisodes
 from pacesetter.learning.experience.market import FleetMarket
@@ -162,13 +162,20 @@ def compare_fleets(fleets: dict[str, Fleet], market: FleetMarket) -> list[SideBy
     return [_card(name, fleet, market, states, wanted) for name, fleet in fleets.items()]
 
 
-def _card(name: str, fleet: Fleet, market: FleetMarket, states: list[Any], wanted: list[torch.Tensor]) -> SideBySide:
+def _card(
+    name: str,
+    fleet: Fleet,
+    market: FleetMarket,
+    states: list[dict[str, torch.Tensor]],
+    wanted: list[torch.Tensor],
+) -> SideBySide:
     rows = torch.tensor(fleet.places(market.symbols))
     full = market.tables({key: entry for key, entry in states[0].items() if key != ACTION_MASK})
+    masks = {ACTION_MASK: states[0][ACTION_MASK]} if ACTION_MASK in states[0] else {}
     seconds = []
     for _ in range(TIMED):
         start = time.perf_counter()
-        fleet.evaluate(full | _mask(states[0]), rows)
+        fleet.evaluate(full | masks, rows)
         seconds.append(time.perf_counter() - start)
     # 0.1: equal for discrete orders, and for continuous ones within the default hold zone.
     same = [(_mode(fleet, market, state) - want).abs() < 0.1 for state, want in zip(states, wanted, strict=True)]
@@ -182,10 +189,6 @@ def _card(name: str, fleet: Fleet, market: FleetMarket, states: list[Any], wante
         play(fleet, market).sharpe_together,
         float(torch.cat([each.flatten() for each in same]).float().mean()),
     )
-
-
-def _mask(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {ACTION_MASK: state[ACTION_MASK]} if ACTION_MASK in state else {}
 
 
 def _mode(fleet: Fleet, market: FleetMarket, state: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -234,9 +237,10 @@ def _store_student(
 
 
 def _print_distilled(rows: list[SideBySide], held_out: float, run: Run, console: Console) -> None:
-    table = Table("", "parameters", "MB", "p50 ms", "p95 ms", "Sharpe, validation", "same orders")
+    cells = []
     for row in rows:
         times = (f"{row.megabytes:.2f}", f"{row.p50_ms:.2f}", f"{row.p95_ms:.2f}")
-        table.add_row(row.name, f"{row.parameters:,}", *times, f"{row.sharpe:+.2f}", f"{row.agreement:.1%}")
-    console.print(table)
+        cells.append((row.name, f"{row.parameters:,}", *times, f"{row.sharpe:+.2f}", f"{row.agreement:.1%}"))
+    header = ("", "parameters", "MB", "p50 ms", "p95 ms", "Sharpe, validation", "same orders")
+    console.print(Table(header, cells))
     console.print(f"KL(teacher ‖ student) {held_out:.4f} nats on held-out episodes → {run.folder}", soft_wrap=True)

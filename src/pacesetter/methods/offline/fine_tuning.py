@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Plan, best_fleet, build_panel, stored_plan
+from pacesetter.cells import Table
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
@@ -87,8 +87,8 @@ def _row(name: str, before: Fleet, after: Fleet, config: Plan, panel: object) ->
 def transfer_table(rows: Sequence[TransferRow]) -> Table:
     """Before and after on the new validation set, and on the old one, where a fall is what was forgotten."""
     pairs = [f"{name}, {when}" for name in ("Sharpe of all together", "mean Sharpe") for when in ("before", "after")]
-    table = Table("validation set", *pairs, "agents that fell", title="Annualised Sharpe ratios", title_justify="left")
+    cells = []
     for row in rows:
         ratios = (row.together_before, row.together_after, row.mean_before, row.mean_after)
-        table.add_row(row.market, *(f"{value:+.2f}" for value in ratios), f"{row.worse:.0%}")
-    return table
+        cells.append((row.market, *(f"{value:+.2f}" for value in ratios), f"{row.worse:.0%}"))
+    return Table(("validation set", *pairs, "agents that fell"), cells, "Annualised Sharpe ratios")

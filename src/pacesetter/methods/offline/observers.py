@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.table import Table
 
 from pacesetter.agents.fleet import Fleet
+from pacesetter.cells import Table
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS
 from pacesetter.evaluation.fleet.ensemble import returns_frame
@@ -78,13 +78,12 @@ class RowsValidator(Validator[LearnerT]):
         return [*estimates, answer], f"{effective:.0f} held-out episodes are effective"
 
     def _print_judged(self, judged: dict[str, float], estimates: list[Estimate], answer: str, note: str) -> None:
-        table = Table("discounted return of an episode", "value", "95 % interval")
-        for each in estimates:
-            table.add_row(
-                each.name, format_signed(each.value), f"{format_signed(each.low)} … {format_signed(each.high)}"
-            )
+        rows = [
+            (each.name, format_signed(each.value), f"{format_signed(each.low)} … {format_signed(each.high)}")
+            for each in estimates
+        ]
         console = self.session.console
-        console.print(table)
+        console.print(Table(("discounted return of an episode", "value", "95 % interval"), rows))
         equal = f" (orders within {NEAR} of the data's)" if self.rows.actions is None else ""
         console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}{equal}; {answer}", soft_wrap=True)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from pacesetter.arrays import Array
 from pacesetter.build import build_panel, build_table, stored_plan
 from pacesetter.build.members import export_policy
 from pacesetter.build.tasks.task import Stored
+from pacesetter.cells import Table
 from pacesetter.runs import Run
 from pacesetter.serving.bundle.export import export_onnx, quantise
 from pacesetter.serving.bundle.model import Model
@@ -113,8 +113,8 @@ def served_table(teacher: str | Path, student: Run) -> Table:
     path = student.path(REPORT)
     facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     student.write_json(REPORT, facts | {"served": [asdict(row) for row in rows]})
-    table = Table("as served (ONNX)", "kB", "p50 ms", "p95 ms", "of teacher's time", "same orders")
+    cells = []
     for row in rows:
         figures = (f"{row.kilobytes:,.0f}", f"{row.p50_ms:.3f}", f"{row.p95_ms:.3f}", f"{row.of_teacher:.2f}")
-        table.add_row(row.name, *figures, f"{row.agreement:.1%}")
-    return table
+        cells.append((row.name, *figures, f"{row.agreement:.1%}"))
+    return Table(("as served (ONNX)", "kB", "p50 ms", "p95 ms", "of teacher's time", "same orders"), cells)

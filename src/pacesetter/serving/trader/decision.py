@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 
 from pacesetter.arrays import Array
+from pacesetter.cells import Table
 from pacesetter.data import check
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
@@ -31,7 +31,7 @@ from pacesetter.serving.trader.replay import first_unseen, replay
 from pacesetter.serving.trader.sizing import MarketTracker
 from pacesetter.serving.trader.why import OrderReasons, order_words
 from pacesetter.stamps import bars_per_day
-from pacesetter.words import cell, count_noun
+from pacesetter.words import count_noun
 
 __all__ = [
     "DecisionLine",
@@ -113,13 +113,13 @@ class DecisionTable:
 
     def table(self) -> Table:
         """For a console: what is ordered first, the largest positions next."""
-        table = Table("symbol", "held", "wanted", "order", "then", "limit", "sure", "of risk", "why")
+        rows = []
         for line in sorted(self.lines, key=lambda line: (line.order == 0, -abs(line.after), line.symbol)):
             order = f"{line.side} {abs(line.order):.6g}" if line.order else "–"
             weights = f"{line.held:.1%}", f"{line.wanted:.1%}", order, f"{line.after:.1%}"
             figures = line.limit or "–", f"{line.confidence:.2f}", f"{line.risk:.0%}", line.why
-            table.add_row(*map(cell, (line.symbol, *weights, *figures)))
-        return table
+            rows.append((line.symbol, *weights, *figures))
+        return Table(("symbol", "held", "wanted", "order", "then", "limit", "sure", "of risk", "why"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
