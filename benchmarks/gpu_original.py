@@ -6,10 +6,12 @@ pacesetter is installed:
 
     python benchmarks/gpu_original.py --pack ../shared/data
     python benchmarks/gpu_original.py [--arms main,plain] [--seconds 540] [--smoke] [--out FOLDER]
+    python benchmarks/gpu_original.py --judged RUNS --record
 
 An arm ends itself when its next round would not fit. The best fleets come out as a few archives, whose run folders
-`pacesetter evaluate` and `validate` read from this repository's root. All but the first arms have the matrices of
-their encoders rounded to bfloat16, in which they were trained, where exact ones would be too many bytes.
+`pacesetter evaluate` and `validate` read from this repository's root; `--judged` makes the page of results of them.
+All but the first arms have the matrices of their encoders rounded to bfloat16, in which they were trained, where exact
+ones would be too many bytes.
 """
 
 from __future__ import annotations
@@ -50,6 +52,13 @@ CARRIED = (
 MOST_FILE, MOST_BYTES = 15_500_000, 60_000_000  # of one archive, and of all
 LAST_SECONDS = 30  # kept for the archives
 GOOD = 0.3  # Sharpe ratio that the programme asks of an agent
+STEP_GATES = {  # of `recovery`, and how the page of results calls them
+    "most used action": "no order above 60%",
+    "action entropy": "entropy",
+    "round trips per 1,000 steps": "round trips",
+    "states visited": "states visited",
+    "Sharpe ratio above the best constant action": "better than a constant order",
+}
 
 
 @dataclass(frozen=True)
@@ -189,6 +198,79 @@ HEADER = (
 )
 
 
+STEP_HEADER = ("arm", "steps", "mean", "median", f"above {GOOD}", *STEP_GATES.values())
+SHOWN = ("fleet", "hold", "random", "rule")
+JUDGED_HEADER = (
+    "arm",
+    "best step",
+    *SHOWN,
+    "SPY",
+    "return",
+    "of hold",
+    "turnover a year",
+    "exposure",
+    "recovery",
+    "decision",
+)
+
+
+def step_rows(run: Path, name: str) -> list[list[Any]]:
+    """Each validation: Sharpe ratios of the agents, each alone, and shares of them that pass gates of `recovery`."""
+    lines = [json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines()]
+    played = {line["step"]: list(line["agents_validation"].values()) for line in lines if "agents_validation" in line}
+    rows = []
+    for line in lines:
+        if "validation" not in line:
+            continue
+        gates = line["validation"]["deterministic"]["gates"]
+        passed = [gates[f"agents that pass: {gate}"]["value"] for gate in STEP_GATES]
+        sharpes = played[line["step"]]
+        ratios = [f"{each:.2f}" for each in (np.mean(sharpes), np.median(sharpes))]
+        good = f"{sum(each > GOOD for each in sharpes)} of {len(sharpes)}"
+        rows.append([name, line["step"], *ratios, good, *(f"{each:.0%}" for each in passed)])
+    return rows
+
+
+def judged_row(run: Path, name: str) -> list[Any]:
+    """The best fleet in one account on the test set, and the latest decision about it."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    judged = json.loads((run / "evaluation" / "evaluation.json").read_text())
+    figures = judged["figures"]
+    row = [name, manifest["best_step"]]
+    row += ["{:.2f} ({:.2f} to {:.2f})".format(*judged["intervals"][each]) for each in SHOWN]
+    row += [f"{judged['index']['sharpe']:.2f}", *(f"{figures[each]['total_return']:+.1%}" for each in SHOWN[:2])]
+    row += [f"{figures['fleet']['turnover']:.0f}×", f"{figures['fleet']['exposure']:.0%}"]
+    gates = json.loads((run / "gates.json").read_text())["gates"]["deterministic"]
+    recovery = [each["passed"] for each in gates.values()]
+    row.append(f"{sum(recovery)} of {len(recovery)}")
+    path = run / "evaluation" / "decision.json"
+    return [*row, gate_counts(json.loads(path.read_text())) if path.is_file() else "not judged"]
+
+
+def gate_counts(decision: dict[str, Any]) -> str:
+    """The decision of the latest set of gates, with what passed, failed and was not measured."""
+    states = [each["state"] for each in decision["held"]]
+    counts = "/".join(str(states.count(state)) for state in ("pass", "FAIL", "not measured"))
+    return f"{decision['decision']} by {decision['gates']}: {counts}"
+
+
+def record_judged(options: argparse.Namespace) -> None:
+    """The page of results of run folders that came back and were evaluated."""
+    from record import publish, table
+
+    runs = {name: run for name in options.arms if (run := run_folder(options.judged, name)) is not None}
+    made = [[name, *arm_row(options.judged, name)[1:3], *arm_row(options.judged, name)[-3:]] for name in runs]
+    costs = table(("arm", "steps", "ended", *HEADER[-3:]), made)
+    steps = table(STEP_HEADER, [row for name, run in runs.items() for row in step_rows(run, name)])
+    evaluated = {name: run for name, run in runs.items() if (run / "evaluation").is_dir()}
+    judged = table(JUDGED_HEADER, [judged_row(run, name) for name, run in evaluated.items()])
+    body = f"{costs}\n\nBy steps, on the validation set, every agent alone:\n\n{steps}\n\n"
+    body += "Sharpe ratios of the best fleet on the test set, in one account. Recovery: gates of its agents on the\n"
+    body += "validation set. Decision: gates passed/failed/not measured."
+    body += f"\n\n{judged}"
+    publish("gpu_original", body, "The programme's experiment on one GPU")
+
+
 def archive(run: Path, is_exact: bool) -> bytes:
     """The run with its best fleet, without pages and the state of training; weights as they are, or rounded."""
     with tempfile.TemporaryDirectory() as folder:
@@ -324,6 +406,8 @@ def use_libraries(work: Path) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", type=Path, help="folder of the bars: make what travels, and end")
+    parser.add_argument("--judged", type=Path, help="folder of runs that came back: their page of results, and end")
+    parser.add_argument("--record", action="store_true", help="write that page to benchmarks/results")
     parser.add_argument("--arms", default=",".join(ARMS), help="some of " + ", ".join(ARMS))
     parser.add_argument("--eager", default="", help="arms that are not compiled where others are")
     parser.add_argument("--compile", action="store_true", help="fuse the encoders by torch.compile")
@@ -349,6 +433,9 @@ def main() -> None:
     options = arguments()
     if options.pack is not None:
         pack(options.pack)
+        return
+    if options.judged is not None:
+        record_judged(options)
         return
     # One thread for each process: there are as many processes as cores.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):

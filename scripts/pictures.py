@@ -1,6 +1,6 @@
 """Which command draws each picture of the pages, and those that are drawn from recorded results.
 
-    python scripts/pictures.py           # draws docs/pictures/league.png from benchmarks/results/league*.md
+    python scripts/pictures.py           # draws league.png and original.png of docs/pictures from benchmarks/results
     python scripts/pictures.py --list    # every picture beside the command that draws it
 
 No picture has numbers of its own: a test requires that each one is listed here and shown on a page.
@@ -30,6 +30,7 @@ COMMANDS = {
     "league.png": "python scripts/pictures.py",
     "lo_mackinlay.png": "pacesetter lab reproduce lo_mackinlay",
     "lookback.png": "python examples/04_lookback.py",
+    "original.png": "python scripts/pictures.py",
     "packages.svg": "python scripts/architecture.py",
     "report.png": REPORT,
     "report_phone.png": REPORT,
@@ -42,6 +43,18 @@ COLOURS = ("#808080", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d
 MARKERS = "soDv^P*"
 SHOWN = ("oracle", "direct", "lasso", "ridge", "ppo_target", "sac", "hold")
 APART = 0.03  # share of a strength by which points lie beside each other, so that intervals can be read
+
+
+ARMS = {
+    "main": "as written",
+    "us8": "eight symbols",
+    "plain": "no classifiers",
+    "professional": "professional reward",
+    "curriculum": "no classifiers, curriculum",
+    "continuous": "continuous, SAC",
+    "seed1": "as written, seed 1",
+}
+ORIGINAL = ("Sharpe ratio, mean of agents", "no order above 60 %", "better than a constant order")  # titles of panels
 
 
 class Played(NamedTuple):
@@ -102,6 +115,55 @@ def _line(axes: Any, points: list[Played], place: int) -> None:
     )
 
 
+class Validated(NamedTuple):
+    """An arm of the programme's experiment at one of its validations."""
+
+    arm: str
+    steps: int
+    mean: float
+    not_one_order: float
+    above_constant: float
+
+
+def read_original(text: str) -> list[Validated]:
+    """The validations of the recorded experiment: mean Sharpe ratio, and two of the shares that pass."""
+    row = re.compile(
+        r"\| (\w+) \| (\d+) \| (-?[\d.]+) \| -?[\d.]+ \| \d+ of \d+ \| (\d+)% \| \d+% \| \d+% \| \d+% \| (\d+)% \|"
+    )
+    return [
+        Validated(arm, int(steps), float(mean), int(spread) / 100, int(above) / 100)
+        for arm, steps, mean, spread, above in row.findall(text)
+    ]
+
+
+def draw_original(validated: list[Validated], path: Path) -> Path:
+    """By steps: what the agents earn, whether they collapse, and whether they beat a constant order."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.4), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 3)
+    arms = list(dict.fromkeys(each.arm for each in validated))
+    for place, arm in enumerate(arms):
+        own = [each for each in validated if each.arm == arm]
+        steps = [each.steps / 1000 for each in own]
+        for axes, values in zip(panels, zip(*(each[2:] for each in own), strict=True), strict=True):
+            axes.plot(steps, values, label=ARMS[arm], color=COLOURS[place], marker=MARKERS[place], markersize=4)
+    for axes, title in zip(panels, ORIGINAL, strict=True):
+        axes.set(title=title, xlabel="thousand steps of each agent")
+        axes.grid(alpha=0.25)
+    panels[0].axhline(0.3, color="black", linewidth=1, linestyle="--")
+    panels[0].annotate("0.3, asked of 8 agents", (115, 0.4), ha="right", fontsize=8)
+    panels[0].set_ylim(top=1)
+    for axes in panels[1:]:
+        axes.set_ylim(-0.05, 1.05)
+        axes.yaxis.set_major_formatter("{x:.0%}")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(path)
+    return path
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
@@ -112,6 +174,8 @@ def main() -> None:
     pages = [RESULTS / name for name in LEAGUE_PAGES]
     played = [each for page in pages for each in read_league(page.read_text(encoding="utf-8"))]
     print(f"→ {draw_league(played, PICTURES / 'league.png')}")
+    validated = read_original((RESULTS / "gpu_original.md").read_text(encoding="utf-8"))
+    print(f"→ {draw_original(validated, PICTURES / 'original.png')}")
 
 
 if __name__ == "__main__":

@@ -38,3 +38,12 @@ def test_the_league_is_read_from_its_record_and_drawn(script: ModuleType, tmp_pa
     recorded = script.read_league((script.RESULTS / "league.md").read_text(encoding="utf-8"))
     assert {each.strength for each in recorded} == {0.1, 0.2, 0.4, 0.8}
     assert script.draw_league([played], tmp_path / "league.png").stat().st_size > 5_000
+
+
+def test_the_experiment_is_read_from_its_record_and_drawn(script: ModuleType, tmp_path: Path) -> None:
+    recorded = script.read_original((script.RESULTS / "gpu_original.md").read_text(encoding="utf-8"))
+    assert {each.arm for each in recorded} == set(script.ARMS)
+    text = "| main | 16384 | -1.78 | -1.13 | 0 of 10 | 70% | 80% | 50% | 10% | 0% |\n| main | 2 | steps | 1 | 2 | 3 |"
+    (validated,) = script.read_original(text)
+    assert validated == ("main", 16384, -1.78, 0.7, 0.0)
+    assert script.draw_original([validated], tmp_path / "original.png").stat().st_size > 5_000

@@ -79,10 +79,10 @@ def test_the_time_line_shows_the_strongest_leaders_on_top() -> None:
 def test_scores_that_chance_gives_are_faint_in_the_time_line() -> None:
     scores = np.array([[0.1, 3.0], [0.3, np.nan]])
     times = pd.date_range("2024-05-01", periods=2)
-    heat = leadership_picture(scores, times, ("A", "B"), least=np.array([0.2, 1.0]))
+    heat = leadership_picture(scores, times, ("A", "B"), strong=np.array([[False, True], [True, False]]))
     assert heat.rows == ("B", "A")
     np.testing.assert_array_equal(heat.significant, [[True, False], [False, True]])
-    assert leadership_picture(scores, times, ("A", "B"), least=np.full(2, np.nan)).significant is None
+    assert leadership_picture(scores, times, ("A", "B"), strong=np.full((2, 2), True)).significant is None
 
 
 def test_arrows_run_from_leader_to_follower_below_it() -> None:

@@ -106,7 +106,7 @@ PERSIAN: dict[str, str] = {
     "leadlag.no_leader": "هیچ‌کدام از صفر جدا نیست",
     "leadlag.sentence": "پیشروها با {method} در {window} تا {day}: {leaders}. نارنجی پیشرو است و بنفش پیرو. پیوندها: {links}، "
     "از آن‌ها نشان‌دار (یک میله، معاملهٔ کم): {flagged}. احتمال هر پیوند نادرست: {level}، با آزمون گزارش.",
-    "leadlag.timeline": "امتیاز پیشروی پنجره‌های {window}",
+    "leadlag.timeline": "امتیاز پیشروی پنجره‌های {window}؛ کم‌رنگ: معنادار نیست",
     "leadlag.concentration": "{windows} پنجره، یکی در هر {step} میله. تمرکز پیشروی در تازه‌ترین: هرفیندال {herfindahl:.3f}، "
     "جینی {gini:.2f}.",
     "leadlag.anomalies": "ناهنجاری ساختار (انحراف معیار مقاوم)",

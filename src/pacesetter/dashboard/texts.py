@@ -118,7 +118,7 @@ ENGLISH: dict[str, str] = {
     "leadlag.sentence": "Leaders by {method} over {window} to {day}: {leaders}. Orange leads, purple follows. "
     "Links: {links}, of which flagged (one bar, thin trading): {flagged}. Chance of any false link: {level}, by the "
     "test of the report.",
-    "leadlag.timeline": "Leader scores of windows of {window}",
+    "leadlag.timeline": "Leader scores of windows of {window}; faint: not significant",
     "leadlag.concentration": "{windows} windows, one every {step} bars. Concentration of leading in the newest: "
     "Herfindahl {herfindahl:.3f}, Gini {gini:.2f}.",
     "leadlag.anomalies": "Anomaly of the structure (robust standard deviations)",

@@ -203,7 +203,7 @@ class Lens:
         times, shares = panel.index[ends], line.shares[-1]
         table = leadership_table(line.leadership, line.shares, panel.symbols).reset_index()
         title = say("leadlag.timeline", window=_span(panel.index, lookback))
-        picture = pictures.leadership_picture(line.leadership, list(times), panel.symbols, title, least=line.chance)
+        picture = pictures.leadership_picture(line.leadership, list(times), panel.symbols, title, strong=line.strong)
         shown = style_figure(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
         shown.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
         text = say(

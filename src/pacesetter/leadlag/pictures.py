@@ -44,6 +44,7 @@ ABSENT = "#d9d9d9"
 FAINT = 0.3  # opacity of what is not significant
 WIDTH, HEIGHT, DPI = 1000, 720, 100  # pixels: a laptop's page
 MOST_LABELS = 40
+MOST_ROWS = 400  # of a square picture: the symbols that lead or follow most
 LABEL_DISTANCE = 1.08  # of a node's name from the centre; the nodes stand at 1
 RIM = 1.15
 
@@ -65,6 +66,11 @@ class Heat:
     def limit(self) -> float:
         """Where both ends of the scale lie."""
         return _largest_size(self.values)
+
+    @property
+    def heading(self) -> str:
+        """The title, and what faint means where something is."""
+        return self.title if len(self.shares) == 1 else f"{self.title}; faint: not significant"
 
     @property
     def shares(self) -> list[tuple[Array, float]]:
@@ -90,6 +96,11 @@ class Web:
     def limit(self) -> float:
         """Where both ends of the scale lie."""
         return _largest_size(self.scores)
+
+    @property
+    def heading(self) -> str:
+        """The title."""
+        return self.title
 
     def width(self, weight: float) -> float:
         """Line width in points: 2.6 for the strongest arrow, in proportion for the others, 0.4 at least."""
@@ -124,6 +135,9 @@ def _leaders_first(
     scores = row_mean(matrix)
     order = np.argsort(-scores, kind="stable")
     order = order[np.isfinite(scores[order])]
+    if len(order) > MOST_ROWS:
+        order = np.concatenate([order[: MOST_ROWS // 2], order[-MOST_ROWS // 2 :]])
+        title = f"{title}: the first and last {MOST_ROWS // 2} of {len(scores):,} symbols"
     names = tuple(symbols[i] for i in order)
     square = np.ix_(order, order)
     known = None if significant is None else significant[square]
@@ -136,11 +150,11 @@ def leadership_picture(
     symbols: Sequence[str],
     title: str = "Leadership over time",
     most: int = 30,
-    least: Array | None = None,
+    strong: Array | None = None,
 ) -> Heat:
     """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top.
 
-    Scores within ± `least` (time, N), as chance gives them in each window, are drawn faint; NaN leaves all strong.
+    Scores that are not `strong` (time, N), since chance gives as large ones, are drawn faint.
     """
     size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
     shown = np.argsort(-size, kind="stable")[:most]
@@ -149,9 +163,9 @@ def leadership_picture(
     if len(set(days)) < len(days):  # several windows a day
         days = tuple(str(time)[:16] for time in times)
     names = tuple(symbols[i] for i in shown)
-    strong = None if least is None or np.isnan(least).all() else (np.abs(scores) > least)[:, shown].T
+    known = None if strong is None or strong.all() else strong[:, shown].T
     axes = "asset (leaders on top)", "end of window", "leader score"
-    return Heat(title, scores[:, shown].T, names, days, *axes, strong)
+    return Heat(title, scores[:, shown].T, names, days, *axes, known)
 
 
 def network_picture(graph: networkx.DiGraph, title: str = "Significant lead–lag links", most: int = 150) -> Web:
@@ -181,7 +195,7 @@ def to_plotly(picture: Heat | Web) -> plotly.graph_objects.Figure:
     """The picture as a plotly figure."""
     from plotly.graph_objects import Figure
 
-    figure = Figure(layout={"title": picture.title, "width": WIDTH, "height": HEIGHT})
+    figure = Figure(layout={"title": picture.heading, "width": WIDTH, "height": HEIGHT})
     if isinstance(picture, Heat):
         _heat_in_plotly(figure, picture)
     else:
@@ -200,7 +214,7 @@ def to_png(picture: Heat | Web, path: str | Path) -> Path:
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # no window system, whatever the user's backend
     axes = figure.add_subplot()
-    axes.set_title(picture.title)
+    axes.set_title(picture.heading)
     shades = _heat_in_matplotlib(axes, picture) if isinstance(picture, Heat) else _web_in_matplotlib(axes, picture)
     figure.colorbar(shades, ax=axes, label=picture.value_title)
     figure.savefig(path)
@@ -225,8 +239,6 @@ def _heat_in_plotly(figure: go.Figure, heat: Heat) -> None:
             + "<extra></extra>",
             hoverongaps=False,
         )
-    if len(shares) > 1:
-        figure.layout.title.text += "; faint: not significant"
     figure.update_layout(plot_bgcolor=ABSENT)
     figure.update_xaxes(title=heat.column_title, type="category", nticks=MOST_LABELS, showgrid=False)
     figure.update_yaxes(title=heat.row_title, type="category", autorange="reversed", nticks=MOST_LABELS, showgrid=False)

@@ -95,7 +95,13 @@ def asked_to_train(config: Plan) -> Path:
 def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path, monkeypatch):
     monkeypatch.setattr(fleet_stage, "train_quietly", asked_to_train)
     monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
-    for words, lookback in ([], 250), (["task=fleet", "agent=ppo"], None), (["job.lookback=given"], "given"):
+    reads = ["task=fleet", "agent=direct", "agent.dictionary=[lags,windows]"]
+    for words, lookback in (
+        ([], 250),
+        (["task=fleet", "agent=ppo"], None),
+        (["job.lookback=given"], "given"),
+        (reads, None),
+    ):
         config = resolve([*SMALL, *words])
         job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
         agent = str(Run.create(job.folder("lookback"), "lookback", {}).folder)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.data import load
-from pacesetter.leadlag.answer import Preparation, StrengthMeasure, answer_window
+from pacesetter.leadlag.answer import Preparation, StrengthMeasure, answer_window, find_links
 from pacesetter.leadlag.answer import rolling as module
 from pacesetter.leadlag.answer.rolling import LEAP, ReplayedWindows, rolling_answers
 from pacesetter.leadlag.series import read_series
@@ -65,9 +65,10 @@ def unfaded(seeds: range) -> tuple[list[float], list[float]]:
         gauge = StrengthMeasure("ccf_peak")
         history = ReplayedWindows(panel, read_series(panel, "log", gauge.minimum, False), gauge, Preparation(), 200)
         line = history.time_line(np.arange(200, len(panel), 20), draws=100, level=0.05, seed=seed)
-        assert line.chance.shape == line.leadership.shape
-        own.append(float((np.abs(line.leadership) > line.chance).any(axis=1).mean()))
-        last.append(float((np.abs(line.leadership) > line.chance[-1]).any(axis=1).mean()))
+        assert line.strong.shape == line.leadership.shape
+        own.append(float(line.strong.any(axis=1).mean()))
+        least = find_links(np.diff(np.log(closes[-201:]), axis=0), gauge, draws=100, level=0.05).leader_least
+        last.append(float((np.abs(line.leadership) > least).any(axis=1).mean()))
     return own, last
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import sys
 import tarfile
 from pathlib import Path
@@ -73,3 +74,32 @@ def test_a_run_comes_back_with_its_encoder_rounded_or_as_it_is(script: ModuleTyp
         matrices += is_rounded
         assert torch.equal(back[False][name], tensor.bfloat16().float() if is_rounded else tensor)
     assert matrices
+
+
+def test_the_page_of_results_reads_runs_that_came_back(script: ModuleType, tmp_path: Path) -> None:
+    run = tmp_path / "20260101-main-1"
+    (run / "evaluation").mkdir(parents=True)
+    gates = {f"agents that pass: {gate}": {"value": 0.1 * place} for place, gate in enumerate(script.STEP_GATES)}
+    lines = [
+        {"step": 512, "seconds": {"rollout": 1.0}},
+        {"step": 512, "agents_validation": {"A": 0.5, "B": -1.5}},
+        {"step": 512, "validation": {"score": -0.5, "deterministic": {"sharpe": -0.4, "gates": gates}}},
+    ]
+    (run / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    (run / "manifest.json").write_text('{"best_step": 512}')
+    figures = {name: {"total_return": 0.01, "turnover": 7.7, "exposure": 0.744} for name in script.SHOWN}
+    intervals = {name: [3.8, -1.6, 9.3] for name in script.SHOWN}
+    judged = {"figures": figures, "intervals": intervals, "index": {"sharpe": 2.26}}
+    (run / "evaluation" / "evaluation.json").write_text(json.dumps(judged))
+    recovery = {"deterministic": {"entropy": {"passed": True}, "states": {"passed": False}}}
+    (run / "gates.json").write_text(json.dumps({"gates": recovery}))
+    held = [{"state": state} for state in ("pass", "pass", "FAIL", "not measured")]
+    decision = {"decision": "NO-GO", "gates": "recovery", "held": held}
+    (run / "evaluation" / "decision.json").write_text(json.dumps(decision))
+
+    shares = ["0%", "10%", "20%", "30%", "40%"]
+    assert script.step_rows(run, "main") == [["main", 512, "-0.50", "-0.50", "1 of 2", *shares]]
+    row = script.judged_row(run, "main")
+    assert row[:3] == ["main", 512, "3.80 (-1.60 to 9.30)"]
+    assert row[-7:] == ["2.26", "+1.0%", "+1.0%", "8×", "74%", "1 of 2", "NO-GO by recovery: 2/1/1"]
+    assert len(row) == len(script.JUDGED_HEADER)

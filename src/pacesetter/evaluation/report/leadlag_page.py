@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
 HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "windows as top leader", "note")
+MOST_SPREADSHEET = 1000  # symbols whose matrix a spreadsheet opens
 MARGINS, ROW_HEIGHT = 200, 40  # of a picture with a row for each symbol, in pixels
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
 
@@ -74,7 +75,7 @@ def leadlag_pictures(result: StudyResult) -> dict[str, go.Figure]:
     shown = {
         "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})", known),
         "network": pictures.network_picture(result.network, f"Significant links ({method})"),
-        "leadership": pictures.leadership_picture(result.leadership, times, symbols, least=result.history.chance),
+        "leadership": pictures.leadership_picture(result.leadership, times, symbols, strong=result.history.strong),
     }
     if result.answer.max_lag:  # a method without delays has no lag map
         title = f"Delay of each pair ({method})"
@@ -172,9 +173,13 @@ def _periods_section(finding: GroupFinding) -> Section:
 
 
 def store_leadlag(result: StudyResult, folder: Path) -> None:
-    """Write matrix, ranking, links and pictures (HTML and PNG) into a folder."""
+    """Write matrix, ranking, links and pictures (HTML and PNG) into a folder; a large matrix as Parquet."""
     symbols = list(result.panel.symbols)
-    for_spreadsheets(pd.DataFrame(result.matrix, index=symbols, columns=symbols)).to_csv(folder / "matrix.csv")
+    matrix = pd.DataFrame(result.matrix, index=symbols, columns=symbols)
+    if len(symbols) > MOST_SPREADSHEET:
+        matrix.to_parquet(folder / "matrix.parquet")
+    else:
+        for_spreadsheets(matrix).to_csv(folder / "matrix.csv")
     for_spreadsheets(result.table()).to_csv(folder / "ranking.csv")
     for_spreadsheets(_links(result)).to_csv(folder / "links.csv", index=False)
     if result.pooled is not None:
@@ -195,7 +200,7 @@ def _style_picture(picture: go.Figure, symbols: int) -> go.Figure:
     """A lead–lag picture in the report's style, lower for few symbols so that the table is in sight."""
     figure = pictures.to_plotly(picture)
     height = min(figure.layout.height, MARGINS + symbols * ROW_HEIGHT)
-    return style_figure(figure, picture.title, height).update_layout(width=None)
+    return style_figure(figure, picture.heading, height).update_layout(width=None)
 
 
 def leadlag_verdict(result: StudyResult) -> str:

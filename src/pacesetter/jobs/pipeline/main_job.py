@@ -106,7 +106,8 @@ def find_leaders(job: Job, folder: Path) -> StageResult:
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
     count, firm = study.network.number_of_edges(), study.firm_links()
     flagged = f" ({count - firm} flagged)" if firm < count else ""
-    line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
+    named = count_noun(leaders, "leader"), count_noun(followers, "follower"), count_noun(count, "significant link")
+    line = f"{', '.join(named)}{flagged}"
     details = ", ".join(filter(None, (line, str(study.cache))))
     shown: dict[str, tuple[str, ...]] = {"Lead–lag": ("rank interval",), "Groups": (), "When it began and ended": ()}
     return StageResult(details, tuple(leadlag_sections(study)), shown)

@@ -277,12 +277,7 @@ def _moments(part: Array) -> tuple[Array, Array]:
 
 def fold_delays(dependence: Array, fold: int) -> Array:
     """(…, i, j) strength from the dependence (…, delay, i, j) at each delay."""
-    if fold == SQUARED_SUM:
-        return np.asarray((dependence**2).sum(axis=-3))
-    if fold == SIGNED_SUM:
-        return np.asarray(dependence.sum(axis=-3))
-    size = np.abs(dependence)
-    return np.asarray(size.sum(axis=-3) if fold == ABSOLUTE_SUM else size.max(axis=-3))
+    return _fold((each.copy() for each in np.moveaxis(dependence, -3, 0)), fold)
 
 
 def fold_in(strength: Array, dependence: Array, fold: int) -> None:

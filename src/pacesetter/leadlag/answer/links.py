@@ -108,11 +108,13 @@ class _Drawn(NamedTuple):
 class _Null:
     """Statistics of n scored symbols: the observed (n, n), and what was drawn.
 
+    lead       (n,) sum of the leadership over the others, of bars without autocorrelation, as the draws are
     spreads    (n, n) root mean square of the pair's products of two unit increments; 1 for a normal
     gap_error  (n, n) error of the difference of the two strengths, where no closed form gives it
     """
 
     observed: Array
+    lead: Array
     drawn: _Drawn
     spreads: Array
     gap_error: Array | None = None
@@ -180,7 +182,7 @@ def find_links(
         # Bonferroni: twice the smaller of two.
         final = differs if test == "differs" else np.minimum(2 * np.minimum(final, differs), 1.0)
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
-    leader_p[scored], leader_least[scored] = _leader_chance(lead, null, level)
+    leader_p[scored], leader_least[scored] = _leader_chance(null, level)
     in_correlations = gauge.is_conditional or (gauge.is_linear and gauge.fold == PEAK)
     detectable = (
         _detectable_correlation(null, len(window), level)
@@ -284,9 +286,9 @@ def _by_discovery(observed: Array, drawn: Array, method: str) -> Array:
     return np.asarray(false_discovery_control((1 + above) / (1 + len(pool)), method=method))
 
 
-def _leader_chance(lead: Array, null: _Null, level: float) -> tuple[Array, Array]:
+def _leader_chance(null: _Null, level: float) -> tuple[Array, Array]:
     """(n,) chance of so large a leader score, of the largest among all symbols in each draw; and the score at level."""
-    own, drawn = lead.sum(axis=1), null.drawn.lead
+    own, drawn = null.lead, null.drawn.lead
     # The observed score belongs to the spread: under the null all rows are exchangeable, so the test keeps its level.
     spread = np.sqrt((np.vstack([own, drawn]) ** 2).mean(axis=0))
     sizes = np.nan_to_num(ratio(np.abs(drawn), spread))
@@ -410,8 +412,12 @@ def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Gen
             fold_in(observed, (lead.T @ follow) * scale, fold)
     if gauge.is_conditional:
         observed = fold_delays(gauge.conditional_statistics(white), fold)
-    drawn = _drawn(_flipped(x, gauge, flips, scales), draws, keeps)
-    return _Null(observed, drawn, np.sqrt(squares))
+    # The bars as they are come first.
+    flips = np.concatenate([np.ones((1, bars), dtype=np.float32), flips])
+    drawn = _drawn(_flipped(x, gauge, flips, scales), 1 + draws, keeps)
+    pool = None if drawn.pool is None else drawn.pool[1:]
+    rest = _Drawn(drawn.largest[1:], drawn.counts[1:], drawn.lead[1:], pool)
+    return _Null(observed, drawn.lead[0], rest, np.sqrt(squares))
 
 
 def _flipped(x: Array, gauge: StrengthMeasure, flips: Array, scales: list[Array]) -> Iterator[tuple[Array, Array]]:
@@ -479,12 +485,14 @@ def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.rand
     if not gauge.has_lags:
         # A score without delays is signed with null mean 0: its size counts, in units of its null.
         standard = np.nan_to_num(ratio(np.abs(lead), np.sqrt((lead**2).mean(axis=0))))
-        return _Null(standard[0], _drawn([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]))
+        own = lead[0].sum(axis=1)
+        return _Null(standard[0], own, _drawn([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]))
     strength = np.nan_to_num(np.concatenate(strengths))
     # Strengths are positive, with a null mean that differs by pair; centred and scaled, all pairs fit one maximum.
     standard = np.nan_to_num(ratio(strength - strength.mean(axis=0), strength.std(axis=0)))
     gap_error = (strength - strength.transpose(0, 2, 1))[1:].std(axis=0)
-    return _Null(standard[0], _drawn([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]), gap_error)
+    drawn = _drawn([(standard[1:], lead[1:])], draws, keeps)
+    return _Null(standard[0], lead[0].sum(axis=1), drawn, np.ones_like(lead[0]), gap_error)
 
 
 def _flip_blocks(white: Array, draws: int, size: int, rng: np.random.Generator) -> Iterator[Array]:

@@ -6,7 +6,8 @@ matrices. Other methods, and increments prepared inside each window, are compute
 
 No matrix of the time line is kept: of each window stay the leader scores, who does the leading, and how much the matrix
 changed, beside what chance gives in this very window. A few draws of each window are enough: its own score and they are
-in units of their common spread, in which all windows share one level.
+in units of their common spread, in which all windows share one level. The score that is tested is of bars without
+autocorrelation, as the draws are: under the null it is one more of them.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ class TimeLine(NamedTuple):
 
     leadership   (window, symbol) leader scores       shares   (window, symbol) of all leading, see `contributions`
     changes      (window,) `instability` against the window before
-    chance       (window, symbol) leader scores that chance gives; NaN where none was tested
+    strong       (window, symbol) whether a score is beyond what chance gives; all, where none is tested
     """
 
     ends: Array
     leadership: Array
     shares: Array
     changes: Array
-    chance: Array
+    strong: Array
 
 
 def strategy_bars(symbols: int) -> int:
@@ -131,28 +132,28 @@ class ReplayedWindows:
             changes.append(instability(stack)[-len(block.ends) :])
             before = block.leadership[-1:].copy()
         leadership = np.concatenate(scores)
-        chance = self._chance(ends, leadership, draws, level, seed)
-        return TimeLine(ends, leadership, np.concatenate(shares), np.concatenate(changes), chance)
+        strong = self._strong(ends, leadership, draws, level, seed)
+        return TimeLine(ends, leadership, np.concatenate(shares), np.concatenate(changes), strong)
 
-    def _chance(self, ends: Array, leadership: Array, draws: int, level: float, seed: int) -> Array:
-        """(window, symbol) scores that chance gives; for methods other than correlations those of the last window."""
+    def _strong(self, ends: Array, leadership: Array, draws: int, level: float, seed: int) -> Array:
+        """(window, symbol) scores beyond chance; for methods other than correlations by the null of the last window."""
         if not self.gauge.is_linear:
             window = self._window(int(ends[-1]))
-            return np.tile(
-                find_links(window, self.gauge, draws=draws, level=level, seed=seed).leader_least, (len(ends), 1)
-            )
+            least = find_links(window, self.gauge, draws=draws, level=level, seed=seed).leader_least
+            return np.abs(leadership) > least if np.isfinite(least).any() else np.ones(leadership.shape, dtype=bool)
         work = len(ends) * self.gauge.max_lag * self.lookback * leadership.shape[1] ** 2
         draws = min(draws, max(min(int(NULL_WORK / work), MOST_DRAWS), LEAST_DRAWS))
-        rng, spreads, largest = np.random.default_rng(seed), np.empty_like(leadership), []
+        rng, own, largest = np.random.default_rng(seed), np.empty_like(leadership), []
         with count_progress("chance over time", len(ends), "window") as update:
             for row, end in enumerate(ends.tolist()):
-                flips = rng.integers(0, 2, (draws, self.lookback)) * 2.0 - 1.0
+                flips = rng.integers(0, 2, (1 + draws, self.lookback)) * 2.0 - 1.0
+                flips[0] = 1.0  # the window itself
                 drawn = drawn_scores(self._window(end), self.gauge, flips)
-                # The window's own score belongs to the spread: under the null it is one more draw.
-                spreads[row] = np.sqrt((np.vstack([leadership[row], drawn]) ** 2).mean(axis=0))
-                largest.append(np.nan_to_num(ratio(np.abs(drawn), spreads[row])).max(axis=1))
+                sizes = np.nan_to_num(ratio(np.abs(drawn), np.sqrt((drawn**2).mean(axis=0))))
+                own[row] = sizes[0]
+                largest.append(sizes[1:].max(axis=1))
                 update(1)
-        return np.asarray(np.quantile(np.concatenate(largest), 1 - level) * spreads)
+        return np.asarray(own > np.quantile(np.concatenate(largest), 1 - level))
 
     def _window(self, end: int) -> Array:
         """(time, symbol) prepared increments of one window, without the thin symbols where those are excluded."""
