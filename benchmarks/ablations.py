@@ -84,7 +84,9 @@ def _validated(cell: Cell) -> dict[int, float]:
 
 def _told(config: Plan) -> str:
     """What tells the runs of an ablation apart; the rest may be completed while a run is made."""
-    return json.dumps([config.seed, config.agent, config.task, config.train.steps], default=str, sort_keys=True)
+    return json.dumps(
+        [config.seed, config.agent.to_dict(), config.task, config.train.steps], default=str, sort_keys=True
+    )
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ def direct_of(folder: str, seed: int) -> Path:
     offline.play("bc_log", MARKET, seed, folder)
     for place in sorted((path.parent for path in Path(folder, "runs").glob("*/config.yaml")), reverse=True):
         config = read_plan(Run.open(place))
-        if (config.agent["algorithm"], config.seed) == ("bc", seed) and "runs" in str(config.agent["dataset"]):
+        if (config.agent.algorithm, config.seed) == ("bc", seed) and "runs" in str(config.agent.options["dataset"]):
             return place
     raise FileNotFoundError(f"no run of bc with seed {seed} in {folder}")
 

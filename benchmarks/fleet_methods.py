@@ -65,10 +65,10 @@ class Course(NamedTuple):
 
 def course_of(cell: Cell) -> Course:
     """What the latest run of a cell logged."""
-    wanted = (str(cell.config.agent["algorithm"]), cell.seed)
+    wanted = (cell.config.agent.algorithm, cell.seed)
     for folder in sorted((path.parent for path in Path(cell.folder, "runs").glob("*/config.yaml")), reverse=True):
         config = read_plan(Run.open(folder))
-        if (str(config.agent["algorithm"]), config.seed) == wanted:
+        if (config.agent.algorithm, config.seed) == wanted:
             return _read(folder)
     raise FileNotFoundError(f"no run of {wanted} in {cell.folder}; remove its cells and run again")
 

@@ -58,7 +58,7 @@ def ppo_run(cell: Cell) -> Path:
     data = cell.config.data
     for folder in sorted((path.parent for path in Path(cell.folder, "runs").glob("*/config.yaml")), reverse=True):
         config = read_plan(Run.open(folder))
-        if (config.agent["algorithm"], config.seed, config.data) == ("ppo", cell.seed, data) and any(
+        if (config.agent.algorithm, config.seed, config.data) == ("ppo", cell.seed, data) and any(
             (folder / "episodes").glob("*.h5")
         ):
             return folder

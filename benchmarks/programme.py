@@ -28,7 +28,7 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import EVALUATION, Run, data_name
+from pacesetter.runs import EVALUATION, Run
 
 SIZES = ("programme.trials=2", "programme.top=1", "programme.folds=2", "job.draws=200")
 BESIDE = ("hold", "ridge", "ridge_sized", "lasso", "lasso_sized")
@@ -48,12 +48,12 @@ def finished(folder: Path, overrides: list[str]) -> Path:
 def sizes(place: Path) -> str:
     """What the programme was run with."""
     config = read_plan(Run.open(place))
-    job, own, data = config.job, config.programme, config.data
+    job, own, data = config.job, config.programme, config.data.options
     search = f"{own.trials} trials, of which the best {own.top} retrained" if own.trials else "no search"
     planted = f", planted, strength {data['strength']:g}" if is_planted(place) else ""
     planted += f", sentiment {data['sentiment_strength']:g}" if data.get("sentiment_strength") else ""
     return (
-        f"{Panel.load(place / 'load' / 'panel.parquet')!r}{planted}; agent={config.agent['algorithm']}, "
+        f"{Panel.load(place / 'load' / 'panel.parquet')!r}{planted}; agent={config.agent.algorithm}, "
         f"{job.fleet_steps:,} steps of each agent, {job.master_steps:,} of the master, {search}, {own.folds} "
         f"walk-forward folds, {job.draws} draws; seed {config.seed}."
     )
@@ -144,9 +144,7 @@ def main() -> None:
             gates(place),
         )
         body = "\n\n".join((*parts, f"Recorded at commit {str(commit)[:8]}."))
-        market = (
-            "synthetic bars with a planted lead–lag" if status.synthetic else data_name(read_plan(Run.open(place)).data)
-        )
+        market = "synthetic bars with a planted lead–lag" if status.synthetic else read_plan(Run.open(place)).data.name
     publish(options.name, body, f"The programme on {market}")
 
 

@@ -75,8 +75,7 @@ def theirs(count: int) -> Any:
         frame[f"feature_{name}"] = np.nan_to_num(features.values[0, warm:, place])
     options = {"windows": WINDOW, "positions": [0, 1], "trading_fees": FEES, "max_episode_duration": EPISODE_BARS}
     env = DummyVecEnv([lambda: Named(TradingEnv(df=frame, verbose=0, **options))] * count)
-    agent = dict(config.agent)
-    return make_algorithm(agent.pop("algorithm"), env, **agent)
+    return make_algorithm(config.agent.algorithm, env, **config.agent.options)
 
 
 def configuration(count: int) -> Plan:

@@ -78,7 +78,7 @@ def configured(market: str, level: str, seed: int, steps: int, runs: str) -> Pla
 
 def test_market(config: Plan, seed: int) -> Any:
     """Bars of the same kind, drawn with another seed."""
-    return build_panel(replace(config, data=dict(config.data) | {"seed": 1_000 + seed}))
+    return build_panel(replace(config, data=config.data.with_options(seed=1_000 + seed)))
 
 
 def play(market: str, level: str, seed: int, steps: int) -> float:

@@ -197,7 +197,7 @@ def test_the_planted_preset_states_its_costs_and_suits_both_algorithms():
 
 def test_in_the_planted_market_nothing_is_expected_to_rise():
     """E[exp(r)] = exp(drift + σ²/2) = 1 in every regime, before responses."""
-    data = resolve(["+preset=planted"]).data
+    data = resolve(["+preset=planted"]).data.options
     for drift, multiple in data["regimes"].values():
         assert drift + (data["volatility"] * multiple) ** 2 / 2 == pytest.approx(0, abs=5e-4)
 

@@ -58,7 +58,7 @@ def ensemble(request: Any, tmp_path_factory: Any) -> Path:
 def test_members_are_runs_of_other_seeds_on_the_same_data(ensemble: Path) -> None:
     config = stored_plan(ensemble)
     first, second = (stored_plan(each) for each in member_folders(ensemble, config))
-    assert (second.seed - first.seed, first.data, first.agent["members"], second.agent["members"]) == (
+    assert (second.seed - first.seed, first.data, first.agent.options["members"], second.agent.options["members"]) == (
         1,
         second.data,
         2,
@@ -106,7 +106,7 @@ def test_a_member_that_is_missing_is_refused_and_trained_by_resuming(tmp_path: P
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["agent.members=0"], "agent.members=0 must be a whole number from 1 on"),
+        (["agent.members=0"], r"agent\.members=0 must be 1 or more"),
         (["task.action=discrete"], "task.action=discrete has no mean; take task.action=target"),
     ],
 )

@@ -137,7 +137,7 @@ def test_it_is_bundled_and_served_as_it_is_backtested(task: str, prior: str, dir
     assert (folder / "prior").is_dir()
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert next(json.loads(line)["step"] for line in lines if "score" in line) == 0  # the prior is validated first
-    assert stored_plan(folder).agent["prior_bars"] == window_bars
+    assert stored_plan(folder).agent.options["prior_bars"] == window_bars
 
 
 def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:

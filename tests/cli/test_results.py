@@ -12,8 +12,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pacesetter.cli import app, main
-from pacesetter.cli.results import agents_of
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.jobs.evaluate import agents_of
 from pacesetter.methods.supervised.forecasts import Forecasts
 
 MARKET = ["data=synthetic", "data.symbols=2", "data.bars=420", "features.names=[return_1]"]

@@ -21,8 +21,8 @@ BEST_RATE, VALIDATIONS = 1e-3, 4
 
 def known_score(config: Plan) -> float:
     """Best at a learning rate of 1e-3; 0.5 less without entropy; a little of the seed."""
-    miss = math.log10(config.agent["learning_rate"] / BEST_RATE)
-    return -(miss**2) - 0.5 * (config.agent["ent_coef"] == 0) + 0.01 * config.seed
+    miss = math.log10(config.agent.options["learning_rate"] / BEST_RATE)
+    return -(miss**2) - 0.5 * (config.agent.options["ent_coef"] == 0) + 0.01 * config.seed
 
 
 @pytest.fixture

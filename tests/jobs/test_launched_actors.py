@@ -32,7 +32,7 @@ def test_ray_actors_give_the_numbers_of_one_process_also_when_one_is_killed() ->
     config = resolve(SMALL)
     here = made(config)
     here.learn(config.train.steps)
-    learner = made(replace(config, agent=dict(config.agent) | {"crew": "ray"}))
+    learner = made(replace(config, agent=config.agent.with_options(crew="ray")))
 
     def kill() -> None:
         if learner.step == 2 * learner.round_steps:

@@ -18,6 +18,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.leadlag.estimators.relations import RELATIONS
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.learning.relations import attention_relations
 from pacesetter.serving.bundle.packaging import bundle_run
 
@@ -85,7 +86,7 @@ def test_what_cannot_attend_is_refused_in_a_sentence(config: Any) -> None:
         build_table(config, alone)
     with pytest.raises(ConfigError, match="reads the last 5 moves of the leaders, and there are 6 bars"):
         build_table(config, build_panel(config).rows(0, 6))
-    long = dict(config.agent) | {"network_options": {"lags": 100}}
+    long = config.agent.with_options(network_options={"lags": 100})
     with pytest.raises(ConfigError, match="last 100 moves of the leaders do not fit into a window of 100 bars"):
         replace(config, agent=long)
     with pytest.raises(ConfigError, match="take task=fleet or task=trading"):
@@ -101,7 +102,7 @@ def test_other_methods_and_single_agents_attend_too(problem: str, algorithm: str
     kind: Any = FleetTrading if problem == "fleet" else Trading
     task = kind(action=action, window_bars=2, episode_bars=20)
     small = {"n_steps": 2, "batch_size": 8} if algorithm == "ppo" else {}
-    other = replace(config, agent={"algorithm": algorithm} | sizes | small, task=task)
+    other = replace(config, agent=AgentOptions(algorithm, sizes | small), task=task)
     learner: Any = build_learner(other, build_parts(other, build_panel(other)))
     learner.learn(32)
     named = dict(learner.parameters())

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
         Parts,
         build_environment,
         build_fold,
-        build_panel,
         build_parts,
-        build_readiness,
         build_supervised,
         build_table,
         fitted_until,
@@ -25,21 +23,21 @@ if TYPE_CHECKING:
     )
     from pacesetter.build.fleet import best_fleet, load_fleet_agent
     from pacesetter.build.learner import build_learner, check_device
-    from pacesetter.build.plan import Plan, build_study, parse_plan, read_plan
+    from pacesetter.build.plan import Plan, parse_plan, read_plan
     from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_end, stored_plan
+    from pacesetter.build.study import StudyPlan, build_panel
     from pacesetter.build.utility import with_utility
 
 _HOMES = {
     "Parts": "pacesetter.build.environments",
     "Plan": "pacesetter.build.plan",
+    "StudyPlan": "pacesetter.build.study",
     "best_fleet": "pacesetter.build.fleet",
     "build_environment": "pacesetter.build.environments",
     "build_fold": "pacesetter.build.environments",
     "build_learner": "pacesetter.build.learner",
-    "build_panel": "pacesetter.build.environments",
+    "build_panel": "pacesetter.build.study",
     "build_parts": "pacesetter.build.environments",
-    "build_readiness": "pacesetter.build.environments",
-    "build_study": "pacesetter.build.plan",
     "build_supervised": "pacesetter.build.environments",
     "build_table": "pacesetter.build.environments",
     "check_device": "pacesetter.build.learner",
@@ -59,14 +57,13 @@ _HOMES = {
 __all__ = [
     "Parts",
     "Plan",
+    "StudyPlan",
     "best_fleet",
     "build_environment",
     "build_fold",
     "build_learner",
     "build_panel",
     "build_parts",
-    "build_readiness",
-    "build_study",
     "build_supervised",
     "build_table",
     "check_device",

@@ -14,11 +14,9 @@ from pacesetter.arrays import Array
 from pacesetter.build.plan import LEADER_LOOKBACK, Plan
 from pacesetter.build.sections import AUTO, LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
-from pacesetter.data import check, load
-from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError
 from pacesetter.features import Feature, FeatureTable, feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
@@ -38,9 +36,7 @@ __all__ = [
     "Stretch",
     "build_environment",
     "build_fold",
-    "build_panel",
     "build_parts",
-    "build_readiness",
     "build_supervised",
     "build_table",
     "feature_split",
@@ -52,23 +48,6 @@ __all__ = [
 ]
 
 LEAST_WINDOWS = 4  # of lead–lag features in a training set: with fewer, most of it goes into the first window
-
-
-def build_panel(config: Plan) -> Panel:
-    """The checked panel the configuration asks for; refuses symbols of the task that it lacks."""
-    panel = load(config.data["source"], **config.data_options)
-    missing = [symbol for symbol in config.task.symbols if symbol not in panel.symbols]
-    if missing:
-        raise ConfigError(
-            f"the data have no {', '.join(missing)}{did_you_mean(missing[0], panel.symbols)}; name others by "
-            "task.symbols, [] for all of them"
-        )
-    return panel
-
-
-def build_readiness(config: Plan) -> Readiness:
-    """What is right and wrong with the configured data, without refusing it."""
-    return check(config.data["source"], **config.data_options)
 
 
 def build_fold(config: Plan, panel: Panel) -> Fold:

@@ -36,7 +36,7 @@ def build_market(config: Plan, panel: Panel | list[Panel], envs_each: int, **opt
     bank = bank if prior is None else bank.with_prior(prior)
     settings: dict[str, Any] = {
         "action": task.action,
-        "reach": float(config.agent.get("prior_reach", 1.0)),
+        "reach": config.agent.targets.prior_reach,
         "window_bars": config.learned_window_bars,
         "market": replace(task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year),
         "reward": task.reward,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
-from pacesetter.build.environments import Parts
 from pacesetter.build.members import check_members
 from pacesetter.build.plan import Plan
 from pacesetter.build.prior import check_prior
 from pacesetter.build.trading import Trading
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, needs
 from pacesetter.late import load
 from pacesetter.learning.learner import Learner
 from pacesetter.learning.methods import Setup, TargetOptions, check_method, find_support, sets_targets
+
+if TYPE_CHECKING:
+    from pacesetter.build.environments import Parts
 
 __all__ = ["build_learner", "check_agent", "check_device"]
 
@@ -35,13 +37,12 @@ def check_device(device: str, key: str = "train.device") -> None:
 
 def check_agent(config: Plan) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
-    options, name, task = config.task, str(config.agent.get("algorithm", "ppo")), config.problem.learned_as
-    if isinstance(options, LookbackConfig):  # its agent chooses windows instead of orders
-        check_method(name, task, options.windows.space, "task.windows.space")
-    elif isinstance(options, Trading):
-        check_method(name, task, options.action)
-    else:
+    options, name, task = config.task, config.agent.algorithm, config.problem.learned_as
+    if options.actions is None:
         find_support(name, task)
+    else:
+        key, kind = options.actions
+        check_method(name, task, kind, key)
     check_members(config)
     check_prior(config)
     is_limited = isinstance(options, Trading) and options.repetition_limit is not None
@@ -56,8 +57,7 @@ def build_learner(config: Plan, parts: Parts[object, object]) -> Learner:
     """
     # First: an unsuitable pair is refused in one sentence before torch is imported.
     check_agent(config)
-    options = dict(config.agent)
-    name, task = str(options.pop("algorithm", "ppo")), config.problem.learned_as
+    name, task, options = config.agent.algorithm, config.problem.learned_as, dict(config.agent.options)
     if sets_targets(find_support(name, task), task):
         for shared in fields(TargetOptions):
             options.pop(shared.name, None)

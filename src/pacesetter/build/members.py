@@ -25,14 +25,12 @@ MEMBERS = "members"  # folder of the other members' runs, in the run's own
 
 def members_of(config: Plan) -> int:
     """How many seeds make the policy of a configuration."""
-    return int(config.agent.get(MEMBERS) or 1)
+    return config.agent.targets.members
 
 
 def check_members(config: Plan) -> None:
-    """Refuse a number of members that is none, and actions that have no mean."""
-    asked = config.agent.get(MEMBERS, 1)
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        raise ConfigError(f"agent.members={asked} must be a whole number from 1 on, e.g. 5 for an ensemble of five")
+    """Refuse several members where actions have no mean."""
+    asked = members_of(config)
     action = config.task.action if isinstance(config.task, Trading) else None
     if asked > 1 and action not in ("target", "continuous"):
         raise ConfigError(
@@ -42,7 +40,8 @@ def check_members(config: Plan) -> None:
 
 def member_config(config: Plan, folder: Path, number: int) -> Plan:
     """The configuration of a run's member, counted from 1: another seed, on the same data."""
-    return replace(config, seed=config.seed + number, runs=str(folder / MEMBERS), agent=config.agent | {MEMBERS: 1})
+    alone = config.agent.with_options(members=1)
+    return replace(config, seed=config.seed + number, runs=str(folder / MEMBERS), agent=alone)
 
 
 def member_folders(folder: Path, config: Plan) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The frozen plan of a job, read from a run or typed today, and the study and the task that it asks for."""
+"""The frozen plan of a job, read from a run or typed today, and the task that it asks for."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pacesetter.agents.agent import METHOD_NETWORKS
-from pacesetter.build.sections import Evaluation, Features, MainJob, Programme, Track, Train
+from pacesetter.build.sections import Evaluation, Features, Programme, Track, Train
+from pacesetter.build.study import StudyPlan, as_mapping, read_sections
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.build.trading import Trading
-from pacesetter.data.loading import source_and_loading
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.task_options import TaskOptions
-from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
+from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.late import load
-from pacesetter.leadlag.study import Study, configure_study, study_defaults
-from pacesetter.leadlag.windows import is_span
-from pacesetter.learning.methods import METHODS
+from pacesetter.learning.methods import METHODS, AgentOptions
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
-from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import Run, check_schema, config_hash, read_yaml
 
+if TYPE_CHECKING:
+    from pacesetter.envs.lookback.batch import LookbackConfig
+
 __all__ = [
     "Plan",
-    "build_study",
     "has_prior",
     "parse_plan",
     "plain_task",
@@ -43,72 +41,50 @@ Options = TypeVar("Options", bound=TaskOptions)
 
 LEADER_TASKS = ("fleet", "trading", "master")  # whose networks may attend to leaders; of a master, its advisers'
 LEADER_LOOKBACK = 250  # increments in the window of the lead–lag matrix where none is given, as in a study
-LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(StudyPlan):
     """A whole job, as it is run: everything after `resolve` reads it.
 
-    name    names the run
-    runs    folder that run folders go to
-    seed    of everything random; sources with a seed take this one unless they are given another
-    data    `source` and its options
-    lag     the lead–lag study: its own keys, and those of the engine and its estimator
     task    options of the problem (lookback, two_level, trading, portfolio, fleet, master) as the agent learns it
-    agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
+    agent   the method that learns, with its options
     risk    how much risk the account takes, and around which base; off by default
     """
 
-    name: str = "run"
-    runs: str = "runs"
-    seed: int = 0
-    data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
     features: Features = field(default_factory=Features)
-    lag: dict[str, Any] = field(default_factory=dict)
     task: TaskOptions = field(default_factory=Trading)
-    agent: dict[str, Any] = field(default_factory=lambda: {"algorithm": "ppo"})
+    agent: AgentOptions = field(default_factory=AgentOptions)
     risk: RiskOptions = field(default_factory=RiskOptions)
     train: Train = field(default_factory=Train)
     track: Track = field(default_factory=Track)
-    job: MainJob = field(default_factory=MainJob)
     evaluation: Evaluation = field(default_factory=Evaluation)
     programme: Programme = field(default_factory=Programme)
 
     def __post_init__(self) -> None:
-        if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):
-            raise ConfigError(f"name='{self.name}' names a folder: letters, digits, '-', '_' and '.' only")
-        check_range(0, LARGEST_SEED, seed=self.seed)
-        # Everything below is built once here, so that a wrong option fails before data is loaded or a folder made.
-        if "source" not in self.data:
-            raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
-        if not isinstance(self.agent.get("network_options") or {}, dict):
-            network_options = self.agent["network_options"]
-            raise ConfigError(f"agent.network_options={network_options} must be a mapping, e.g. {{width: 64}}")
+        super().__post_init__()
         sizes = _network_sizes(self.agent)
         if sizes.leaders:
-            # Before the study and the task are built, which read the features.
+            # Before the task is adapted, which reads the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
-        if self.lag and self.lag != study_defaults():
-            build_study(self)  # refuses what it cannot do
         # What is written is what is used: windows as long as the agent reads them, the reward it is trained by.
-        object.__setattr__(self, "task", _adapted(self))
-        source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
+        object.__setattr__(self, "task", _adapt_task(self))
 
-    @property
-    def data_options(self) -> dict[str, object]:
-        """The source's options without `source`, those that are not set left out."""
-        return {key: value for key, value in self.data.items() if value is not None and key != "source"}
+    __hash__ = StudyPlan.__hash__  # a dataclass of its own would hash field by field
 
     @cached_property
     def problem(self) -> Task:
         """The task as the agent's method learns it: what training, evaluation and bundles do with it."""
-        task, name = TASKS[self.task.problem], str(self.agent.get("algorithm", ""))
+        task, name = TASKS[self.task.problem], self.agent.algorithm
         supports = METHODS[name].supports if name in METHODS else ()
         # A method that does not learn the task is refused where the learner is built.
         adapt = next((each.adapt for each in supports if task.learned_as in each.tasks), None)
         adapted: Task = task if adapt is None else load(adapt)(task, self.agent)
         return adapted
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return tuple(self.task.symbols)
 
     @property
     def trading(self) -> Trading:
@@ -124,6 +100,8 @@ class Plan:
     @property
     def lookback(self) -> LookbackConfig:
         """Options of a task that chooses windows; refuses one that trades."""
+        from pacesetter.envs.lookback.batch import LookbackConfig  # here: few plans choose windows
+
         return self.task_as(LookbackConfig)
 
     @property
@@ -139,16 +117,13 @@ class Plan:
         if not isinstance(self.task, kind):
             raise ConfigError(f"task={self.task.problem} has no options of task={kind.problem}; use a run of that task")
         task: Any = self.task
-        bars = int(self.agent.get("prior_bars") or 0)
+        bars = self.agent.targets.prior_bars
         played: Options = dataclasses.replace(task, window_bars=max(task.window_bars, bars)) if bars else task
         return played
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionary, as it is stored and hashed."""
-        return dataclasses.asdict(self) | {"task": plain_task(self.task)}
-
-    def __hash__(self) -> int:
-        return hash(config_hash(self.to_dict()))
+        return super().to_dict() | {"task": plain_task(self.task), "agent": self.agent.to_dict()}
 
 
 def plain_task(task: TaskOptions) -> dict[str, Any]:
@@ -176,9 +151,9 @@ class NetworkSizes(NamedTuple):
     lags: int = 0
 
 
-def _network_sizes(agent: Mapping[str, Any]) -> NetworkSizes:
+def _network_sizes(agent: AgentOptions) -> NetworkSizes:
     """Of the agent's network with its options; nothing where none is named, or one of the method's own."""
-    name, options = agent.get("network"), agent.get("network_options") or {}
+    name, options = agent.network, agent.network_options
     if name in PLAIN_NETWORKS and not options:
         return NetworkSizes(PLAIN_NETWORKS[name])
     # A method's own network has no encoder. Without torch, where only baselines are played, none is ever built.
@@ -201,7 +176,7 @@ def _with_leaders(config: Plan, sizes: NetworkSizes) -> Features:
     problem = config.task.problem
     if problem not in LEADER_TASKS:
         raise ConfigError(
-            f"agent.network={config.agent['network']} attends to the leaders of one symbol; take task=fleet or "
+            f"agent.network={config.agent.network} attends to the leaders of one symbol; take task=fleet or "
             f"task=trading, or another network for task={problem}"
         )
     asked = config.features.leadlag
@@ -240,7 +215,9 @@ def parse_plan(stored: Mapping[str, Any], what: str = "the stored configuration"
     if not isinstance(stored, Mapping):
         raise RunError(f"{what} is not a mapping; it is damaged")
     check_schema(stored, what)
-    plain = deepcopy({key: value for key, value in stored.items() if key != "schema"})
+    plain = read_sections({key: deepcopy(value) for key, value in stored.items() if key != "schema"})
+    if "agent" in plain:
+        plain["agent"] = AgentOptions.configure(as_mapping(plain["agent"], "agent"))
     if "task" in plain:
         plain["task"] = _read_task(plain["task"])
     return configure(Plan, plain, "config")
@@ -258,28 +235,12 @@ def _read_task(plain: Mapping[str, object]) -> TaskOptions:
     return configure(kind, {key: value for key, value in plain.items() if key != "problem"}, "task")
 
 
-def build_study(config: Plan, panel: Panel | None = None) -> Study:
-    """The lead–lag study the configuration asks for.
-
-    Where `lag.lookback` is the folder of a lookback agent, and not a length of time such as 30D, its window is the one
-    that the agent has in force at the study's last bar of the panel; without a panel it stays the default.
-    """
-    lag = dict(config.lag)
-    if isinstance(lag.get("lookback"), str) and not is_span(lag["lookback"]):
-        folder = lag.pop("lookback")
-        if panel is not None:
-            from pacesetter.build.stored import window_at_end
-
-            lag["lookback"] = window_at_end(folder, panel.between(end=lag.get("end")))
-    return configure_study(lag, config.seed)
-
-
 def has_prior(config: Plan) -> bool:
     """Whether the agent begins at a prior."""
-    return config.agent.get("prior", "none") not in ("none", None)
+    return config.agent.targets.prior != "none"
 
 
-def _adapted(config: Plan) -> TaskOptions:
+def _adapt_task(config: Plan) -> TaskOptions:
     """The task as the agent learns it: what it is asked for, and windows as long as it reads them."""
     task, asked = config.problem, config.task
     # Conditions first: they may replace the reward, and windows are set on what they give.

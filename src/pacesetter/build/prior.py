@@ -13,7 +13,7 @@ from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.stored import check_unseen, stored_plan
 from pacesetter.build.tasks.task import Stored, best_checkpoint
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
+from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.market.orders import target_range
 from pacesetter.panel import Panel
 
@@ -48,7 +48,7 @@ KINDS = ("none", "direct", "expected")
 
 def check_prior(config: Plan) -> None:
     """Refuse, before data is loaded, a prior that is not known or that the task cannot begin at."""
-    asked = str(config.agent.get("prior", "none"))
+    asked = config.agent.targets.prior
     if not has_prior(config):
         return
     problem, task = str(config.task.problem), config.trading
@@ -60,9 +60,8 @@ def check_prior(config: Plan) -> None:
         raise ConfigError(f"agent.prior={asked} knows the bars as they are; give task.curriculum=none")
     if problem == "trading" and config.train.gates.is_traced:
         raise ConfigError(f"agent.prior={asked} is not traced gate by gate; leave out train.gates, or take task=fleet")
-    if config.agent.get("hindsight") is not None:
+    if config.agent.options.get("hindsight") is not None:
         raise ConfigError(f"agent.prior={asked} has no goals to reach; leave out agent.hindsight")
-    check_range(0, 2, owner="agent", prior_reach=config.agent.get("prior_reach", 1.0))
     if asked not in KINDS:
         _direct_run(asked)
 
@@ -74,11 +73,9 @@ def _direct_run(folder: str) -> Plan:
             f"agent.prior={folder} is neither {', '.join(KINDS)} nor a run's folder{did_you_mean(folder, KINDS)}"
         )
     config = stored_plan(folder)
-    if config.agent.get("algorithm") != "direct":
-        raise ConfigError(
-            f"agent.prior={folder} is a run of agent={config.agent.get('algorithm')}; give one of agent=direct"
-        )
-    if str(config.agent.get("network", "")).startswith("team"):
+    if config.agent.algorithm != "direct":
+        raise ConfigError(f"agent.prior={folder} is a run of agent={config.agent.algorithm}; give one of agent=direct")
+    if (config.agent.network or "").startswith("team"):
         raise ConfigError(
             f"agent.prior={folder} is a team, which wants what its account allows; give a run with "
             "agent.network=linear_cross"
@@ -91,8 +88,8 @@ def _direct_options(config: Plan) -> Direct:
     from pacesetter.methods.direct.options import Direct
     from pacesetter.registry import configure
 
-    asked = str(config.agent["prior"])
-    own = {} if asked in KINDS else {k: v for k, v in _direct_run(asked).agent.items() if k != "algorithm"}
+    asked = config.agent.targets.prior
+    own = {} if asked in KINDS else _direct_run(asked).agent.options
     return configure(Direct, own | {"seed": config.seed}, "agent.prior")
 
 
@@ -102,9 +99,9 @@ def with_prior(config: Plan) -> Plan:
         return config
     from pacesetter.methods.prior.prior import ExpectedPrior
 
-    is_expected = config.agent["prior"] == "expected"
+    is_expected = config.agent.targets.prior == "expected"
     bars = ExpectedPrior.history_bars if is_expected else _direct_options(config).history_bars
-    return replace(config, agent=config.agent | {"prior_bars": bars})
+    return replace(config, agent=config.agent.with_options(prior_bars=bars))
 
 
 def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Array]:
@@ -114,7 +111,7 @@ def fit_prior(config: Plan, split: FeatureSplit) -> tuple[Prior, Array]:
     """
     from pacesetter.methods.prior.prior import ends_on_bank, fit_direct, fit_expected
 
-    task, asked = config.trading, str(config.agent["prior"])
+    task, asked = config.trading, config.agent.targets.prior
     market = replace(task.market, bars_per_year=split.known.bars_per_year)
 
     def bank(panel: Panel) -> Bank:
@@ -142,7 +139,7 @@ def _of_run(config: Plan, learned: Bank, market: MarketParameters) -> tuple[Prio
     from pacesetter.methods.direct.learner import DirectLearner, load_direct
     from pacesetter.methods.prior.prior import DirectPrior, out_of_fold
 
-    folder = Path(str(config.agent["prior"]))
+    folder = Path(config.agent.targets.prior)
     policy = load_direct(best_checkpoint(folder))
     if policy.symbols != learned.symbols[0]:
         raise ConfigError(f"agent.prior={folder} trades {', '.join(policy.symbols[:5])} …, not the symbols of this run")
@@ -172,15 +169,15 @@ def beside_prior(stored: Stored) -> BesidePrior:
 
     config = stored.config
     prior = _stored_prior(stored.folder, config)
-    return BesidePrior(prior, config.learned_window_bars, float(config.agent.get("prior_reach", 1.0)))
+    return BesidePrior(prior, config.learned_window_bars, config.agent.targets.prior_reach)
 
 
 def refuse_folds(config: Plan) -> None:
     """Refuse to retrain an agent with a prior on folds: the prior would be of other bars."""
     if has_prior(config):
         raise ConfigError(
-            f"agent.prior={config.agent['prior']} is not refitted fold by fold; evaluate without --folds, or train "
-            "with agent.prior=none"
+            f"agent.prior={config.agent.targets.prior} is not refitted fold by fold; evaluate without --folds, or "
+            "train with agent.prior=none"
         )
 
 

@@ -1,4 +1,4 @@
-"""The sections of a configuration: features, training, tracking, pipeline, programme and evaluation."""
+"""The sections of a configuration: features, training, tracking, programme and evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ __all__ = [
     "Features",
     "Gates",
     "LeadLagFeatures",
-    "MainJob",
     "Programme",
     "Track",
     "Train",
@@ -274,46 +273,6 @@ class Train:
             raise ConfigError(f"train.fold={self.fold} must be below train.folds={self.folds}, counted from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
             raise ConfigError("train.patience counts validations; give 1 or more, and train.validate_every above 0")
-
-
-@dataclass(frozen=True)
-class MainJob:
-    """How long the pipeline trains.
-
-    lookback         run folder of a lookback agent that is trained already; None trains one
-    lookback_steps   environment steps of the agent that chooses the window
-    direct_steps     bars of accounts in which a direct policy, the default, learns its shape
-    fleet_steps      of each trading agent of another method, e.g. agent=ppo
-    master_steps     of all portfolios in which the master learns
-    folds            tests in a row of the walk-forward account that is judged, with a refit before each, as far as bars
-                     allow; a fleet then takes about so many times as long; 1: the single split
-    draws            of the bootstrap behind every interval
-    memory_mb        budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused
-    fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole
-    """
-
-    lookback: str | None = None
-    lookback_steps: int = 20_000
-    direct_steps: int = 61_440
-    fleet_steps: int = 10_000
-    master_steps: int = 10_000
-    folds: int = 3
-    draws: int = 2_000
-    memory_mb: int | None = None
-    fast: bool = False
-
-    def __post_init__(self) -> None:
-        check_range(
-            1,
-            owner="job",
-            memory_mb=self.memory_mb or 1,
-            lookback_steps=self.lookback_steps,
-            direct_steps=self.direct_steps,
-            fleet_steps=self.fleet_steps,
-            master_steps=self.master_steps,
-            folds=self.folds,
-            draws=self.draws,
-        )
 
 
 @dataclass(frozen=True)

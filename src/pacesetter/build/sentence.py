@@ -5,7 +5,6 @@ from __future__ import annotations
 from pacesetter.build.plan import Plan
 from pacesetter.build.trading import Trading
 from pacesetter.market.risk import describe_risk
-from pacesetter.runs import data_name
 
 __all__ = ["describe_plan"]
 
@@ -21,7 +20,7 @@ def describe_plan(config: Plan, tests: int = 1) -> str:
     beside, part = BESIDE.get(task.judged_as, "baselines"), f"{1 - first - second:.0%} of its bars"
     judged = f"the last {part}" if tests == 1 else f"up to {tests} tests of {part}, refitted before each,"
     sentence = (
-        f"Plan: agent={config.agent.get('algorithm', 'none')} learns {task.learns} on {data_name(config.data)}, judged "
+        f"Plan: agent={config.agent.algorithm} learns {task.learns} on {config.data.name}, judged "
         f"on {judged} beside {beside}."
     )
     if not isinstance(config.task, Trading):
@@ -32,6 +31,6 @@ def describe_plan(config: Plan, tests: int = 1) -> str:
     if config.market.margin.mode != "none":
         held.append(f"{config.market.margin.mode} margin")
     held.append(f"costs {costs.side_bps:g} bps a side")
-    if config.data.get("currency"):
-        held.append(f"money in {config.data['currency']}")
+    if config.data.loading.currency:
+        held.append(f"money in {config.data.loading.currency}")
     return f"{sentence} Risk: {describe_risk(config.risk)}; {', '.join(held)} (risk.*, market.*)."

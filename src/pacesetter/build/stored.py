@@ -13,6 +13,7 @@ import pandas as pd
 from pacesetter.build.plan import Plan, read_plan
 from pacesetter.errors import DataError, RunError, needs
 from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback, roll
+from pacesetter.leadlag.study import Study
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -31,6 +32,7 @@ __all__ = [
     "stored_plan",
     "stored_risk",
     "window_at_end",
+    "with_window",
 ]
 
 SCALE = "risk.json"  # the scale of the views, as training fitted it
@@ -96,6 +98,13 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     policy.look_at(panel)  # with the tables of `env`, which go with it
     # Its choices on bars that it learned from are in-sample; there a constant stands in.
     return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
+
+
+def with_window(study: Study, panel: Panel) -> Study:
+    """The study with the window that its lookback agent has in force at the last bar of the panel that it sees."""
+    if study.agent is None:
+        return study
+    return replace(study, agent=None, lookback=window_at_end(study.agent, panel.between(end=study.end)))
 
 
 def window_at_end(folder: str | Path, panel: Panel) -> int:

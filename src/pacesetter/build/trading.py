@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
-from pacesetter.envs.programme import check_noise
 from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.reward import RewardConfig
 
 __all__ = ["FleetTrading", "Portfolio", "Trading"]
+
+COPIED, STAGES = ("programme", "programme_adaptive"), 5  # curricula on copies of the bars, and their stages
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,18 @@ class Trading(TaskOptions):
                 raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
         if not 0 <= self.continued < 1:
             raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
-        check_noise(self.noise, self.curriculum)
+        self._check_noise()
         if self.switch == "episode" and self.action != "hybrid":
             raise ConfigError(f"task.switch=episode is for task.action=hybrid, not {self.action}")
         limit = self.repetition_limit
         if limit is not None and (limit < 1 or self.action != "discrete"):
             raise ConfigError(f"task.repetition_limit={limit} needs 1 or more, and task.action=discrete; or null")
+
+    def _check_noise(self) -> None:
+        if self.noise and self.curriculum not in COPIED:
+            raise ConfigError("task.noise sets the noise of a curriculum's copies; give task.curriculum=programme too")
+        if self.noise and (len(self.noise) != STAGES or min(self.noise) < 0):
+            raise ConfigError(f"task.noise={list(self.noise)} must be five numbers of 0 or more, one for each stage")
 
     def _check_utility(self) -> None:
         if self.aversion is not None:
@@ -81,6 +88,10 @@ class Trading(TaskOptions):
                 f"task.utility={self.utility} takes the place of the component pnl, which task.reward.components lacks "
                 f"({', '.join(self.reward.components)}); add it, or give task.utility=reward"
             )
+
+    @property
+    def actions(self) -> tuple[str, str]:
+        return "task.action", self.action
 
     @property
     def unseen(self) -> tuple[str, ...]:

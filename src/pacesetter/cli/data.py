@@ -64,11 +64,10 @@ def data_check(
 
     With --memory, files of any size are checked, e.g. data=FOLDER --memory 4GB launcher.workers=2.
     """
-    from pacesetter.build import build_readiness
-    from pacesetter.jobs import resolve
+    from pacesetter.jobs import resolve_study
 
     if memory is None:
-        readiness = build_readiness(resolve(overrides or ()))
+        readiness = resolve_study(overrides or ()).data.check()
     else:
         large = _open_large_files(overrides, memory)
         readiness = large.check()
@@ -130,9 +129,9 @@ def data_fetch(
 ) -> None:
     """Load a source, checked, and store it as one Parquet panel with a manifest of hashes."""
     from pacesetter.build import build_panel
-    from pacesetter.jobs import resolve
+    from pacesetter.jobs import resolve_study
 
-    panel = build_panel(resolve(overrides or ()))
+    panel = build_panel(resolve_study(overrides or ()))
     _store(panel, out)
 
 

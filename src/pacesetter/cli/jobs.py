@@ -63,9 +63,9 @@ def leadlag(overrides: Overrides = None) -> None:
 
         run_ticks(overrides or ())
         return
-    from pacesetter.jobs import resolve, run_job
+    from pacesetter.jobs import resolve_study, run_job
 
-    run_job(resolve(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
+    run_job(resolve_study(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
 
 
 def train(

@@ -138,10 +138,11 @@ def _with_data(options: list[str]) -> dict[str, object]:
     options = [f"broker.name={text[7:]}" if text.startswith("broker=") else text for text in options]
     if not any(text.startswith("data=") for text in options):
         return nest_options(options)
-    from pacesetter.jobs import resolve
+    from pacesetter.jobs import resolve_study
 
     chosen = [text for text in options if text.startswith("data")]
-    data = {key: value for key, value in resolve(chosen).data.items() if value is not None}
+    asked = resolve_study(chosen).data
+    data = {"source": asked.source} | asked.options
     return nest_options([text for text in options if text not in chosen]) | {"data": data}
 
 

@@ -70,7 +70,7 @@ def bundle_make(
     despite_no_go: Annotated[bool, typer.Option(help="Bundle a run that `pacesetter validate` found a NO-GO.")] = False,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the current bundle."""
-    from pacesetter.cli.results import agents_of
+    from pacesetter.jobs.evaluate import agents_of
     from pacesetter.serving.bundle.hashed_files import pack
     from pacesetter.serving.bundle.packaging import bundle_run
     from pacesetter.serving.bundle.signature import SigningKey as Signer

@@ -7,7 +7,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+from pacesetter.runs import config_hash, data_name
 from pacesetter.tables import is_table, read_table
 from pacesetter.words import count_noun
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pacesetter.data.files.folder import Files
 
 __all__ = [
+    "Data",
     "Loading",
     "apply_allowances",
     "apply_loading",
@@ -100,10 +103,7 @@ def load(source: Any, **options: Any) -> Panel:
         bars = reading.select_symbols(reading.read_table(read_table(source)), "the frame")
         return validate_bars(bars, loading, "the frame")
     name, reader = source_of(source)
-    origin, loading = source_and_loading(name, reader | options)
-    if loading.cache is None:
-        return validate_bars(origin.read(), loading, name)
-    return _load_cached(loading.cache, origin, loading, lambda: validate_bars(origin.read(), loading, name))
+    return Data.configure({"source": name} | reader | options).load()
 
 
 def source_of(named: str | Path) -> tuple[str, dict[str, object]]:
@@ -123,8 +123,63 @@ def check(source: str, **options: Any) -> Readiness:
 
     Refuses a membership or currencies that do not fit the bars.
     """
-    origin, loading = source_and_loading(source, options)
-    bars = _bars(origin.read(), source)
+    return Data.configure({"source": source} | options).check()
+
+
+@dataclass(frozen=True)
+class Data:
+    """Bars to be read: a source by its name, its options, and those that every source has."""
+
+    source: str
+    origin: Source
+    loading: Loading
+
+    @classmethod
+    def configure(cls, options: Mapping[str, Any]) -> Data:
+        """From the flat keys of the group `data`; those that are not set take their defaults."""
+        if "source" not in options:
+            raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
+        given = {key: value for key, value in options.items() if value is not None and key != "source"}
+        return cls(options["source"], *source_and_loading(options["source"], given))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys that are set, without the source."""
+        return {key: value for key, value in self.to_dict().items() if value is not None and key != "source"}
+
+    @property
+    def name(self) -> str:
+        """The name of the file or folder of bars without its ending, or else of the source."""
+        return data_name(self.to_dict())
+
+    def with_options(self, **options: object) -> Data:
+        """The same bars but for some keys."""
+        return Data.configure(self.to_dict() | options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All keys with their values, as they are stored."""
+        keys: dict[str, Any] = {"source": self.source} | dataclasses.asdict(self.loading)
+        fields = dataclasses.fields(self.origin)  # type: ignore[arg-type]
+        return keys | {each.name: deepcopy(getattr(self.origin, each.name)) for each in fields if each.init}
+
+    def __hash__(self) -> int:
+        return hash(config_hash(self.to_dict()))
+
+    def load(self) -> Panel:
+        """The checked panel; from the cache, where one is asked for and has it."""
+        if self.loading.cache is None:
+            return self._read()
+        return _load_cached(self.loading.cache, self.origin, self.loading, self._read)
+
+    def _read(self) -> Panel:
+        return validate_bars(self.origin.read(), self.loading, self.source)
+
+    def check(self) -> Readiness:
+        """What is right and wrong with the bars, without refusing them; what is allowed or repaired is a warning."""
+        return _readiness(_bars(self.origin.read(), self.source), self.loading)
+
+
+def _readiness(bars: Bars, loading: Loading) -> Readiness:
     report = readiness(bars.between(loading.start, loading.end), loading.quality)
     if loading.membership is not None or loading.currency is not None or loading.currencies:
         panel = apply_membership(_in_account_currency(bars.panel(), loading), loading.membership, loading.allow)

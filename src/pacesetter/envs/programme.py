@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.curriculum import Course, CourseOptions, CurriculumStage
-from pacesetter.errors import ConfigError
 
 __all__ = [
     "ADAPTIVE_COPIES",
@@ -24,7 +23,6 @@ __all__ = [
     "AdaptiveCourse",
     "Copy",
     "Difficulty",
-    "check_noise",
     "copies_of",
     "make_course",
     "programme_stages",
@@ -183,11 +181,3 @@ def copies_of(curriculum: str, noise: Sequence[float] = ()) -> tuple[Copy, ...]:
     """The copies of the training bars that a curriculum plays on, with other noise where it is given."""
     plain = {"programme": STAGE_COPIES, "programme_adaptive": ADAPTIVE_COPIES}.get(curriculum, ())
     return tuple(replace(copy, noise=level) for copy, level in zip(plain, noise, strict=True)) if noise else plain
-
-
-def check_noise(levels: Sequence[float], curriculum: str) -> None:
-    """Refuse noise levels that are not one for each copy, or below 0."""
-    if levels and curriculum not in ("programme", "programme_adaptive"):
-        raise ConfigError("task.noise sets the noise of a curriculum's copies; give task.curriculum=programme too")
-    if levels and (len(levels) != len(STAGE_COPIES) or min(levels) < 0):
-        raise ConfigError(f"task.noise={list(levels)} must be five numbers of 0 or more, one for each stage")

@@ -15,3 +15,8 @@ class TaskOptions:
 
     problem: ClassVar[str]
     symbols: tuple[str, ...]
+
+    @property
+    def actions(self) -> tuple[str, str] | None:
+        """The key by which the kind of action is chosen, and the kind; None where every method of the task can."""
+        return None

@@ -224,9 +224,9 @@ class StoredRun:
 
     def header(self) -> dict[str, str]:
         """What a report is about: data, test period, costs, capital and seed."""
-        from pacesetter.evaluation.report.account_page import page_header
+        from pacesetter.evaluation.report.page import page_header
 
-        source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
+        source, judged = self.config.data.source, self.panel.index[self.first :]
         return page_header(source, judged, self.panel.symbols, self.config.seed, self.task.market)
 
     def store(self, judgement: Judgement, folder: Path, facts: Mapping[str, str]) -> None:

@@ -15,7 +15,6 @@ from pacesetter.build import Plan
 from pacesetter.build.environments import leadlag_extra
 from pacesetter.data.files.folder import Files
 from pacesetter.data.files.stream import RunGroups, SymbolStream, check_stream, open_stream
-from pacesetter.data.loading import source_and_loading
 from pacesetter.data.quality import Readiness
 from pacesetter.errors import ConfigError
 from pacesetter.features.store import bytes_of_bar, store_features
@@ -81,11 +80,9 @@ class LargeFiles:
             return store_features(stream, folder, at_once=at_once, features=names, extra=extra, run=run)
 
     def _stream(self, pool: WorkerPool) -> SymbolStream:
-        source, loading = source_and_loading(self.config.data["source"], self.config.data_options)
+        source, loading = self.config.data.origin, self.config.data.loading
         if not isinstance(source, Files):
-            raise ConfigError(
-                f"data={self.config.data['source']} has no files to read in parts; give a folder or a file"
-            )
+            raise ConfigError(f"data={self.config.data.source} has no files to read in parts; give a folder or a file")
         # Refused before anything is read; of a folder one file is read at a time, whatever is at once.
         at_once = self._symbols_at_once(source.bars_of_one(), bytes_of_bar(0, FIELDS), len(source.symbol_names()))
         return open_stream(source, loading, at_once, self._run(pool, "moments"))

@@ -16,7 +16,7 @@ def show_networks(config: Plan, console: Console | None = None) -> None:
 
     from pacesetter.agents.card import network_table
 
-    title = f"Networks on {config.task.problem} observations ({config.agent['network']} is configured)"
+    title = f"Networks on {config.task.problem} observations ({config.agent.network} is configured)"
     header = ("network", "parameters", "weights MB", "training MB", "1 obs. ms", "32 obs. ms")
     rows = []
     for card in network_table(learner.shapes()):

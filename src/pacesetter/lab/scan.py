@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from pacesetter.build import Plan, build_panel, build_study
+from pacesetter.build import Plan, build_panel
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.evaluation.report.page import Section, number, write_report
 from pacesetter.jobs.hydra.resolve import resolve
@@ -96,7 +96,7 @@ class ScanCell:
     @property
     def study(self) -> Study:
         """The configured study by this method and lookback."""
-        return replace(build_study(_config(self.overrides)), method=self.method, lookback=self.lookback, groups="none")
+        return replace(_config(self.overrides).lag, method=self.method, lookback=self.lookback, groups="none")
 
     def panel(self, whole: Panel) -> Panel:
         """The bars of the fold, with the window before them, of the universe's symbols."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,6 +80,7 @@ class Study:
     autoencoder whether a small network, too, judges how unusual each window's structure is
     quantile    share of symbols that counts as leaders in the strategy
     cost_bps    paid by the strategy on what it turns over, a side
+    agent       run folder of a lookback agent, whose window at the last bar is the one that is looked at
     """
 
     method: str = "ccf_peak"
@@ -102,6 +104,17 @@ class Study:
     cost_bps: float = COST_BPS
     seed: int = 0
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
+    agent: str | None = None
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every key of the group `lag`; an estimator's own options stand as None, its default."""
+        own = {name: deepcopy(getattr(self, name)) for name in _own_keys()}
+        options = {field.name: None for name in ESTIMATORS for field in dataclasses.fields(ESTIMATORS[name])}  # type: ignore[arg-type]
+        keys = own | options | dict.fromkeys(("min_observations", "backend", "device", "memory_budget_mb"))
+        return keys | self.engine | ({} if self.agent is None else {"lookback": self.agent})
 
     def __post_init__(self) -> None:
         if isinstance(self.lookback, int):
@@ -535,17 +548,19 @@ class GroupFinding:
         return pd.DataFrame(rows).sort_values(["p_value", "forward"], ascending=[True, False], ignore_index=True)
 
 
+def _own_keys() -> list[str]:
+    """Fields of a study that are keys of the group `lag`."""
+    return [each.name for each in dataclasses.fields(Study) if each.name not in ("engine", "seed", "agent")]
+
+
 def study_defaults() -> dict[str, object]:
-    """Every key of the group `lag` with its default; an estimator's own options stand as None, its default."""
-    own = {field.name: field.default for field in dataclasses.fields(Study) if field.name not in ("engine", "seed")}
-    options = {field.name: None for name in ESTIMATORS for field in dataclasses.fields(ESTIMATORS[name])}  # type: ignore[arg-type]
-    engine = dict.fromkeys(("min_observations", "backend", "device", "memory_budget_mb"))
-    return own | options | engine
+    """Every key of the group `lag` with its default."""
+    return Study().to_dict()
 
 
 def configure_study(settings: Mapping[str, object], seed: int = 0) -> Study:
     """A study from flat settings: its own keys by name, the rest goes to the engine and its estimator."""
-    own = {field.name for field in dataclasses.fields(Study)} - {"engine"}
+    own = {*_own_keys(), "seed", "agent"}
     given = {key: value for key, value in settings.items() if value is not None}
     mine = {key: value for key, value in given.items() if key in own}
     engine = {key: value for key, value in given.items() if key not in own}

@@ -14,17 +14,20 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.late import load
 from pacesetter.learning.learner import Learner
 from pacesetter.registry import Registry, configure, is_installed
 
 __all__ = [
     "METHODS",
+    "AgentOptions",
     "MethodSpec",
     "NetworkOptions",
     "Setup",
@@ -62,7 +65,7 @@ class Setup:
 
 
 # What a method makes of a task, by the keys of `agent`: the same one, one whose policy is asked for more, or another.
-Adapt = Callable[[Any, Mapping[str, Any]], Any]
+Adapt = Callable[[Any, "AgentOptions"], Any]
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,59 @@ class TargetOptions:
     prior: str = "none"
     prior_reach: float = 1.0
     prior_bars: int = 0
+
+    def __post_init__(self) -> None:
+        check_range(1, owner="agent", members=self.members)
+        check_range(0, 2, owner="agent", prior_reach=self.prior_reach)
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """The section `agent`: a method by its name, and the keys of its options as they were given.
+
+    The method reads its own by `read_options`; what any agent may have is read here.
+    """
+
+    algorithm: str = "ppo"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def configure(cls, keys: Mapping[str, Any]) -> AgentOptions:
+        """From the flat keys of the group `agent`; refuses wrong ones among those that any agent may have."""
+        own = {key: value for key, value in keys.items() if key != "algorithm"}
+        if not isinstance(own.get("network_options") or {}, dict):
+            stated = own["network_options"]
+            raise ConfigError(f"agent.network_options={stated} must be a mapping, e.g. {{width: 64}}")
+        agent = cls(str(keys.get("algorithm", cls.algorithm)), own)
+        agent.targets  # noqa: B018  (refuses what it cannot read)
+        return agent
+
+    @property
+    def network(self) -> str | None:
+        """The encoder's architecture by its name; None where the method has a network of its own."""
+        return self.options.get("network")
+
+    @property
+    def network_options(self) -> dict[str, Any]:
+        """Fields of the architecture that differ."""
+        return dict(self.options.get("network_options") or {})
+
+    @cached_property
+    def targets(self) -> TargetOptions:
+        """What every agent that sets targets may have; the defaults for others."""
+        given = {each.name: self.options.get(each.name) for each in dataclasses.fields(TargetOptions)}
+        return configure(TargetOptions, {key: value for key, value in given.items() if value is not None}, "agent")
+
+    def with_options(self, **options: object) -> AgentOptions:
+        """The same method with other values of some keys."""
+        return AgentOptions.configure(self.to_dict() | options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All keys with their values, as they are stored."""
+        return {"algorithm": self.algorithm} | deepcopy(self.options)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
 
 @dataclass(frozen=True)
@@ -219,10 +275,11 @@ def default_options(name: str, task: str) -> dict[str, object]:
     return dict(json.loads(json.dumps(options)))
 
 
-def read_options(agent: Mapping[str, object], task: str) -> Any:
+def read_options(agent: AgentOptions, task: str) -> Any:
     """The method's own options among the keys of `agent`, as its dataclass; refuses unknown ones."""
-    support = find_support(str(agent["algorithm"]), task)
-    beside = {"algorithm", *support.defaults}  # the network has options of its own
+    support = find_support(agent.algorithm, task)
+    beside = {*support.defaults}  # the network has options of its own
     if sets_targets(support, task):
         beside |= {each.name for each in dataclasses.fields(TargetOptions)}
-    return configure(load(support.options), {key: each for key, each in agent.items() if key not in beside}, "agent")
+    own = {key: each for key, each in agent.options.items() if key not in beside}
+    return configure(load(support.options), own, "agent")

@@ -221,11 +221,11 @@ def serve_algorithm(
         outputs=_outputs(actor, critic),
     )
     if isinstance(policy, RecurrentActorCriticPolicy):
-        return _recurrent(extractor.encoder, policy.lstm_actor, actor, spec)
+        return _export_recurrent(extractor.encoder, policy.lstm_actor, actor, spec)
     return ServedPolicy(extractor.encoder, actor, critic, extractor.passed).eval(), spec
 
 
-def _recurrent(
+def _export_recurrent(
     encoder: Encoder, memory: nn.LSTM, actor: ChoiceHead | BoxHead, spec: PolicySpec
 ) -> tuple[ServedRecurrent, PolicySpec]:
     """The module with a memory, and the spec with it; its critic has a memory of its own and is left out."""

@@ -35,7 +35,7 @@ def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, object] | No
     if frame is None:
         panel = load_history(PaperConfig(), opened)
     else:
-        own = opened.config.data_options if "path" in opened.config.data_options else {}
+        own = opened.config.data.options if "path" in opened.config.data.options else {}
         panel = fit_panel(read_bars(frame, own.get("calendar")), opened)
     return decision.decide(opened, panel, None if account is None else decision.report_account(account, "account"))
 

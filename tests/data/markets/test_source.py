@@ -69,7 +69,7 @@ def test_the_preset_finds_us_sectors_ahead_of_japanese_ones_and_none_behind() ->
     if not SHARED.is_file():
         pytest.skip("us_japan_sectors_daily_2019_2025.parquet is not beside this checkout (../shared/data)")
     config = resolve(["+preset=us_japan", f"data.path={SHARED}"])
-    options = {name: value for name, value in config.data.items() if name != "source" and value is not None}
+    options = config.data.options
     panel = load("markets", **options)
     result = Study(method="ccf_lag1", lookback=1500, step=200, draws=100).run(panel)
     japanese = [(a.endswith(".T"), b.endswith(".T")) for a, b in result.network.edges]

@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pacesetter.build import build_study, build_table
-from pacesetter.build.stored import window_at_end
+from pacesetter.build import build_table
+from pacesetter.build.stored import window_at_end, with_window
 from pacesetter.cli import app
 from pacesetter.data import load
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
@@ -253,8 +253,8 @@ def test_an_archived_agent_keeps_its_windows() -> None:
 
 def test_a_run_is_taken_wherever_a_lookback_is(run: LookbackRun, lookback_run: Path) -> None:
     study = change_config(run.config, [f"lag.lookback={lookback_run}"])
-    assert build_study(study).lookback == Study().lookback  # without bars it is not known yet
-    assert build_study(study, run.panel).lookback == window_at_end(lookback_run, run.panel)
+    assert study.lag.lookback == Study().lookback  # without bars it is not known yet
+    assert with_window(study.lag, run.panel).lookback == window_at_end(lookback_run, run.panel)
     assert window_at_end(lookback_run, run.panel) in run.task.windows.grid
     job = change_config(run.config, [f"job.lookback={lookback_run}"])
     assert job.job.lookback == str(lookback_run)

@@ -13,14 +13,13 @@ from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.report.account_page import (
     held_weights,
     monthly_section,
-    page_header,
     trades_section,
     weights_section,
 )
 from pacesetter.evaluation.report.judgement_page import judgement_sections
 from pacesetter.evaluation.report.leadlag_page import leadlag_sections
-from pacesetter.evaluation.report.page import Section, write_report
-from pacesetter.evaluation.report.pictures import coverage, day_form, prices, span_text
+from pacesetter.evaluation.report.page import Section, day_form, page_header, span_text, write_report
+from pacesetter.evaluation.report.pictures import coverage, prices
 from pacesetter.features import feature_table
 from pacesetter.leadlag.study import Study
 from pacesetter.market.ledger import Column

@@ -84,9 +84,13 @@ def test_what_hydra_refuses_is_refused_in_one_sentence(asked: str, sentence: str
 
 
 def test_a_change_of_what_was_given_stays_with_the_one_who_made_it() -> None:
-    first = resolve(["data=synthetic"])
-    first.data["symbols"] = 99
-    assert resolve(["data=synthetic"]).data["symbols"] != 99
+    first = resolve_tree(["data=synthetic"])
+    first["data"]["regimes"]["bull"] = 99
+    assert resolve_tree(["data=synthetic"])["data"]["regimes"]["bull"] != 99
+    config = resolve(["data=synthetic"])
+    config.data.options["regimes"]["bull"] = 99
+    assert config == resolve(["data=synthetic"])
+    assert hash(config) == hash(resolve(["data=synthetic"]))
 
 
 def test_a_preset_of_ones_own_is_a_file_beside_others(tmp_path: Path) -> None:
@@ -96,7 +100,7 @@ def test_a_preset_of_ones_own_is_a_file_beside_others(tmp_path: Path) -> None:
     (folder / "mine.yaml").write_text("defaults:\n  - base\n  - override /task: fleet\n  - _self_\nname: mine\n")
     config = resolve([f"+preset={folder / 'mine.yaml'}"])
     assert (config.name, config.seed, config.task.problem) == ("mine", 5, "fleet")
-    assert (config.data["source"], config.data["seed"]) == ("synthetic", 5)
+    assert (config.data.source, config.data.options["seed"]) == ("synthetic", 5)
     (folder / "broken.yaml").write_text("a: [1\n")
     for name, sentence in {"gone": "no such file in a folder named 'preset'", "broken": "not a preset in YAML"}.items():
         with pytest.raises(ConfigError, match=sentence):

@@ -22,14 +22,14 @@ from pacesetter.runs import config_hash
 
 def test_defaults_are_the_sample():
     config = resolve()
-    assert config.data["source"] == "sample"
+    assert config.data.source == "sample"
     assert config.seed == 0
 
 
 def test_overrides_reach_the_source_and_the_seed_follows():
     config = resolve(["data=synthetic", "data.symbols=50", "seed=7"])
-    assert config.data["symbols"] == 50
-    assert config.data["seed"] == 7
+    assert config.data.options["symbols"] == 50
+    assert config.data.options["seed"] == 7
 
 
 def test_configuration_is_frozen():
@@ -65,8 +65,8 @@ def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action
     config = resolve([f"+preset={preset}"])
     assert (config.task.problem, config.trading.action, config.trading.window_bars) == ("fleet", action, 24)
     assert config.task.symbols == ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
-    assert (config.agent["algorithm"], config.agent["network"]) == (algorithm, "transformer")
-    assert (config.agent["gamma"], config.train.envs, config.train.shares) == (0.99, 8, (0.7, 0.15))
+    assert (config.agent.algorithm, config.agent.options["network"]) == (algorithm, "transformer")
+    assert (config.agent.options["gamma"], config.train.envs, config.train.shares) == (0.99, 8, (0.7, 0.15))
     assert (config.train.best_by, config.train.gates.min_states) == ("sharpe", 0.8)
     rate = config.train.schedules["learning_rate"]
     assert (rate.kind, rate.at(0), rate.at(config.train.steps)) == ("cosine", 3e-4, 1e-5)
@@ -78,7 +78,7 @@ def test_the_experiment_of_the_programme_is_as_written(preset, algorithm, action
 
 
 def test_an_override_beats_the_preset():
-    assert resolve(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
+    assert resolve(["+preset=synthetic_hourly", "data.symbols=9"]).data.options["symbols"] == 9
 
 
 def test_a_preset_that_was_renamed_says_so():
@@ -89,8 +89,8 @@ def test_a_preset_that_was_renamed_says_so():
 @pytest.mark.parametrize(("preset", "hours"), [("crypto_hourly", 1), ("crypto_daily", 24)])
 def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(preset, hours):
     config = resolve([f"+preset={preset}"])
-    assert config.data["calendar"] == "24/7"
-    assert config.lag["lookback"] * hours >= 24 * 30
+    assert config.data.options["calendar"] == "24/7"
+    assert config.lag.lookback * hours >= 24 * 30
     assert config.market.limits.portfolio_loss_limit_fraction == 0.3
 
 
@@ -133,12 +133,12 @@ def test_a_mistake_is_answered_in_one_sentence(override, sentence):
 
 
 def test_the_task_decides_the_options_of_a_method(tmp_path):
-    single, fleet = resolve(["agent=ppo"]).agent, resolve(["task=fleet", "agent=ppo"]).agent
+    single, fleet = (resolve([*words, "agent=ppo"]).agent.options for words in ([], ["task=fleet"]))
     assert (single["network"], single["n_steps"], single["gamma"]) == ("transformer_small", 128, 0.99)
     assert (fleet["network"], fleet["n_steps"], fleet["gamma"]) == ("mlp_small", 64, 0.9)
     assert "encoder_learning_rate" in fleet
     assert "encoder_learning_rate" not in single
-    assert resolve(["+preset=planted_fleet"]).agent["encoder_learning_rate"] == 2e-3
+    assert resolve(["+preset=planted_fleet"]).agent.options["encoder_learning_rate"] == 2e-3
 
 
 def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
@@ -155,8 +155,8 @@ def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
 def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
     continuous = "task.action=continuous"
     own, full = (resolve([f"agent={agent}", continuous, *words]).agent for words in ([], ["agent.network=transformer"]))
-    assert NETWORKS[own["network"]].layers == 1
-    assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
+    assert NETWORKS[own.network].layers == 1
+    assert network(full.network, **full.network_options) == NETWORKS["transformer"]
 
 
 def test_a_stored_preset_keeps_the_agent_that_the_task_chose(tmp_path):
@@ -177,7 +177,7 @@ def test_equal_settings_hash_equal():
 
 
 def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
-    assert resolve(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
+    assert resolve(["task=fleet", "agent=direct"]).agent.options["network"] == "linear_cross"
     with pytest.raises(ConfigError, match="unknown network 'mlpp'; did you mean 'mlp'"):
         resolve(["task=fleet", "agent=ppo", "agent.network=mlpp"])
 
@@ -193,12 +193,12 @@ def test_a_preset_works_with_ones_own_file(tmp_path: Path) -> None:
     path = tmp_path / "coins.csv"
     path.write_text("date,A,B\n2020-01-02,1,2\n2020-01-03,1,2\n")
     config = resolve(["+preset=crypto_hourly", f"data={path}", "data.calendar=24/7"])
-    assert (config.data["source"], config.data["calendar"]) == ("csv", "24/7")
-    assert "freq" not in config.data
-    assert list(config.data["symbols"]) == []
-    assert config.lag["lookback"] == 720  # what is not of the bars is the preset's
+    assert (config.data.source, config.data.options["calendar"]) == ("csv", "24/7")
+    assert "freq" not in config.data.options
+    assert list(config.data.options["symbols"]) == []
+    assert config.lag.lookback == 720  # what is not of the bars is the preset's
     # bars of the preset's own source keep what it says of them
-    assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data["strength"] == 0.8
+    assert resolve(["+preset=planted", "data=synthetic", "data.symbols=5"]).data.options["strength"] == 0.8
 
 
 GUARD = "breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
@@ -247,8 +247,8 @@ def test_risk_is_a_section_that_is_off_unless_asked_for():
 def test_an_account_has_a_currency_and_symbols_are_quoted_in_others():
     for key in ("market.currency", "data.currency"):
         data = resolve(["bars.csv", f"{key}=USD", "data.currencies={7203: JPY, SAP: EUR}"]).data
-        assert data["currency"] == "USD"
-        assert {str(name): code for name, code in data["currencies"].items()} == {"7203": "JPY", "SAP": "EUR"}
+        assert data.loading.currency == "USD"
+        assert {str(name): code for name, code in data.loading.currencies.items()} == {"7203": "JPY", "SAP": "EUR"}
 
 
 def test_the_market_has_short_keys_and_costs_are_one_number():

@@ -40,7 +40,7 @@ def test_the_best_is_a_preset_that_stands_alone(trained: list[Plan], tmp_path: P
     again = resolve([f"+preset={result.preset}", f"runs={best.runs}", "seed=3"])
     assert again.agent == best.agent
     assert again.task == best.task
-    assert again.data == best.data | {"seed": 3}  # what follows the seed still does
+    assert again.data == best.data.with_options(seed=3)  # what follows the seed still does
     with pytest.raises(ConfigError, match="in a folder named 'preset'"):
         resolve([f"+preset={tmp_path}/best.yaml"])
 
@@ -50,7 +50,7 @@ def test_an_equal_seed_gives_equal_trials_and_a_broken_search_goes_on(
 ) -> None:
     words = [RATE, "tune.trials=5", "tune.startup=2", "seed=5"]
     tune([f"runs={tmp_path}/whole", *words], console=QUIET)
-    whole = [config.agent["learning_rate"] for config in trained]
+    whole = [config.agent.options["learning_rate"] for config in trained]
     working, calls = task.train, len(trained)
 
     def break_down(config: Plan, **options: Any) -> Any:
@@ -64,7 +64,7 @@ def test_an_equal_seed_gives_equal_trials_and_a_broken_search_goes_on(
     (folder,) = (tmp_path / "broken").glob("*-tune-*")
     monkeypatch.setattr(task, "train", working)
     result = tune([], resume=folder, console=QUIET)
-    rates = [config.agent["learning_rate"] for config in trained[calls:]]
+    rates = [config.agent.options["learning_rate"] for config in trained[calls:]]
     assert rates[:4] == whole[:4]  # the trial that broke is run again with its own values
     assert len(result.study.trials) == 5
     assert len(rates) == 5
@@ -76,7 +76,7 @@ def test_a_trial_that_the_fail_safe_stops_does_not_stop_the_search(
     working = task.train
 
     def diverge(config: Plan, **options: Any) -> Any:
-        if config.agent["ent_coef"] == 0:
+        if config.agent.options["ent_coef"] == 0:
             raise RunError("NaN in the loss")
         return working(config, **options)
 
@@ -106,7 +106,7 @@ def test_hydras_grammar_says_what_to_search(text: str, expected: Any) -> None:
 def test_every_usual_space_fits_its_agent(algorithm: str) -> None:
     action = find_support(algorithm, "trading").actions[0]
     known = resolve([f"agent={algorithm}", f"task.action={action}"]).agent
-    assert {text.partition("=")[0].removeprefix("agent.") for text in SPACES[algorithm]} <= set(known)
+    assert {text.partition("=")[0].removeprefix("agent.") for text in SPACES[algorithm]} <= set(known.to_dict())
 
 
 def test_wrong_searches_are_refused_before_a_trial(trained: list[Plan], tmp_path: Path) -> None:

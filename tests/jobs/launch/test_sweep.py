@@ -47,7 +47,7 @@ def test_one_variant_alone_is_a_sweep_over_seeds() -> None:
 def test_a_sweep_trains_compares_and_reports(trained: list[Plan], tmp_path: Path) -> None:
     words = [f"runs={tmp_path}", "agent.ent_coef=0.01,0", "seed=0,1,2", "agent.learning_rate=1e-3"]
     result = sweep(words, console=QUIET)
-    assert [(config.agent["ent_coef"], config.seed) for config in trained] == [
+    assert [(config.agent.options["ent_coef"], config.seed) for config in trained] == [
         (share, seed) for share in (0.01, 0) for seed in range(3)
     ]
     assert result.table["mean"].tolist() == pytest.approx([0.01, -0.49])

@@ -19,6 +19,7 @@ from pacesetter.jobs.pipeline import fleet_stage
 from pacesetter.jobs.pipeline.fleet_stage import RISK, fleet_config, job_overrides, needs_no_lookback, train_fleet
 from pacesetter.jobs.pipeline.lookback_stage import check_bars
 from pacesetter.jobs.pipeline.stages import Job, only_run
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import Run
 
@@ -34,11 +35,11 @@ def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path
     made = fleet_config(config, tmp_path, "elsewhere")
     assert made.market.costs.commission_bps == 7
     assert (made.task.problem, made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
-    assert made.agent == {"algorithm": "direct"}
+    assert made.agent == AgentOptions("direct")
     asked = resolve([*SMALL, "features.leadlag.lookback=40"])
     assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
     own = resolve(["task=fleet", "agent.heads=[8]", "job.fleet_steps=1024"])
-    assert fleet_config(own, tmp_path, 60).agent["heads"] == [8]
+    assert fleet_config(own, tmp_path, 60).agent.options["heads"] == [8]
     assert fleet_config(own, tmp_path, 60).train.steps == 1024
 
 

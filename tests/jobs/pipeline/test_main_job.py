@@ -19,7 +19,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, resolve, run_job
 from pacesetter.jobs.pipeline import main_job
 from pacesetter.jobs.pipeline.fleet_stage import job_overrides
-from pacesetter.jobs.pipeline.main_job import PAGE, summary
+from pacesetter.jobs.pipeline.main_job import PAGE
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.jobs.run.train import TrainingResult
@@ -47,7 +47,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
-    assert stored_plan(judged_run(job)).agent["algorithm"] == "direct"
+    assert stored_plan(judged_run(job)).agent.algorithm == "direct"
     assert "skipped  a direct policy allocates one account itself" in printed
     assert any(line in printed for line in ("No edge found", "Edge, not better than", "Better than all"))
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
@@ -179,28 +179,9 @@ def test_a_job_ends_where_a_signal_cuts_the_training_of_a_stage_short(tmp_path, 
         train_quietly(resolve(["data=sandbox"]))
 
 
-def test_summary_has_known_numbers(panel_of_closes):
-    header, rows = summary(*panel_of_closes)
-    row = dict(zip(header, rows[0], strict=True))
-    assert row["symbol"] == "A"
-    assert row["bars"] == 3
-    assert row["drawdown"] == "-50.0%"
-    assert row["regime now"] == "–"
-
-
-@pytest.fixture
-def panel_of_closes():
-    import numpy as np
-    import pandas as pd
-
-    index = pd.date_range("2020-01-01", periods=3, tz="UTC")
-    panel = Panel.from_fields(index, ["A"], {"close": np.array([[1.0], [2.0], [1.0]])})
-    return panel, np.full((3, 1), -1)
-
-
 def test_the_costs_of_a_job_are_those_of_its_lead_lag_stage_too(tmp_path, console):
     words = ["data=sandbox", "data.bars=200", f"runs={tmp_path}", "lag.draws=20"]
     job = run_job(resolve([*words, "costs=3"]), console, stages="leadlag")
     assert "net of costs of 3 bps a side" in " ".join(section.text for section in job.findings["leadlag"].sections)
     asked = run_job(resolve([*words, "costs=3", "lag.cost_bps=7"]), console, stages="leadlag")
-    assert asked.config.lag["cost_bps"] == 7
+    assert asked.config.lag.cost_bps == 7

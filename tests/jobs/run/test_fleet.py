@@ -31,6 +31,7 @@ from pacesetter.learning.experience.dataset import read_dataset
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.runs import Run
 
 FLEET = [
@@ -272,8 +273,8 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
 
 
 def test_a_method_of_single_agents_is_refused(small, console):
-    assert resolve(["task=fleet"]).agent["algorithm"] == "ppo"
-    config = replace(small(), agent={"algorithm": "a2c"})
+    assert resolve(["task=fleet"]).agent.algorithm == "ppo"
+    config = replace(small(), agent=AgentOptions("a2c"))
     with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
         train(config, console=console)
 

@@ -111,15 +111,15 @@ def test_on_a_real_market_the_difference_to_hold_has_an_interval(tmp_path, monke
 
 def test_fewer_bars_to_learn_from_leave_as_many_for_the_test():
     config = cells.Cell("", "m", "oracle", 1, ladder.MARKETS["450 bars 0.4"], None).config
-    learned, chosen = (round(share * config.data["bars"]) for share in config.train.shares)
-    assert (learned, chosen, config.data["bars"] - learned - chosen) == (450, 150, 3000)
+    learned, chosen = (round(share * config.data.options["bars"]) for share in config.train.shares)
+    assert (learned, chosen, config.data.options["bars"] - learned - chosen) == (450, 150, 3000)
 
 
 def test_large_markets_are_played_only_where_they_are_named():
     assert not any("symbols" in name for name in ladder.markets_of(()))
     (market,) = ladder.markets_of(("143 symbols 0.4",)).values()
     config = cells.Cell("", "m", "oracle", 1, market, None).config
-    assert (config.data["symbols"], config.data["bars"], config.train.shares) == (143, 6000, (0.6, 0.1))
+    assert (config.data.options["symbols"], config.data.options["bars"], config.train.shares) == (143, 6000, (0.6, 0.1))
 
 
 def test_tuning_and_reporting_seeds_never_mix():

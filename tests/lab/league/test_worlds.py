@@ -79,7 +79,7 @@ def test_worlds_are_played_only_where_they_are_named() -> None:
 def test_every_world_composes_with_its_rules(world: str) -> None:
     config = resolve([*WORLDS[world], "seed=1"])
     costs = config.trading.market.costs
-    assert config.data["world"] == world
+    assert config.data.options["world"] == world
     own = {"persistent": (13.5, 0.0), "impact": (1.0, 50.0), "decay": (0.0, 335.0), "cushion": (0.0, 0.0)}
     assert (costs.commission_bps, costs.impact_bps) == own.get(world, (1.0, 0.0))
 
@@ -111,7 +111,7 @@ def test_shares_are_of_the_closed_form_by_what_its_world_asks_for() -> None:
     assert "oracle_sized" not in entrants
     assert CLOSED not in [cell.entrant for cell in League(markets=("regime",), seeds="1").cells()]
     learned = League(markets=("decay", "cushion"), entrants=("direct",), seeds="1").cells()
-    assert [cell.config.agent["objective"] for cell in learned] == ["mean_variance", "cushion"]
+    assert [cell.config.agent.options["objective"] for cell in learned] == ["mean_variance", "cushion"]
     known = {part.name: 0.0 for part in fields(Score)} | {"market": "decay", "seed": 1}
     rows = [{"entrant": CLOSED, "sharpe": 2.0, "worth": 4.0}, {"entrant": "direct", "sharpe": 6.0, "worth": 3.0}]
     table = league_table(pd.DataFrame([known | row for row in rows])).set_index("entrant")

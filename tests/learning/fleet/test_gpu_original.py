@@ -41,7 +41,7 @@ def test_arms_differ_in_what_they_say(script: ModuleType) -> None:
     plans = {name: resolve(arm.overrides(options)) for name, arm in script.ARMS.items()}
     assert {plan.train.device for plan in plans.values()} == {"cuda"}
     assert {plan.train.steps for plan in plans.values()} == {114_688}
-    assert {str(plan.agent["network"]) for plan in plans.values()} == {"transformer"}
+    assert {plan.agent.network for plan in plans.values()} == {"transformer"}
     assert plans["main"].features.classifiers == ("device_data/us101/supervised/mlp-1",)
     assert not plans["plain"].features.classifiers
     assert plans["curriculum"].trading.curriculum == "programme"

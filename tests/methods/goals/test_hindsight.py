@@ -26,6 +26,7 @@ from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.sac import SAC, FleetSAC
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.methods.goals.goals import HindsightConfig, read_hindsight
 from pacesetter.methods.goals.hindsight import HindsightReplay
 from pacesetter.methods.goals.market import GoalMarket
@@ -223,4 +224,4 @@ def test_goals_that_cannot_be_are_refused(stated: dict[str, Any], sentence: str)
 
 def test_a_goal_beyond_the_cap_is_refused_with_the_configuration() -> None:
     with pytest.raises(ConfigError, match=r"agent.hindsight.goal=0.5 is beyond the cap"):
-        Plan(agent={"algorithm": "sac", "hindsight": {"goal": 0.5}}, task=FleetTrading())
+        Plan(agent=AgentOptions("sac", {"hindsight": {"goal": 0.5}}), task=FleetTrading())

@@ -99,7 +99,7 @@ def test_a_run_leaves_shares_gates_an_episode_and_the_table_of_allocations(train
 
 def test_bars_features_market_and_split_are_the_fleets(small, fleet):
     config = small("seed=7")
-    assert (config.seed, config.data["seed"], config.data["symbols"]) == (7, 0, 3)
+    assert (config.seed, config.data.options["seed"], config.data.options["symbols"]) == (7, 0, 3)
     assert (config.features.names, config.trading.window_bars) == (("return_1",), 4)
     assert config.market.costs.commission_bps == 7
     parts = build_parts(config, build_panel(config))
@@ -274,6 +274,6 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     folder = trained[0].run.folder
     with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
-    assert resolve(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
+    assert resolve(["task=master", f"task.fleet={fleet}"]).agent.algorithm == "ppo"
     with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; use agent=ppo$"):
         resolve(["task=master", f"task.fleet={fleet}", "agent=sac"])

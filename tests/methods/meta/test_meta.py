@@ -165,4 +165,4 @@ def test_nothing_is_written_where_it_is_refused(meta_words, tmp_path):
 @pytest.mark.parametrize("more", [(), ("+preset=planted",)])
 def test_the_smoke_preset_fits_a_round_of_environments(more):
     config = resolve(["task=fleet", "agent=meta_smoke", "task.action=target", *more])
-    assert config.agent["n_steps"] * config.train.envs % config.agent["batch_size"] == 0
+    assert config.agent.options["n_steps"] * config.train.envs % config.agent.options["batch_size"] == 0

@@ -22,6 +22,7 @@ from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.rollout import ReturnScale
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.methods.objectives.conditions import adapt_to_objectives, first_weights
 from pacesetter.methods.objectives.mosac import MOSAC, FleetMOSAC, ObjectiveScale
 from pacesetter.rewards import RewardConfig
@@ -32,7 +33,9 @@ TWO = {"pnl": 1.0, "drawdown": 1.0}
 
 def make_learner(bank: Bank, objectives: dict[str, float] = TWO, **options: Any) -> FleetTrainer:
     torch.manual_seed(3)
-    asked: Any = adapt_to_objectives(TASKS["fleet"], {"objectives": objectives} | options).conditions
+    asked: Any = adapt_to_objectives(
+        TASKS["fleet"], AgentOptions("mosac", {"objectives": objectives} | options)
+    ).conditions
     reward = RewardConfig(dict(asked.weights), clip=None)
     market = FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10, reward=reward)
     (market,) = asked.markets([market])
@@ -187,7 +190,7 @@ def test_rows_that_keep_their_weights_keep_those_of_the_next_bar_too(bank: Bank)
 )
 def test_what_cannot_be_is_refused_with_the_configuration(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        Plan(agent={"algorithm": "mosac"} | options, task=FleetTrading())
+        Plan(agent=AgentOptions("mosac", options), task=FleetTrading())
 
 
 def test_a_reward_that_is_paid_at_the_end_is_refused() -> None:

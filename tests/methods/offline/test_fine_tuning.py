@@ -38,7 +38,7 @@ def test_a_network_of_another_width_is_taken_as_it_is(toy, tmp_path):
     quiet = Console(quiet=True)
     first = train(resolve(["task=fleet", *market, *own, *sizes, f"runs={tmp_path}"]), console=quiet).run.folder
     tuned = fine_tune(first, [*market, *own, f"runs={tmp_path}"], quiet)
-    assert read_plan(tuned).agent["network_options"] == {"width": 8, "layers": 1}
+    assert read_plan(tuned).agent.options["network_options"] == {"width": 8, "layers": 1}
 
 
 def test_a_market_without_its_symbols_is_refused(run, tmp_path):

@@ -55,7 +55,7 @@ def test_a_run_logs_its_options_and_leaves_their_gates(option_run: Path) -> None
     gates = json.loads((option_run / "gates.json").read_text())["gates"]["deterministic"]
     assert set(gates) == GATES
     assert 0 <= gates["option success"]["value"] <= 1
-    assert stored_plan(option_run).agent["kind"] == "written"
+    assert stored_plan(option_run).agent.options["kind"] == "written"
 
 
 def test_phase_b_reads_these_gates() -> None:

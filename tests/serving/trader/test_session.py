@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
 
 def opened(made: Any, folder: Path, **more: Any) -> PaperTrader:
     """A bundle's session that replays the bars of its training's source."""
-    options = {"folder": str(folder), "halt_file": str(folder / "HALT"), "data": dict(made.config.data)}
+    options = {"folder": str(folder), "halt_file": str(folder / "HALT"), "data": made.config.data.to_dict()}
     return open_session(str(made.folder), configure(PaperConfig, options | more, "paper"))
 
 
@@ -231,7 +231,7 @@ def test_on_paper_confidence_refuses_entries_and_chooses_the_kind_of_order(made:
 
 
 def test_a_fleet_trades_its_own_symbols_and_no_others(fleet: Any, tmp_path: Path) -> None:
-    more = dict(fleet.config.data) | {"symbols": 6}
+    more = fleet.config.data.to_dict() | {"symbols": 6}
     trader = opened(fleet, tmp_path, data=more)
     assert trader.desk.symbols == trader.feed.panel.symbols == fleet.panel.symbols  # type: ignore[attr-defined]
     trader.journal.close()

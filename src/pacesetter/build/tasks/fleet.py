@@ -18,7 +18,7 @@ from pacesetter.build.environments import (
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds, sample_observations
-from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, market_copies
 from pacesetter.build.trading import FleetTrading
 from pacesetter.data.splits import Fold
@@ -142,13 +142,13 @@ class FleetTask(Task):
 
             assert isinstance(policy, FleetTargets)  # agents that set targets trade by them
             return replace(policy, advice=PriorAdvice(policy.advice, beside_prior(stored)))
-        return self.asked(policy, stored.config, stored.folder)
+        return self.ask_policy(policy, stored.config, stored.folder)
 
     def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.learning.fleet.trainer import FleetTrainer
 
         assert isinstance(learner, FleetTrainer)
-        return self.asked(self._policy(learner.fleet, config, until), config)
+        return self.ask_policy(self._policy(learner.fleet, config, until), config)
 
     def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> Policy:
         from pacesetter.policies.fleet import fleet_policy
@@ -219,7 +219,7 @@ class FleetTask(Task):
         )
 
 
-TASKS.add("fleet", FleetTask())
+TASK = FleetTask()
 
 
 def known_table(stored: Stored) -> FeatureTable:

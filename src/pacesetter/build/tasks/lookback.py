@@ -13,7 +13,7 @@ import numpy as np
 from pacesetter.build.environments import Parts, split_panel
 from pacesetter.build.plan import Plan
 from pacesetter.build.stored import load_agent, stored_plan
-from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.curriculum import Curriculum
@@ -197,4 +197,4 @@ def _draw_actions(agent: AlgorithmAgent, seed: int) -> Callable[[Observation], A
     return act
 
 
-TASKS.add("lookback", LookbackTask())
+TASK = LookbackTask()

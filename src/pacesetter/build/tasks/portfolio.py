@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pacesetter.build.tasks.task import TASKS
 from pacesetter.build.tasks.trading import SingleAgentTask
 from pacesetter.build.trading import Portfolio
 from pacesetter.errors import ConfigError
@@ -31,4 +30,4 @@ class PortfolioTask(SingleAgentTask):
             )
 
 
-TASKS.add("portfolio", PortfolioTask())
+TASK = PortfolioTask()

@@ -1,6 +1,7 @@
 """What a task is: everything that training, evaluation, bundles and serving must know of a problem, in one place.
 
-A task is a file in this folder, or a plugin by the entry point `pacesetter.task`; nothing else asks which one it is.
+A task is a module in this folder with its `TASK`, or a plugin by the entry point `pacesetter.task`; nothing else asks
+which one it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.conditions import Conditions
-from pacesetter.registry import Registry
+from pacesetter.registry import Registry, is_installed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ class Task(ABC):
                 sentence that says so; `{run}` becomes the run's folder
     inherited   pattern of the overrides that it takes from another run, and that are refused beside it; "" is none
     conditions  what its policies are asked for beside the market, e.g. a goal; None: nothing. A task that agents with
-                conditions support passes its environments and policies through `with_entries` and `asked`
+                conditions support passes its environments and policies through `with_entries` and `ask_policy`
     history_bars   that its policy reads whatever its network remembers; windows are at least as long
     allocates   its policy divides one account among all symbols itself
     is_rewarded   bar by bar, by `task.reward`; false where a method has an objective of its own
@@ -115,7 +116,7 @@ class Task(ABC):
 
     # ---- what is asked for ----------------------------------------------------------------------------------------
 
-    def conditioned(self, conditions: Conditions) -> Task:
+    def with_conditions(self, conditions: Conditions) -> Task:
         """The same task for an agent that is asked for something."""
         # A copy: the registered task is shared by every configuration of the process.
         task = copy.copy(self)
@@ -127,7 +128,7 @@ class Task(ABC):
         """Markets of a fleet that also show what is asked for."""
         return markets if self.conditions is None else self.conditions.markets(markets)
 
-    def asked(self, policy: Policy, config: Plan, run: Path | None = None) -> Policy:
+    def ask_policy(self, policy: Policy, config: Plan, run: Path | None = None) -> Policy:
         """A policy that is asked for what the agent of the `run` is by default."""
         if self.conditions is None:
             return policy
@@ -147,7 +148,7 @@ class Task(ABC):
 
     # ---- what a task does -----------------------------------------------------------------------------------------
 
-    def completed(self, config: Plan) -> Plan:
+    def complete(self, config: Plan) -> Plan:
         """The configuration with what the task takes from another run."""
         return config
 
@@ -200,4 +201,11 @@ class Task(ABC):
         return None
 
 
-TASKS: Registry[Task] = Registry("task", members=("pacesetter.build.tasks", "pacesetter.methods.master.task"))
+_HOMES = {
+    **{name: f"pacesetter.build.tasks.{name}" for name in ("trading", "fleet", "portfolio", "lookback", "two_level")},
+    "master": "pacesetter.methods.master.task",
+}
+# One is imported when it is asked for, with the environments that it plays in.
+TASKS: Registry[Task] = Registry(
+    "task", entries={name: f"{home}:TASK" for name, home in _HOMES.items() if is_installed(home)}
+)

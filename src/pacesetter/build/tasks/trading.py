@@ -22,7 +22,7 @@ from pacesetter.build.environments import (
 from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.prior import beside_prior, fit_prior, market_rows, refuse_folds
 from pacesetter.build.stored import load_agent
-from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.trading import Trading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
@@ -82,7 +82,7 @@ class SingleAgentTask(Task):
         assert isinstance(panel, Panel)  # a prior knows the bars as they are
         none = np.zeros((len(task.symbols or panel.symbols), len(panel), 2))
         env = kind(panel, envs, task.symbols or None, **own | {"prior": none} | options)
-        return ResidualVectorEnv(env, float(config.agent.get("prior_reach", 1.0)))
+        return ResidualVectorEnv(env, config.agent.targets.prior_reach)
 
     def parts(self, config: Plan, panel: Panel) -> Parts[Environments, Environments]:
         split = feature_split(config, panel)
@@ -153,17 +153,17 @@ class SingleAgentTask(Task):
             from pacesetter.methods.prior.policy import PriorPolicy
 
             return PriorPolicy(policy, beside_prior(stored))
-        return self.asked(policy, config, stored.folder)
+        return self.ask_policy(policy, config, stored.folder)
 
     def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> Policy:
         agent = learner.agent
         assert isinstance(agent, Agent)
-        return self.asked(self._policy(agent, config, until), config)
+        return self.ask_policy(self._policy(agent, config, until), config)
 
     def _policy(self, agent: Agent, config: Plan, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
-        name, task = str(config.agent["algorithm"]), config.trading
+        name, task = config.agent.algorithm, config.trading
         return AgentPolicy(agent, name, task.action, self.is_whole, until, own_account=task.own_account)
 
     def export(self, stored: Stored, count: int) -> Exported:
@@ -203,7 +203,7 @@ class TradingTask(SingleAgentTask):
     config = Trading
 
 
-TASKS.add("trading", TradingTask())
+TASK = TradingTask()
 
 
 @dataclass(frozen=True, eq=False)

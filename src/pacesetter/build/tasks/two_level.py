@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pacesetter.build.tasks.lookback import LookbackTask
-from pacesetter.build.tasks.task import TASKS
 from pacesetter.envs.lookback.two_level import TwoLevelConfig
 
 __all__ = ["TwoLevelTask"]
@@ -25,4 +24,4 @@ class TwoLevelTask(LookbackTask):
     }
 
 
-TASKS.add("two_level", TwoLevelTask())
+TASK = TwoLevelTask()

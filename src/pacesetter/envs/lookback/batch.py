@@ -66,6 +66,10 @@ class LookbackConfig(TaskOptions):
         check_range(1, owner="lookback", trouble_limit=self.trouble_limit)
 
     @property
+    def actions(self) -> tuple[str, str]:
+        return "task.windows.space", self.windows.space
+
+    @property
     def cost_of_turnover(self) -> float:
         """What a turnover of 1 costs, as a fraction of capital, by the market kernel's own rates."""
         return self.costs.commission_bps * BPS + self.costs.adverse_fraction

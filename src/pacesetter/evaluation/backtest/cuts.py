@@ -50,13 +50,13 @@ def describe_cuts(result: Backtest, market: MarketParameters) -> str:
         sentences.append(f"{left}: {'; '.join(said)}")
     sentences += [
         f"{key} left orders of {share:.1%} of equity a bar unsent (send them by {key.partition('=')[0]}=0)"
-        for key, share in _unsent(result, market).items()
+        for key, share in _measure_unsent(result, market).items()
         if share > LEAST
     ]
     return f"{result.name}: {'. '.join(sentences)}" if sentences else ""
 
 
-def _unsent(result: Backtest, market: MarketParameters) -> dict[str, float]:
+def _measure_unsent(result: Backtest, market: MarketParameters) -> dict[str, float]:
     """Average distance to the weights asked for, where the band or the smallest trade left positions as they were."""
     if result.wanted is None or result.held is None or result.risk is not None:
         return {}  # the risk step has a band of its own, which is stated

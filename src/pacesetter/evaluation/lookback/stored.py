@@ -29,8 +29,7 @@ from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.lookback.downstream_value import downstream_sentences, downstream_table
 from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
 from pacesetter.evaluation.lookback.page import BRIEF, PRINTED, lookback_sections, store_lookback
-from pacesetter.evaluation.report.account_page import page_header
-from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.report.page import Section, page_header
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
@@ -135,7 +134,7 @@ class LookbackRun:
 
     def header(self) -> dict[str, str]:
         """What a report is about: data, test period and seed."""
-        source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
+        source, judged = self.config.data.source, self.panel.index[self.first :]
         return page_header(source, judged, self.panel.symbols, self.config.seed)
 
     def store(self, judgement: LookbackJudgement, folder: Path, facts: Mapping[str, str]) -> None:

@@ -143,7 +143,7 @@ def _explain_measuring(metrics: list[str]) -> str:
 
 def _explain_withheld(config: Plan, gates: GateSet) -> str:
     """Why these bars cannot earn a GO; empty where they can."""
-    source = str(config.data.get("source", ""))
+    source = config.data.source
     if gates.synthetic or source not in MADE_UP:
         return ""
     return f"the bars are synthetic (data={source}), which proves the machinery and never the market"

@@ -129,7 +129,7 @@ def read_record(folder: Path, index: str = "hold", judged: Mapping[str, object] 
         supervised=float(_json(where / SUPERVISED_FILE).get("sharpe", math.nan)),
         repeat=float(_json(folder / REPEAT).get("difference", math.nan)),
         index=index,
-        logged=_logged(folder / "metrics.jsonl"),
+        logged=_read_log(folder / "metrics.jsonl"),
         heads=_json(folder / "auxiliary.json"),
         served=_json(where / SERVED),
     )
@@ -167,7 +167,7 @@ def _json(path: Path) -> dict[str, Any]:
     return read_result(path) if path.is_file() else {}
 
 
-def _logged(path: Path) -> dict[str, float]:
+def _read_log(path: Path) -> dict[str, float]:
     """The last number of every name in a log, those one level down as `name.part`."""
     latest: dict[str, float] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -223,7 +223,7 @@ def _direction(record: RunRecord) -> Measured:
     return Measured(math.nan if accuracy is None else float(accuracy), oracle=oracle)
 
 
-def _served(name: str) -> Callable[[RunRecord], Measured]:
+def _measure_served(name: str) -> Callable[[RunRecord], Measured]:
     return lambda record: Measured(float(record.served.get(name, math.nan)))
 
 
@@ -356,7 +356,7 @@ def _count_finished(table: pd.DataFrame) -> float:
     return float(np.isfinite(table["sharpe"].to_numpy(dtype=float)).sum())
 
 
-def _succeeded(table: pd.DataFrame) -> float:
+def _count_successes(table: pd.DataFrame) -> float:
     return float(((table["sharpe"] > SUCCESS) & ~(table["drawdown"] > LARGE_LOSS)).sum())
 
 
@@ -443,7 +443,9 @@ METRICS: dict[str, Metric] = {
     "edge": Metric("an edge was found", _read_verdict("has_edge"), 0.0, 1.0),
     "evidence": Metric("better than all baselines", _read_verdict("is_evidence"), 0.0, 1.0),
     "agents": Metric("agents that finished", _agents(_count_finished), 0.0),
-    "agents_succeeded": Metric("agents above a Sharpe ratio of 0.3 that did not lose half", _agents(_succeeded), 0.0),
+    "agents_succeeded": Metric(
+        "agents above a Sharpe ratio of 0.3 that did not lose half", _agents(_count_successes), 0.0
+    ),
     "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _share_above(0.2), 0.0, 1.0),
     "agents_above_03": Metric("agents above a Sharpe ratio of 0.3", _agents(_number_above(0.3)), 0.0),
     "agents_above_supervised": Metric(
@@ -461,15 +463,17 @@ METRICS: dict[str, Metric] = {
     "largest_objective_weight": Metric("largest weight of an objective", _largest_weight, 0.0, 1.0),
     "direction_accuracy": Metric("accuracy of the head for the next direction", _direction, 0.0, 1.0),
     "curriculum_stages": Metric("stages of the curriculum completed", _last("curriculum.level"), 0.0),
-    "served_p95_ms": Metric("milliseconds of a served decision, p95", _served("p95_ms"), 0.0),
-    "served_p95_ms_143": Metric("milliseconds of a served decision of 143 symbols, p95", _served("p95_ms_143"), 0.0),
+    "served_p95_ms": Metric("milliseconds of a served decision, p95", _measure_served("p95_ms"), 0.0),
+    "served_p95_ms_143": Metric(
+        "milliseconds of a served decision of 143 symbols, p95", _measure_served("p95_ms_143"), 0.0
+    ),
     "bfloat16_agreement": Metric(
         "share of orders that stay in bfloat16",
-        _served("bfloat16_agreement"),
+        _measure_served("bfloat16_agreement"),
         0.0,
         1.0,
     ),
-    "served_difference": Metric("largest difference of the served graph", _served("difference"), 0.0),
+    "served_difference": Metric("largest difference of the served graph", _measure_served("difference"), 0.0),
     "repeat_difference": Metric(
         "difference when trained again, share", lambda record: Measured(record.repeat), 0.0, by="pacesetter verify RUN"
     ),

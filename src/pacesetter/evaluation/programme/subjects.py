@@ -11,23 +11,23 @@ __all__ = ["SUBJECTS", "has_subject"]
 
 
 def _extra(name: str) -> Callable[[Plan], bool]:
-    return lambda config: (config.agent.get("extras") or {}).get(name) is not None
+    return lambda config: (config.agent.options.get("extras") or {}).get(name) is not None
 
 
 def _algorithm(*names: str) -> Callable[[Plan], bool]:
-    return lambda config: config.agent["algorithm"] in names
+    return lambda config: config.agent.algorithm in names
 
 
 SUBJECTS: dict[str, Callable[[Plan], bool]] = {
     "curiosity": _extra("curiosity"),
     "options": _algorithm("options"),
-    "hindsight": lambda config: config.agent.get("hindsight") is not None,
+    "hindsight": lambda config: config.agent.options.get("hindsight") is not None,
     "shaping": _extra("potential"),
     "objectives": _algorithm("mosac"),
     "asynchronous": _algorithm("impala"),
     "evolution": _algorithm("es", "hybrid"),
     "auxiliary": _extra("auxiliary"),
-    "bfloat16": lambda config: config.agent.get("precision") == "bfloat16",
+    "bfloat16": lambda config: config.agent.options.get("precision") == "bfloat16",
     "curriculum": lambda config: isinstance(config.task, Trading) and config.task.curriculum != "none",
 }
 

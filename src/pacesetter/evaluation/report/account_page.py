@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,18 +11,17 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from pacesetter.arrays import Array
-from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure
+from pacesetter.evaluation.report.page import Section, day_form, number
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 from pacesetter.evaluation.statistics.metrics import win_rate
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.lots import Lots
-from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.trades import Trade
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.backtest import Backtest
 
-__all__ = ["monthly_section", "page_header", "trades_section", "weights_section"]
+__all__ = ["monthly_section", "trades_section", "weights_section"]
 
 MOST_WEIGHTS = 8  # symbols with a colour of their own; the others are one band
 MOST_POINTS = 400  # of a line
@@ -31,28 +30,6 @@ MOST_MARKS, MARKS_IN_ALL = 120, 6_000  # trades drawn on a symbol's prices, and 
 COLOURS, CASH_COLOUR = (*PALETTE[:7], "#8c6bb1"), "rgba(160,160,160,0.35)"
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 BLUE_ORANGE = [[0.0, PALETTE[5]], [0.5, "rgba(128,128,128,0.12)"], [1.0, PALETTE[0]]]
-
-
-def page_header(
-    data: str, times: pd.DatetimeIndex, symbols: Sequence[str], seed: int, rules: MarketParameters | None = None
-) -> dict[str, str]:
-    """What a page is about, for its top: data, period and seed; of an account its costs, capital and limits too."""
-    facts = {"data": data, "period": span_text(times), "bars": f"{len(times):,}", "symbols": f"{len(symbols):,}"}
-    return facts | ({} if rules is None else _rules(rules)) | {"seed": str(seed)}
-
-
-def _rules(rules: MarketParameters) -> dict[str, str]:
-    costs, limits = rules.costs, rules.limits
-    side = costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps
-    parts = (
-        f"{costs.commission_bps:g} commission, {costs.spread_bps / 2:g} half spread, {costs.slippage_bps:g} slippage"
-    )
-    short = "shorting allowed" if limits.shorting else "long only"
-    return {
-        "costs": f"{side:g} bps a side ({parts})",
-        "capital": f"{rules.initial_cash:,.0f}",
-        "limits": f"{limits.position_cap_fraction:.0%} a position, leverage {limits.gross_leverage:g}, {short}",
-    }
 
 
 # ---- months ---------------------------------------------------------------------------------------------------------

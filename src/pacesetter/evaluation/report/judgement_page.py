@@ -17,8 +17,8 @@ from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.account_page import monthly_section, trades_section, weights_section
 from pacesetter.evaluation.report.memo import memo
-from pacesetter.evaluation.report.page import Section, format_number, number, write_report
-from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, style_figure, thin_bars
+from pacesetter.evaluation.report.page import Section, day_form, format_number, number, span_text, write_report
+from pacesetter.evaluation.report.pictures import PALETTE, style_figure, thin_bars
 from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import drawdowns, metrics, volatility

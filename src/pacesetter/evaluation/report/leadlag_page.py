@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import day_form, style_figure
+from pacesetter.evaluation.report.page import Section, day_form
+from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.answer.network import HALF
 from pacesetter.leadlag.study import GroupFinding, StudyResult

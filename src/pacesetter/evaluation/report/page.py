@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from pacesetter.cells import UNKNOWN, Table
 from pacesetter.errors import ConfigError, RunError
@@ -28,7 +29,21 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
 
-__all__ = ["Section", "format_number", "format_signed", "number", "write_pdf", "write_report"]
+    from pacesetter.market.parameters import MarketParameters
+
+__all__ = [
+    "Section",
+    "day_form",
+    "format_number",
+    "format_signed",
+    "number",
+    "page_header",
+    "span_text",
+    "write_pdf",
+    "write_report",
+]
+
+DAY = pd.Timedelta("20h")  # a close a day; it moves by an hour in summer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # what of a section JSON holds as it is
@@ -66,6 +81,40 @@ TABS = {  # tab -> titles of its sections
     "Agents": ("Agents", "Agents out-of-sample", "Agents together", "Allocations"),
     "Data": ("Bars", "Data quality", "Features", "Regimes"),
 }
+
+
+def day_form(times: pd.DatetimeIndex) -> str:
+    """How a moment of these bars is written: by the day, or with hours where a day has several."""
+    is_intraday = len(times) > 1 and bool((times[1:] - times[:-1]).to_series().median() < DAY)
+    return "%Y-%m-%d %H:%M" if is_intraday else "%Y-%m-%d"
+
+
+def span_text(times: pd.DatetimeIndex) -> str:
+    """From the first bar to the last, with hours and the zone where bars have them."""
+    form = day_form(times)
+    return f"{times[0]:{form}} to {times[-1]:{form}}{' UTC' if '%H' in form else ''}"
+
+
+def page_header(
+    data: str, times: pd.DatetimeIndex, symbols: Sequence[str], seed: int, rules: MarketParameters | None = None
+) -> dict[str, str]:
+    """What a page is about, for its top: data, period and seed; of an account its costs, capital and limits too."""
+    facts = {"data": data, "period": span_text(times), "bars": f"{len(times):,}", "symbols": f"{len(symbols):,}"}
+    return facts | ({} if rules is None else _rules(rules)) | {"seed": str(seed)}
+
+
+def _rules(rules: MarketParameters) -> dict[str, str]:
+    costs, limits = rules.costs, rules.limits
+    side = costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps
+    parts = (
+        f"{costs.commission_bps:g} commission, {costs.spread_bps / 2:g} half spread, {costs.slippage_bps:g} slippage"
+    )
+    short = "shorting allowed" if limits.shorting else "long only"
+    return {
+        "costs": f"{side:g} bps a side ({parts})",
+        "capital": f"{rules.initial_cash:,.0f}",
+        "limits": f"{limits.position_cap_fraction:.0%} a position, leverage {limits.gross_leverage:g}, {short}",
+    }
 
 
 def number(value: float, form: str) -> str:

@@ -11,26 +11,13 @@ import plotly.graph_objects as go
 from pacesetter.arrays import Array
 from pacesetter.panel import Panel
 
-__all__ = ["coverage", "day_form", "lookbacks", "prices", "regimes", "span_text", "style_figure", "thin_bars"]
+__all__ = ["coverage", "lookbacks", "prices", "regimes", "style_figure", "thin_bars"]
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 DASHES = ("solid", "dash", "dot", "dashdot")  # of the first lines of each colour
 MOST_POINTS = 1500
 MOST_LINES = 20
 SMOOTHED_BARS = 21  # a month of days
-DAY = pd.Timedelta("20h")  # a close a day; it moves by an hour in summer
-
-
-def day_form(times: pd.DatetimeIndex) -> str:
-    """How a moment of these bars is written: by the day, or with hours where a day has several."""
-    is_intraday = len(times) > 1 and bool((times[1:] - times[:-1]).to_series().median() < DAY)
-    return "%Y-%m-%d %H:%M" if is_intraday else "%Y-%m-%d"
-
-
-def span_text(times: pd.DatetimeIndex) -> str:
-    """From the first bar to the last, with hours and the zone where bars have them."""
-    form = day_form(times)
-    return f"{times[0]:{form}} to {times[-1]:{form}}{' UTC' if '%H' in form else ''}"
 
 
 def style_figure(figure: go.Figure, title: str, height: int = 380) -> go.Figure:

@@ -71,8 +71,8 @@ def static_svg(figure: Mapping[str, Any]) -> str:
         for letter in "xy":
             name = trace.get(f"{letter}axis", letter)
             if name not in axes:
-                alike = _matched(name, layout)
-                own = [each for each in traces if _matched(each.get(f"{letter}axis", letter), layout) == alike]
+                alike = _follow_match(name, layout)
+                own = [each for each in traces if _follow_match(each.get(f"{letter}axis", letter), layout) == alike]
                 axes[name] = _axis(letter, layout.get(f"{letter}axis{name[1:]}", {}), own, height)
     parts = [_text(WIDTH / 2, 16, _title(layout), "middle", 14)]
     drawn, names = [], []
@@ -99,7 +99,7 @@ def static_svg(figure: Mapping[str, Any]) -> str:
 # ---- axes -----------------------------------------------------------------------------------------------------------
 
 
-def _matched(name: str, layout: Mapping[str, Any]) -> str:
+def _follow_match(name: str, layout: Mapping[str, Any]) -> str:
     """The axis whose numbers one shows: of pictures above each other often the same dates."""
     return str(layout.get(f"{name[0]}axis{name[1:]}", {}).get("matches", name))
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pacesetter.build import Plan
-from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
+from pacesetter.build.sections import Evaluation, Programme, Track, Train
+from pacesetter.build.study import MainJob
 from pacesetter.build.tasks.task import TASKS
-from pacesetter.data import SOURCES, Loading
+from pacesetter.data import Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.late import load
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -137,11 +138,11 @@ def _about(texts: Mapping[str, str], name: str) -> str:
 
 def _kinds(config: Plan, group: str | None = None) -> list[type[object]]:
     """The dataclasses whose fields are the keys of a group, or of the whole configuration."""
-    problem, method = str(config.task.problem), str(config.agent.get("algorithm", "ppo"))
+    problem, method = str(config.task.problem), config.agent.algorithm
     groups: dict[str | None, list[type[Any]]] = {
         None: [Plan],
-        "data": [Loading, SOURCES[str(config.data["source"])]],
-        "lag": [Study, ESTIMATORS[str(config.lag.get("method", Study.method))]],
+        "data": [Loading, type(config.data.origin)],
+        "lag": [Study, ESTIMATORS[config.lag.method]],
         "task": [TASKS[problem].config],
         "agent": [load(find_support(method, TASKS[problem].learned_as).options), TargetOptions],
         "train": [Train],

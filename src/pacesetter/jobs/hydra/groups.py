@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pacesetter.build.plan import plain_task
-from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
-from pacesetter.build.tasks.task import TASKS
+from pacesetter.build.study import StudyPlan
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.late import load
 from pacesetter.leadlag.study import study_defaults
-from pacesetter.learning.methods import METHODS, default_options
-from pacesetter.market.risk import RiskOptions
+from pacesetter.market.parameters import Costs
+from pacesetter.registry import Registry
 from pacesetter.runs import read_yaml
 
 __all__ = [
@@ -45,25 +44,34 @@ __all__ = [
 Tree = dict[str, Any]
 UNSET = "???"  # of an option that must be given, e.g. a path
 PRESET = "preset"
-PLAIN_GROUPS: dict[str, type[Any]] = {
-    "risk": RiskOptions,
-    "train": Train,
-    "track": Track,
-    "job": MainJob,
-    "evaluation": Evaluation,
-    "programme": Programme,
+# The dataclass of a group, and the registry of a group's entries, imported when the plan has that group.
+PLAIN_GROUPS = {
+    "risk": "pacesetter.market.risk:RiskOptions",
+    "train": "pacesetter.build.sections:Train",
+    "track": "pacesetter.build.sections:Track",
+    "job": "pacesetter.build.study:MainJob",
+    "evaluation": "pacesetter.build.sections:Evaluation",
+    "programme": "pacesetter.build.sections:Programme",
 }
+REGISTRIES = {
+    "data": "pacesetter.data:SOURCES",
+    "task": "pacesetter.build.tasks.task:TASKS",
+    "agent": "pacesetter.learning.methods:METHODS",
+}
+STUDY = tuple(field.name for field in dataclasses.fields(StudyPlan))  # sections of a plan that trains nothing
 
 
 class Chosen(NamedTuple):
     """Which entry of each group is taken, and the presets that are merged over them, in order.
 
     of_presets   what the presets choose, where something else was asked for
+    is_study     whether the plan has the sections of a study only
     """
 
     groups: dict[str, str]
     presets: list[str]
     of_presets: dict[str, str]
+    is_study: bool = False
 
 
 class File(NamedTuple):
@@ -82,10 +90,10 @@ def group_names() -> list[str]:
     return list(_read_base().choices)
 
 
-def choose_groups(asked: Mapping[str, str], presets: Sequence[str]) -> Chosen:
+def choose_groups(asked: Mapping[str, str], presets: Sequence[str], is_study: bool = False) -> Chosen:
     """What is chosen of each group: as asked, else by a preset, else the default; refuses an unknown choice.
 
-    An agent that is asked for without a task learns the first one that its method declares.
+    An agent that is asked for without a task learns the first one that its method declares. A study has no agent.
     """
     of_presets: dict[str, str] = {}
     for name in presets:
@@ -94,24 +102,29 @@ def choose_groups(asked: Mapping[str, str], presets: Sequence[str]) -> Chosen:
     groups = _read_base().choices | of_presets | dict(asked)
     if "agent" in asked and "task" not in {**of_presets, **asked}:
         groups["task"] = _first_task(asked["agent"])
+    if is_study:
+        groups = {group: name for group, name in groups.items() if group in STUDY}
     for group, name in groups.items():
         known = known_choices(group)
         if name not in known:
             raise ConfigError(f"unknown {group} '{name}'{did_you_mean(name, known)}")
-    return Chosen(groups, list(presets), of_presets)
+    return Chosen(groups, list(presets), of_presets, is_study)
 
 
 def _first_task(agent: str) -> str:
     """The task of a method that was named alone: the first that it declares; the default of an unknown one."""
     names = [agent, *(_read_shipped("agent", agent).before if agent in _file_names("agent") else ())]
-    method = next((name for name in names if name in METHODS), None)
-    return _read_base().choices["task"] if method is None else METHODS[method].tasks[0]
+    methods = load(REGISTRIES["agent"])
+    method = next((name for name in names if name in methods), None)
+    return str(_read_base().choices["task"] if method is None else methods[method].tasks[0])
 
 
 def known_choices(group: str) -> list[str]:
     """Names of all entries of a group, files among them."""
-    registered = {"data": list(SOURCES), "task": list(TASKS), "agent": list(METHODS), "lag": ["study"]}
-    own = registered.get(group, ["default"] if group in PLAIN_GROUPS else [])
+    if group in REGISTRIES:
+        registry: Registry[object] = load(REGISTRIES[group])
+        return sorted({*registry, *_file_names(group)})
+    own = {"lag": ["study"]}.get(group, ["default"] if group in PLAIN_GROUPS else [])
     return sorted({*own, *_file_names(group)})
 
 
@@ -141,8 +154,14 @@ def _read_preset(name: str) -> File:
 
 
 def build_tree(chosen: Chosen) -> Tree:
-    """All keys with their values: the chosen entries, the base's own keys, then the presets'."""
-    tree: Tree = {group: _entry(group, name, chosen.groups["task"]) for group, name in chosen.groups.items()}
+    """All keys with their values: the chosen entries, the base's own keys, then the presets'.
+
+    Of a task a study has the costs alone, which its strategies pay too.
+    """
+    task = chosen.groups.get("task", "")
+    tree: Tree = {group: _entry(group, name, task) for group, name in chosen.groups.items()}
+    if chosen.is_study:
+        tree["task"] = {"market": {"costs": _plain(Costs())}}
     tree |= deepcopy(_read_base().values)
     for name in chosen.presets:
         for file in reversed(list(_preset_files(name))):
@@ -151,6 +170,9 @@ def build_tree(chosen: Chosen) -> Tree:
                 # A preset's symbols, dates and bar length are of its own source: they are not options of another.
                 values = {key: value for key, value in values.items() if key != "data"}
             _merge(tree, values)
+    if chosen.is_study:
+        costs = tree["task"]["market"]["costs"]
+        tree = {key: value for key, value in tree.items() if key in STUDY} | {"task": {"market": {"costs": costs}}}
     return tree
 
 
@@ -174,7 +196,7 @@ def _entry(group: str, name: str, task: str) -> Tree:
 
 def _registered_entry(group: str, name: str, task: str) -> Tree:
     if group in PLAIN_GROUPS:
-        return _plain(PLAIN_GROUPS[group]())
+        return _plain(load(PLAIN_GROUPS[group])())
     makers: dict[str, Callable[[str], Tree]] = {
         "data": source_defaults,
         "task": task_defaults,
@@ -199,7 +221,9 @@ def source_defaults(name: str) -> Tree:
 
 def task_defaults(name: str) -> Tree:
     """A problem's options with their defaults, as the group `task=<name>` holds them."""
-    return plain_task(TASKS[name].config())
+    from pacesetter.build.plan import plain_task  # here: a study has no task
+
+    return plain_task(load(REGISTRIES["task"])[name].config())
 
 
 def agent_defaults(name: str, task: str) -> Tree:
@@ -207,6 +231,9 @@ def agent_defaults(name: str, task: str) -> Tree:
 
     Options of other tasks would be imported with their code, and torch takes seconds.
     """
+    from pacesetter.build.tasks.task import TASKS  # here: a study has no agent
+    from pacesetter.learning.methods import METHODS, default_options
+
     learned_as = TASKS[task].learned_as
     if learned_as not in METHODS[name].tasks:
         return {"algorithm": name}

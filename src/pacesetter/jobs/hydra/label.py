@@ -6,12 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pacesetter.build import Plan
+from pacesetter.build.study import StudyPlan
 from pacesetter.data import SOURCES, Loading
 from pacesetter.data.quality import Quality
 from pacesetter.errors import PacesetterError
-from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.runs import data_name
+from pacesetter.jobs.hydra.resolve import resolve, resolve_study
 
 __all__ = ["label_of"]
 
@@ -27,12 +26,13 @@ SHORT = {
 }
 
 
-def label_of(config: Plan, has_agent: bool = True, standard: Sequence[str] = ()) -> str:
+def label_of(config: StudyPlan, has_agent: bool = True, standard: Sequence[str] = ()) -> str:
     """Data, agent and differences; a configuration with a name of its own, as of a preset, has that instead of them.
 
     standard   overrides of a command that has defaults of its own; what they set is not named
     """
-    about = [data_name(config.data), *([str(config.agent.get("algorithm", "no agent"))] if has_agent else [])]
+    given = config.to_dict()
+    about = [config.data.name, *([str(given["agent"]["algorithm"])] if has_agent else [])]
     if config.name != UNNAMED:
         return " · ".join([config.name, *about])
     changed = list(_differences(config, standard))
@@ -42,19 +42,24 @@ def label_of(config: Plan, has_agent: bool = True, standard: Sequence[str] = ())
     return " · ".join([*about, *changed[:MOST], *more])
 
 
-def _differences(config: Plan, standard: Sequence[str]) -> Iterator[str]:
-    source = data_defaults(str(config.data.get("source", "")))
-    yield from _changed_keys(config.data, source, skip=("source", "path", "seed"))  # the seed is named once
-    choices = [f"task={config.task.problem}"]
-    if "algorithm" in config.agent:
-        choices.append(f"agent={config.agent['algorithm']}")
+def _differences(config: StudyPlan, standard: Sequence[str]) -> Iterator[str]:
+    given, source = config.to_dict(), data_defaults(config.data.source)
+    yield from _changed_keys(given["data"], source, skip=("source", "path", "seed"))  # the seed is named once
     try:
-        usual = resolve([*choices, *standard]).to_dict()
+        usual = _usual(given, standard)
     except PacesetterError:  # a plugin's agent that the command line does not know
         return
-    given = config.to_dict()
-    for section in SECTIONS:
+    for section in (section for section in SECTIONS if section in given):
         yield from _changed_keys({section: given[section]}, {section: usual[section]})
+
+
+def _usual(given: Mapping[str, Any], standard: Sequence[str]) -> dict[str, Any]:
+    """The same task and agent, or a study, with every key as it is by default."""
+    if "task" not in given:
+        return resolve_study().to_dict()
+    choices = [f"task={given['task']['problem']}", f"agent={given['agent']['algorithm']}"]
+    # The strategies of a study cost what the account does, which is named as its own.
+    return resolve([*choices, *standard, f"lag.cost_bps={given['lag']['cost_bps']}"]).to_dict()
 
 
 def data_defaults(source: str) -> dict[str, object]:

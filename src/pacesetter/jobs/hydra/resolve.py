@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build import Plan
-from pacesetter.build.learner import check_agent
-from pacesetter.build.plan import parse_plan
-from pacesetter.build.sections import Evaluation
-from pacesetter.build.tasks.task import TASKS, Task
+from pacesetter.build.study import StudyPlan, parse_study
 from pacesetter.errors import KEYS, ConfigError, did_you_mean
 from pacesetter.jobs.hydra.groups import (
+    STUDY,
     UNSET,
     Chosen,
     agent_defaults,
@@ -23,17 +20,22 @@ from pacesetter.jobs.hydra.groups import (
     group_names,
 )
 from pacesetter.jobs.hydra.overrides import expand_market_keys, name_source, parse_override
-from pacesetter.learning.methods import METHODS, find_support
-from pacesetter.market.parameters import SHORT_KEYS, SHORT_ORDERS
+from pacesetter.leadlag.strategy import COST_BPS
+from pacesetter.market.parameters import SHORT_KEYS, SHORT_ORDERS, Costs
+from pacesetter.registry import configure
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-__all__ = ["Composed", "resolve", "resolve_tree"]
+    from pacesetter.build import Plan
+    from pacesetter.build.tasks.task import Task
+
+__all__ = ["Composed", "resolve", "resolve_study", "resolve_tree"]
 
 Tree = dict[str, Any]
 # that `expand_market_keys` reads
 MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, *SHORT_ORDERS, "costs", "initial_cash", "currency")]
+COSTS = "task.market.costs"
 MOST_NAMED = 3  # of the methods that have a key
 
 
@@ -43,11 +45,13 @@ class Composed:
     chosen   entry of each group     tree   keys with values, interpolations such as ${seed} as they are
     """
 
-    def __init__(self, overrides: Sequence[str]) -> None:
+    def __init__(self, overrides: Sequence[str], is_study: bool = False) -> None:
         self.texts = expand_market_keys(name_source(overrides))
         # Before values: an added key (+agent.NAME) under an old name would be accepted there.
         _refuse_renamed_preset(self.texts)
         asked = {text: parse_override(text) for text in self.texts}
+        if is_study:
+            _refuse_unread(asked)
         groups = group_names()
         choices: dict[str, str] = {}
         presets: list[str] = []
@@ -69,15 +73,13 @@ class Composed:
                 choices[key] = str(override.value())
             else:
                 values.append((text, override))
-        self.chosen = _choose(choices, presets)
+        self.chosen = choose_groups(choices, presets, is_study)
+        if "agent" in choices and not is_study:
+            _check_support(choices["agent"], self.chosen.groups["task"])
         self.tree = build_tree(self.chosen)
         known = [name for name, _ in flatten_keys(self.tree)]
         for text, override in values:
             self._set(text, override, known)
-
-    @property
-    def task(self) -> Task:
-        return TASKS[self.chosen.groups["task"]]
 
     def resolve(self) -> Tree:
         """The tree with interpolations resolved; refuses an option that must be given and is not."""
@@ -118,13 +120,32 @@ class Composed:
 
 def resolve(overrides: Sequence[str] = ()) -> Plan:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
+    from pacesetter.build.learner import check_agent  # here, and below: a study has neither task nor agent
+    from pacesetter.build.plan import parse_plan
+    from pacesetter.build.tasks.task import TASKS
+
     composed = Composed(overrides)
-    tree = composed.resolve()
-    _refuse_inherited(composed.texts, composed.task)
+    tree, task = composed.resolve(), TASKS[composed.chosen.groups["task"]]
+    _refuse_inherited(composed.texts, task)
+    _set_study_costs(tree)
     config = parse_plan(tree)
     check_agent(config)
     _check_gates(config)
-    return composed.task.completed(config)
+    return task.complete(config)
+
+
+def resolve_study(overrides: Sequence[str] = ()) -> StudyPlan:
+    """The validated plan of what trains nothing; also refuses keys that only training and trading read."""
+    tree = Composed(overrides, is_study=True).resolve()
+    _set_study_costs(tree)
+    return parse_study({key: value for key, value in tree.items() if key in STUDY})
+
+
+def _set_study_costs(tree: Tree) -> None:
+    """Let the strategies of a study pay what the account pays, unless they were given costs of their own."""
+    market = tree["task"].get("market")
+    if isinstance(market, dict) and tree["lag"].get("cost_bps", COST_BPS) == COST_BPS:
+        tree["lag"]["cost_bps"] = configure(Costs, market["costs"], COSTS).side_bps
 
 
 def resolve_tree(overrides: Sequence[str] = ()) -> Tree:
@@ -132,13 +153,13 @@ def resolve_tree(overrides: Sequence[str] = ()) -> Tree:
     return Composed(overrides).resolve()
 
 
-def _choose(choices: Mapping[str, str], presets: Sequence[str]) -> Chosen:
-    chosen = choose_groups(choices, presets)
-    method = choices.get("agent", "")
+def _check_support(method: str, task: str) -> None:
+    """Refuse a method that does not learn the task, before its options are refused as unknown."""
+    from pacesetter.build.tasks.task import TASKS
+    from pacesetter.learning.methods import METHODS, find_support
+
     if method in METHODS:
-        # Before its options are refused as unknown.
-        find_support(method, TASKS[chosen.groups["task"]].learned_as)
-    return chosen
+        find_support(method, TASKS[task].learned_as)
 
 
 def _interpolate(tree: Tree) -> Tree:
@@ -165,6 +186,8 @@ def _is_place(place: object, part: str) -> bool:
 
 def _check_gates(config: Plan) -> None:
     """Refuse an unknown or wrong set of gates before anything runs."""
+    from pacesetter.build.sections import Evaluation
+
     if config.evaluation.acceptance != Evaluation().acceptance:
         from pacesetter.evaluation.programme.gate_sets import read_gate_set  # imports what evaluates
 
@@ -182,6 +205,16 @@ def _refuse_renamed_preset(overrides: Sequence[str]) -> None:
             raise ConfigError(
                 f"+preset={old} has real bars now and no {meant.split('=')[0]} of that kind; the synthetic market was "
                 f"renamed to +preset={new}"
+            )
+
+
+def _refuse_unread(overrides: Mapping[str, Override]) -> None:
+    """Refuse overrides of sections that are there, and that a study does not read."""
+    others = {*group_names(), "features"} - {*STUDY}
+    for text, override in overrides.items():
+        if override.key_or_group.partition(".")[0] in others and not override.key_or_group.startswith(COSTS):
+            raise ConfigError(
+                f"{text} is of a plan that trains; a study reads {', '.join(STUDY)} and market.costs; leave it out"
             )
 
 
@@ -212,17 +245,8 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
     ends = (".".join(parts[:end]) for parts in (name.split(".") for name in known) for end in range(1, len(parts) + 1))
     if elsewhere := [name for name in dict.fromkeys(ends) if name.rpartition(".")[2] == leaf]:
         return "; did you mean " + " or ".join(f"'{name}'" for name in elsewhere[:3]) + "?"
-    if group == "agent":
-        task = chosen.groups["task"]
-        methods, where = _methods_with(rest, task), ""
-        if not methods:
-            owners = {name: _methods_with(rest, name) for name in TASKS if name != task}
-            where, methods = next(((f" task={name}", held) for name, held in owners.items() if held), ("", []))
-        if methods:
-            shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
-            others = len(methods) - len(shown)
-            said = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
-            return f"; {said}{' of' + where if where else ''} {'has' if len(methods) == 1 else 'have'} it"
+    if group == "agent" and (owners := _agents_with(rest, chosen.groups["task"])):
+        return owners
     if group == "guard":
         return "; breakers are set where an account is played: pacesetter paper BUNDLE guard.halt_fraction=0.05"
     if not inside:
@@ -234,6 +258,16 @@ def _key_hint(key: str, known: list[str], chosen: Chosen) -> str:
     return did_you_mean("", inside.values())  # what the group has
 
 
-def _methods_with(option: str, task: str) -> list[str]:
-    """The methods of this task that have an option of this name."""
-    return [name for name in METHODS if option in dict(flatten_keys(agent_defaults(name, task)))]
+def _agents_with(option: str, chosen: str) -> str:
+    """Which agents have an option: of the chosen task, else of another; empty where none has."""
+    from pacesetter.build.tasks.task import TASKS
+    from pacesetter.learning.methods import METHODS
+
+    for task in (chosen, *(name for name in TASKS if name != chosen)):
+        if methods := [name for name in METHODS if option in dict(flatten_keys(agent_defaults(name, task)))]:
+            where = "" if task == chosen else f" of task={task}"
+            shown = [f"agent={name}" for name in methods[:MOST_NAMED]]
+            others = len(methods) - len(shown)
+            said = f"{', '.join(shown)} and {others} more" if others else f"only {' and '.join(shown)}"
+            return f"; {said}{where} {'has' if len(methods) == 1 else 'have'} it"
+    return ""

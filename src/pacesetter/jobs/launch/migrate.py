@@ -89,14 +89,14 @@ def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Cons
 
 def continuous_config(config: Plan, folder: Path, overrides: Sequence[str] = ()) -> Plan:
     """The configuration of the continuous agent; refuses a run without discrete orders, and options beside train's."""
-    task, agent = config.task, dict(config.agent)
+    task, agent = config.task, config.agent
     if not isinstance(task, Trading) or task.action != "discrete" or task.problem not in ("trading", "fleet"):
         raise ConfigError(f"{folder} has no discrete orders of single symbols; migrate a run of task.action=discrete")
-    if agent.get("algorithm") not in ("ppo", "maskable_ppo"):
-        raise ConfigError(f"agent={agent.get('algorithm')} cannot go on with continuous orders; migrate a PPO run")
+    if agent.algorithm not in ("ppo", "maskable_ppo"):
+        raise ConfigError(f"agent={agent.algorithm} cannot go on with continuous orders; migrate a PPO run")
     # The limit counts equal discrete orders; continuous ones are hardly ever equal.
     task = replace(task, action="continuous", repetition_limit=None)
-    agent["algorithm"] = "ppo"
+    agent = agent.with_options(algorithm="ppo")
     steps = max(int(SHARE * config.train.steps), 1)
     tuned = replace(config.train, steps=steps, init_from=str(folder), validate_every=max(steps // 2, 1))
     return replace(

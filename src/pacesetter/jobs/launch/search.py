@@ -242,7 +242,7 @@ def _space(overrides: Sequence[str], search: Search) -> tuple[list[str], dict[st
         if not any(text.startswith("train.best_by=") for text in fixed):
             fixed.append("train.best_by=sharpe")
     elif not varied:
-        algorithm = str(resolve(fixed).agent["algorithm"])
+        algorithm = resolve(fixed).agent.algorithm
         if algorithm not in SPACES:
             raise ConfigError(f"nothing to search for {algorithm}; give several values for a key, {RATE} or {DISCOUNT}")
         varied = split_varied(SPACES[algorithm])[1]

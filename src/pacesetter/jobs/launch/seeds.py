@@ -25,7 +25,7 @@ def train_seeds(overrides: Sequence[str], config: Plan, console: Console | None 
 
 def same_data(config: Plan) -> list[str]:
     """What keeps made-up data as it is while the seed of the run changes."""
-    return [f"data.seed={config.data['seed']}"] if "seed" in config.data else []
+    return [f"data.seed={config.data.options['seed']}"] if "seed" in config.data.options else []
 
 
 def _table(result: SweepResult) -> Table:

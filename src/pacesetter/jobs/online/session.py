@@ -52,7 +52,7 @@ def update_online(
     updater = OnlineUpdater(folder, configure(OnlineConfig, asked, "online"), taken)
     if updater.run is not None and (asked or first is not None):
         raise ConfigError(f"{folder} is an updater's own run, which keeps its options; leave them out to resume it")
-    config = replace(updater.run_config, data=updater.run_config.data | dict(data))
+    config = replace(updater.run_config, data=updater.run_config.data.with_options(**data))
     out = console or Console()
     panel = build_panel(config)
     start = int(panel.index.searchsorted(stored_end(folder), side="right")) if first is None else first

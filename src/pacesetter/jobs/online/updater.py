@@ -140,9 +140,9 @@ class OnlineUpdater:
     def _check_config(config: Plan) -> Plan:
         if config.task.problem != "fleet":
             raise ConfigError(f"task={config.task.problem} is not updated online; use a run of task=fleet")
-        if config.agent.get("algorithm") not in ("ppo", "sac"):
+        if config.agent.algorithm not in ("ppo", "sac"):
             raise ConfigError(
-                f"agent={config.agent.get('algorithm')} does not learn from new bars; use a run of agent=ppo or sac"
+                f"agent={config.agent.algorithm} does not learn from new bars; use a run of agent=ppo or sac"
             )
         return replace(config, train=replace(config.train, init_from=None, log_episodes=False))
 

@@ -16,12 +16,13 @@ from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_senten
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run, missing_bars
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.late import load
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.market.covariance import check_history
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "needs_no_lookback", "traded_config", "train_fleet"]
 
 DIRECT = "direct"  # the method
-AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
+AGENT = AgentOptions(DIRECT)  # of a job that names no fleet's method itself
 ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
 VIEWS_PART = 0.4  # of the target: the tracking error that views may add around the base
 # Of a job that names no preset: presets, `train` and the league keep cash, no target and a cap of 15 %.
@@ -71,7 +72,7 @@ def traded_config(config: Plan) -> Plan:
 def fleet_config(config: Plan, folder: Path, lookback: str | int) -> Plan:
     """The run of the fleet inside the pipeline, on the same bars and under the same rules of the market."""
     config = traded_config(config)
-    direct = config.agent["algorithm"] == DIRECT
+    direct = config.agent.algorithm == DIRECT
     steps = config.job.direct_steps if direct else config.job.fleet_steps
     between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
     leadlag = config.features.leadlag
@@ -90,9 +91,9 @@ def fleet_config(config: Plan, folder: Path, lookback: str | int) -> Plan:
 
 def check_episodes(job: Job) -> None:
     """Refuse a device that is not there, a task or agent that no fleet has, and training bars too few for it."""
-    check_device(job.config.train.device)
-    job.config.problem.check("job")
-    config = fleet_config(job.config, Path(), longest_window(job.config))
+    check_device(job.plan.train.device)
+    job.plan.problem.check("job")
+    config = fleet_config(job.plan, Path(), longest_window(job.plan))
     check_agent(config)
     learned = int(build_fold(config, job.panel).train[-1]) + 1
     config.problem.check_bars(config, job.panel, learned)
@@ -101,14 +102,14 @@ def check_episodes(job: Job) -> None:
 
 def train_fleet(job: Job, folder: Path) -> StageResult:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
-    config = fleet_config(job.config, folder, _lookback(job))
+    config = fleet_config(job.plan, folder, _lookback(job))
     run = train_quietly(config)
     if config.problem.summary:
         sections = load(config.problem.page)(run, job.panel)
         sentence = load(config.problem.summary)(run, job.panel)
         return StageResult(sentence, tuple(sections), {section.title: () for section in sections})
     if config.problem.allocates:
-        return StageResult(f"{config.agent['algorithm']} trades all symbols in one account")
+        return StageResult(f"{config.agent.algorithm} trades all symbols in one account")
     return StageResult(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
 
 
@@ -120,12 +121,12 @@ def _lookback(job: Job) -> str | int:
     """
     given = lookback_run(job)
     if given is None and not _reads_windows(job):
-        return longest_window(job.config)
+        return longest_window(job.plan)
     return str(given or only_run(job.folder("lookback")))
 
 
 def _reads_windows(job: Job) -> bool:
-    return fleet_config(job.config, Path(), "").problem.reads_context
+    return fleet_config(job.plan, Path(), "").problem.reads_context
 
 
 def needs_no_lookback(job: Job) -> str:

@@ -35,8 +35,8 @@ def judge_agents(job: Job, folder: Path) -> StageResult:
     earlier = _earlier_fits(job, agents, folder)
     walk = WalkForwardRun(agents, earlier=earlier)
     run = walk if earlier else StoredRun(agents)
-    is_fast = job.config.job.fast
-    judgement = run.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell)
+    is_fast = job.plan.job.fast
+    judgement = run.judge(job.plan.job.draws, is_fast=is_fast, tell=job.tell)
     store_judgement(judgement, folder, {"config hash": job.run.manifest["config_hash"]})
     line = judgement.verdict.headline
     forget_fits()  # the verdict is done: no regression is played again
@@ -59,7 +59,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
     fleet = only_run(job.folder("agents"))
     config, panel = stored_plan(fleet), job.panel
     first = int(build_fold(config, panel).test[0])
-    starts = [first - fold * (len(panel) - first) for fold in range(job.config.job.folds - 1, 0, -1)]
+    starts = [first - fold * (len(panel) - first) for fold in range(job.plan.job.folds - 1, 0, -1)]
     starts = [start for start in starts if start >= LEAST_SHARE * first]
     if starts and not config.problem.allocates:
         # A direct policy learns in seconds; a fleet is why a job takes long.
@@ -89,7 +89,7 @@ def _refit(job: Job, config: Plan, folder: Path) -> Path:
         return fleet
     from pacesetter.methods.master.page import better_run
 
-    return better_run(fleet, train_quietly(master_config(job.config, folder, fleet)))
+    return better_run(fleet, train_quietly(master_config(job.plan, folder, fleet)))
 
 
 def _played_alike(folders: list[Path], last: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -71,7 +72,7 @@ def lookback_config(config: Plan, folder: Path) -> Plan:
         name="lookback",
         runs=str(folder),
         task=configure(LookbackConfig, TASK, "task"),
-        agent=LEARNER,
+        agent=AgentOptions.configure(LEARNER),
         # It begins at a good rule and moves little: two validations, each plays all validation bars.
         train=replace(learned, validate_every=max(steps // 2, 1), checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
@@ -86,8 +87,8 @@ def longest_window(config: Plan) -> int:
 
 def learn_lookback(job: Job, folder: Path) -> StageResult:
     """Train an agent, and judge it on the test years beside other policies."""
-    start = int(build_fold(job.config, job.panel).test[0])
-    run = lookback_run(job) or train_quietly(lookback_config(job.config, folder))
+    start = int(build_fold(job.plan, job.panel).test[0])
+    run = lookback_run(job) or train_quietly(lookback_config(job.plan, folder))
     check_unseen("job.lookback: the agent of", run, job.panel.index[start - 1])
     evaluation = _judge_agent(run, job.panel, start, folder)
     return StageResult(_comparison_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
@@ -116,9 +117,9 @@ def _judge_agent(run: Path, panel: Panel, start: int, folder: Path) -> LookbackE
 
 def lookback_run(job: Job) -> Path | None:
     """The run of a lookback agent that the job was given; None where it trains one. Refuses a run of another task."""
-    if job.config.job.lookback is None:
+    if job.plan.job.lookback is None:
         return None
-    run = Path(job.config.job.lookback)
+    run = Path(job.plan.job.lookback)
     stored_plan(run).problem.check("lookback", run)
     return run
 
@@ -133,7 +134,7 @@ def missing_bars(job: Job) -> str:
     """How many bars the lookback agent needs and has, where they are too few for it to be trained; else empty."""
     if lookback_run(job) is not None:
         return ""
-    config, panel = lookback_config(job.config, Path()), job.panel
+    config, panel = lookback_config(job.plan, Path()), job.panel
     task, learned = config.lookback, int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2
     if learned >= least:

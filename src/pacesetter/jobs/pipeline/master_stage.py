@@ -8,6 +8,7 @@ from pathlib import Path
 from pacesetter.build import Plan, stored_plan
 from pacesetter.jobs.pipeline.fleet_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
+from pacesetter.learning.methods import AgentOptions
 
 __all__ = ["judged_run", "master_config", "needs_no_master", "train_master"]
 
@@ -33,7 +34,7 @@ def master_config(config: Plan, folder: Path, fleet: Path) -> Plan:
         name="master",
         runs=str(folder),
         task=MasterTrading(fleet=str(fleet), episode_bars=own.episode_bars, reward=own.reward),
-        agent=AGENT,
+        agent=AgentOptions.configure(AGENT),
         train=replace(there.train, steps=steps, envs=ENVS, validate_every=max(steps // VALIDATIONS, 1)),
     )
     return with_fleet(made)
@@ -42,7 +43,7 @@ def master_config(config: Plan, folder: Path, fleet: Path) -> Plan:
 def train_master(job: Job, folder: Path) -> StageResult:
     """Train on the training years over frozen agents, and compare by the validation years; the run is in `folder`."""
     fleet = only_run(job.folder("agents"))
-    run = train_quietly(master_config(job.config, folder, fleet))
+    run = train_quietly(master_config(job.plan, folder, fleet))
     from pacesetter.methods.master.page import allocation_sentence, allocations_section, better_run, read_allocations
 
     section = allocations_section(run)
@@ -54,7 +55,7 @@ def train_master(job: Job, folder: Path) -> StageResult:
 
 def needs_no_master(job: Job) -> str:
     """Why there is nothing to allocate: a direct policy divides one account among all symbols itself; else empty."""
-    if not fleet_config(job.config, Path(), "").problem.allocates:
+    if not fleet_config(job.plan, Path(), "").problem.allocates:
         return ""
     return "a direct policy allocates one account itself; agent=ppo trains a fleet with a master over it"
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pacesetter.errors import ConfigError
-from pacesetter.features import FEATURES
 from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.memory import peak_bytes
 from pacesetter.panel import Panel
@@ -54,6 +53,8 @@ def peak_mb() -> float:
 
 def least_mb(bars: int, symbols: int, fields: int) -> float:
     """What a job of so many bars needs: libraries, the bars, and copies of their features."""
+    from pacesetter.features import FEATURES  # here: few jobs have a budget, and a study has no features
+
     cells = bars * symbols
     # Features are float32 (4 bytes), bars float64 (8) in about three copies.
     return LIBRARIES_MB + cells * (COPIES * 4 * len(FEATURES) + 3 * 8 * fields) / MEGABYTE

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pacesetter.build import Plan
+from pacesetter.build.study import StudyPlan
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.report.page import Section
 from pacesetter.jobs.pipeline.memory import peak_mb, release_memory, reset_peak
@@ -23,6 +24,9 @@ from pacesetter.late import load
 from pacesetter.market.jit import source_digest
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
+
+if TYPE_CHECKING:
+    from pacesetter.build import Plan
 
 __all__ = [
     "Job",
@@ -59,13 +63,21 @@ class StageResult:
 class Job:
     """Configuration, run folder, and what the stages so far have made."""
 
-    config: Plan
+    config: StudyPlan
     run: Run
     console: Console = field(default_factory=Console)
     panel: Panel = field(init=False)
     findings: dict[str, StageResult] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     costs: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan, of a job that trains."""
+        from pacesetter.build.plan import Plan
+
+        assert isinstance(self.config, Plan)
+        return self.config
 
     def tell(self, line: str) -> None:
         """Print how far a stage is, one line at a time."""

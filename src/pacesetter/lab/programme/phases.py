@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pacesetter.build import Plan, build_fold, build_readiness, build_table
+from pacesetter.build import Plan, build_fold, build_table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
@@ -62,7 +62,7 @@ DECISIONS = ("validation", "targets", "final")  # of the last judgement; the las
 
 def check_data(job: Job, folder: Path) -> StageResult:
     """Readiness of the bars, and whether the environment is as asked for."""
-    readiness, rows = build_readiness(job.config), check_environment(job.config.runs)
+    readiness, rows = job.plan.data.check(), check_environment(job.plan.runs)
     (folder / "readiness.json").write_text(
         json.dumps(readiness.to_json(), indent=2, default=str) + "\n", encoding="utf-8"
     )
@@ -77,7 +77,7 @@ def check_data(job: Job, folder: Path) -> StageResult:
 def check_phases(job: Job) -> None:
     """Refuse a method without agents of its own, and bars that are too few for an episode."""
     if _trading_config(job).problem.allocates:
-        method = _trading_config(job).agent["algorithm"]
+        method = _trading_config(job).agent.algorithm
         raise ConfigError(
             f"the programme trains an agent for each symbol, and agent={method} has one for all; take task=fleet "
             "agent=ppo"
@@ -115,7 +115,7 @@ def _targets(record: RunRecord, best: str) -> Section:
 
 
 def _classifiers(job: Job, panel: Panel, table: FeatureTable, fold: Fold, task: Trading, folder: Path) -> list[Section]:
-    networks = job.config.programme.networks
+    networks = job.plan.programme.networks
     if not networks:
         return []
     from pacesetter.methods.supervised.judgement import run_supervised
@@ -132,7 +132,7 @@ def _classifiers(job: Job, panel: Panel, table: FeatureTable, fold: Fold, task: 
 
 def run_prototype(job: Job, folder: Path) -> StageResult:
     """A fleet of the prototype's symbols, trained twice from the same seed, judged by the gates `prototype`."""
-    config = _fleet(prototype_config(job.config, job.panel), folder)
+    config = _fleet(prototype_config(job.plan, job.panel), folder)
     job.tell("the prototype")
     run = train_quietly(config)
     job.tell("once more from the same seed")
@@ -159,21 +159,21 @@ def prototype_config(config: Plan, panel: Panel) -> Plan:
 
 
 def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
-    if set(symbols) == set(panel.symbols) or "symbols" not in config.data:
+    if set(symbols) == set(panel.symbols) or "symbols" not in config.data.to_dict():
         return config
     # A synthetic market counts its symbols, others name them.
-    value: object = len(symbols) if config.data["source"] == "synthetic" else list(symbols)
-    return replace(config, data=config.data | {"symbols": value})
+    value: object = len(symbols) if config.data.source == "synthetic" else list(symbols)
+    return replace(config, data=config.data.with_options(symbols=value))
 
 
 def without_tuning(job: Job) -> str:
     """Why there is no search: none was asked for; else empty."""
-    return "" if job.config.programme.trials else "no trials were asked for: programme.trials=0"
+    return "" if job.plan.programme.trials else "no trials were asked for: programme.trials=0"
 
 
 def run_tuning(job: Job, folder: Path) -> StageResult:
     """Search on the prototype, retrain the best on all symbols, and choose beside the default."""
-    small = _fleet(prototype_config(job.config, job.panel), folder)
+    small = _fleet(prototype_config(job.plan, job.panel), folder)
     return search_and_retrain(job, folder, small, _fleet(_scaled_config(job), folder))
 
 
@@ -203,7 +203,7 @@ def _chosen_run(job: Job, folder: Path) -> Path | None:
 def run_master(job: Job, folder: Path) -> StageResult:
     """A master over the fleet's frozen agents; judged by the gates `master`, whichever of the two is better."""
     fleet = only_run(job.folder("fleet"))
-    run = train_quietly(master_config(job.config, folder, fleet))
+    run = train_quietly(master_config(job.plan, folder, fleet))
     decision = _judge_run(job, run, ("master",), is_fast=True)[-1]
     _store_decision(decision, folder)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
@@ -233,7 +233,7 @@ def run_validation(job: Job, folder: Path) -> StageResult:
 
 def _walk_forward(job: Job, run: Path) -> None:
     """Fold by fold, where folds are asked for; a master is not refitted, and its fleet's folds stand for it."""
-    folds = job.config.programme.folds
+    folds = job.plan.programme.folds
     if not folds:
         return
     stored = StoredRun(run)
@@ -255,7 +255,7 @@ def phase_decision(folder: Path) -> str:
 
 
 def _trading_config(job: Job) -> Plan:
-    return fleet_config(job.config, Path(), _window(job.config))
+    return fleet_config(job.plan, Path(), _window(job.plan))
 
 
 def _fleet(config: Plan, folder: Path) -> Plan:
@@ -269,10 +269,10 @@ def _window(config: Plan) -> str | int:
 
 def _scaled_config(job: Job) -> Plan:
     """All symbols, or the first of them after a prototype that is CONDITIONAL."""
-    most = job.config.programme.most_symbols
+    most = job.plan.programme.most_symbols
     if phase_decision(job.folder("prototype")) != CONDITIONAL or len(job.panel.symbols) <= most:
-        return job.config
-    return _limit_symbols(job.config, job.panel, job.panel.symbols[:most])
+        return job.plan
+    return _limit_symbols(job.plan, job.panel, job.panel.symbols[:most])
 
 
 def _agents(run: Path) -> Section:
@@ -284,7 +284,7 @@ def _judge_run(job: Job, run: Path, names: Sequence[str], is_fast: bool) -> list
     stored = StoredRun(run)
     facts: Mapping[str, str] = {"run": run.name}
     (run / EVALUATION).mkdir(exist_ok=True)
-    store_judgement(stored.judge(job.config.job.draws, is_fast=is_fast, tell=job.tell), run / EVALUATION, facts)
+    store_judgement(stored.judge(job.plan.job.draws, is_fast=is_fast, tell=job.tell), run / EVALUATION, facts)
     measure_supervised(stored)
     decisions = [decide(run, read_gate_set(name)) for name in names]
     for each in decisions:

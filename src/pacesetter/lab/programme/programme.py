@@ -153,7 +153,7 @@ class _Board(StageWatch):
                 job.run.folder.name,
                 datetime.now(UTC).isoformat(timespec="seconds"),
                 tuple(PhaseStatus(name) for name in PHASES),
-                synthetic=str(job.config.data["source"]) in MADE_UP,
+                synthetic=job.plan.data.source in MADE_UP,
             )
         self._update(stage.name, state=RUNNING)
 
@@ -193,7 +193,7 @@ class _Board(StageWatch):
             "peak memory": f"{cost['peak_mb']:g} MB",
             "data fingerprint": job.panel.fingerprint,
             "config hash": job.run.manifest["config_hash"],
-            "seed": str(job.config.seed),
+            "seed": str(job.plan.seed),
         }
         notes = [*job.panel.notes, *(("The bars are SYNTHETIC.",) if self.status and self.status.synthetic else ())]
         page = job.run.path(f"{REPORTS}/{stage.name}.html")

@@ -90,7 +90,7 @@ def choose_candidate(default: Candidate, others: Sequence[Candidate], gain: floa
 
 def search_and_retrain(job: Job, folder: Path, small: Plan, whole: Plan) -> StageResult:
     """Search on the prototype's configuration, retrain the best on the whole one, and choose."""
-    options, agent = job.config.programme, str(whole.agent["algorithm"])
+    options, agent = job.plan.programme, whole.agent.algorithm
     if not options.search and agent not in SPACES:
         raise RunError(
             f'nothing to search for agent={agent}; give programme.search=["agent.…=a,b"], or programme.trials=0'

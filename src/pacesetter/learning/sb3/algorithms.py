@@ -106,7 +106,7 @@ class Algorithm:
         return {item.name: str(item.annotation) for item in taken if item.name not in _OURS}
 
 
-def _declared() -> dict[str, Algorithm]:
+def _load_declared() -> dict[str, Algorithm]:
     """The algorithms that methods declare, by the method's name."""
     return {
         name: load(support.algorithm)
@@ -116,7 +116,7 @@ def _declared() -> dict[str, Algorithm]:
     }
 
 
-ALGORITHMS: Registry[Algorithm] = Registry("algorithm", declared=_declared)
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm", declared=_load_declared)
 
 
 @dataclass(frozen=True)

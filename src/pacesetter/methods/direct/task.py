@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.learning.methods import read_options
+from pacesetter.learning.methods import AgentOptions, read_options
 from pacesetter.market.covariance import RiskTables, make_tables
 from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.options import Direct, WholeMarket
@@ -47,7 +47,7 @@ __all__ = ["DirectTask", "adapt_to_account"]
 PORTFOLIOS = 8  # side by side, to be observed for an export
 
 
-def adapt_to_account(task: Task, agent: Mapping[str, object]) -> Task:
+def adapt_to_account(task: Task, agent: AgentOptions) -> Task:
     """One account for all symbols, whatever the task."""
     return DirectTask(task, read_options(agent, task.learned_as))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pacesetter.build.tasks.task import Task
 from pacesetter.errors import ConfigError
 from pacesetter.learning.conditions import Conditions
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.methods.goals.goals import ACHIEVED, DESIRED, HindsightConfig, read_hindsight
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class GoalConditions(Conditions):
         return achieved | {DESIRED: (0.0, self.options.cap)}
 
 
-def adapt_to_goals(task: Task, agent: Mapping[str, object]) -> Task:
+def adapt_to_goals(task: Task, agent: AgentOptions) -> Task:
     """The task of an agent that is asked for goals; as it is where it has none."""
-    options = read_hindsight(agent)
-    return task if options is None else task.conditioned(GoalConditions(options))
+    options = read_hindsight(agent.options)
+    return task if options is None else task.with_conditions(GoalConditions(options))

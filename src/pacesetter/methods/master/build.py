@@ -58,7 +58,7 @@ def with_fleet(config: Plan) -> Plan:
         fold=split.fold,
     )
     # Windows as long as the prior of its agents reads them, where they have one.
-    agent = config.agent | {"prior_bars": int(there.agent.get("prior_bars") or 0)}
+    agent = config.agent.with_options(prior_bars=there.agent.targets.prior_bars)
     # Bars and features as the fleet was trained with: on others its advice would be out of distribution.
     return replace(config, data=there.data, features=there.features, task=task, train=train, agent=agent)
 

@@ -8,7 +8,7 @@ from pacesetter.build.environments import Parts, Stretch, feature_split, fitted_
 from pacesetter.build.plan import Plan
 from pacesetter.build.prior import beside_prior, sample_observations
 from pacesetter.build.tasks.fleet import known_table
-from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
+from pacesetter.build.tasks.task import NO_WINDOWS, Stored, Task
 from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.methods.master.build import best_master, build_master_parts, with_fleet
 from pacesetter.methods.master.options import MasterTrading
@@ -43,7 +43,7 @@ class MasterTask(Task):
     }
     inherited = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"
 
-    def completed(self, config: Plan) -> Plan:
+    def complete(self, config: Plan) -> Plan:
         return with_fleet(config)
 
     def parts(self, config: Plan, panel: Panel) -> Parts[MasterMarket, Stretch]:
@@ -90,4 +90,4 @@ class MasterTask(Task):
         return Exported(module, spec, symbols, sample_observations(market, market.lookup, draw, count))
 
 
-TASKS.add("master", MasterTask())
+TASK = MasterTask()

@@ -5,7 +5,6 @@ It takes the place of the configured task. With agent.context=off it is a plain 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.environments import FeatureSplit, build_table
@@ -15,7 +14,7 @@ from pacesetter.build.tasks.task import Task
 from pacesetter.build.tasks.trading import MarketCopies
 from pacesetter.build.trading import FleetTrading
 from pacesetter.errors import ConfigError
-from pacesetter.learning.methods import read_options
+from pacesetter.learning.methods import AgentOptions, read_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MetaFleetTask", "adapt_to_context"]
 
 
-def adapt_to_context(task: Task, agent: Mapping[str, object]) -> Task:
+def adapt_to_context(task: Task, agent: AgentOptions) -> Task:
     """The fleet with a context."""
     read_options(agent, task.learned_as)  # refuses a wrong one before data is loaded
     return MetaFleetTask()
@@ -49,7 +48,7 @@ class MetaFleetTask(FleetTask):
         from pacesetter.methods.meta.families import family_tasks
         from pacesetter.methods.meta.meta import OWN_REGIMES
 
-        family = str(config.agent["family"])
+        family = str(config.agent.options["family"])
         if family == OWN_REGIMES:
             return super().copies(config, split)
         if split.supervised is not None or config.trading.curriculum != "none":
@@ -57,7 +56,7 @@ class MetaFleetTask(FleetTask):
                 f"agent.family={family} makes other markets, which features.supervised and task.curriculum know "
                 "nothing of; leave them out"
             )
-        tasks = family_tasks(family, split.learned, int(config.agent["tasks"]), config.seed)
+        tasks = family_tasks(family, split.learned, int(config.agent.options["tasks"]), config.seed)
         return MarketCopies([task.panel for task in tasks], [build_table(config, task.panel) for task in tasks])
 
     def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> Policy:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.learning.conditions import Conditions, Options
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.rewards.component import REWARDS
 from pacesetter.rewards.objectives import OBJECTIVES
 from pacesetter.rewards.reward import RewardConfig
@@ -99,9 +100,11 @@ class ObjectiveConditions(Conditions):
         return {PREFERENCE: (0.0, 1.0), ACCRUED: (-1e6, 1e6)}
 
 
-def adapt_to_objectives(task: Task, agent: Mapping[str, Any]) -> Task:
+def adapt_to_objectives(task: Task, agent: AgentOptions) -> Task:
     """The task whose policy is asked for weights of objectives; refuses an unknown scalarisation or utility."""
     for key, known in (("scalarisation", SCALARISATIONS), ("utility", UTILITIES)):
-        if agent.get(key, known[0]) not in known:
-            raise ConfigError(f"agent.{key}={agent[key]!r} is unknown{did_you_mean(str(agent[key]), known)}")
-    return task.conditioned(ObjectiveConditions(dict(agent), first_weights(agent.get("objectives"))))
+        if agent.options.get(key, known[0]) not in known:
+            raise ConfigError(
+                f"agent.{key}={agent.options[key]!r} is unknown{did_you_mean(str(agent.options[key]), known)}"
+            )
+    return task.with_conditions(ObjectiveConditions(agent.to_dict(), first_weights(agent.options.get("objectives"))))

@@ -217,8 +217,8 @@ def _store_student(
     until: str,
     held_out: float,
 ) -> Run:
-    agent = config.agent | {"network": asked.network, "heads": [asked.heads]}
-    agent["network_options"] = dict(asked.network_options) if asked.network_options else None
+    sizes = dict(asked.network_options) if asked.network_options else None
+    agent = config.agent.with_options(network=asked.network, heads=[asked.heads], network_options=sizes)
     student_config = replace(config, name=f"{config.name}-student", agent=agent)
     run = Run.create(Path(folder).resolve().parent, student_config.name, student_config.to_dict())
     save_fleet(student, run.path("checkpoints/best"))

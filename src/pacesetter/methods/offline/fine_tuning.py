@@ -54,10 +54,11 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     Run.open_finished(folder)
     old, before = stored_plan(folder), best_fleet(folder)
     # The network of the old run unless the overrides say otherwise: weights of another size cannot be taken.
-    own = [f"agent.{name}={old.agent[name]}" for name in ("network", "heads") if old.agent.get(name) is not None]
+    kept = {name: old.agent.options.get(name) for name in ("network", "heads")}
+    own = [f"agent.{name}={value}" for name, value in kept.items() if value is not None]
     config = resolve(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
-    if old.agent.get("network_options") and not any(text.startswith("agent.network") for text in overrides):
-        config = replace(config, agent={**config.agent, "network_options": old.agent["network_options"]})
+    if old.agent.network_options and not any(text.startswith("agent.network") for text in overrides):
+        config = replace(config, agent=config.agent.with_options(network_options=old.agent.network_options))
     panel = build_panel(config)
     shared = [symbol for symbol in before.symbols if symbol in panel.symbols]
     if not shared:

@@ -92,7 +92,7 @@ class RowsValidator(Validator[LearnerT]):
             "held_out": {name: round(value, DIGITS) for name, value in judged.items()},
             "estimates": [each._asdict() for each in estimates],
             "note": note,
-            "agent": self.session.config.agent["algorithm"],
+            "agent": self.session.config.agent.algorithm,
             "dataset": self._dataset(),
         }
         self.session.run.write_json(REPORT, facts | more)

@@ -18,6 +18,7 @@ from pacesetter.build.tasks.fleet import FleetTask
 from pacesetter.build.tasks.lookback import LookbackTask
 from pacesetter.build.tasks.task import NO_WINDOWS, Task
 from pacesetter.errors import ConfigError, needs
+from pacesetter.learning.methods import AgentOptions
 from pacesetter.methods.offline.manifest import build_recording_market, check_dataset
 from pacesetter.panel import Panel
 
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["JudgedMarkets", "JudgedWindows", "OfflineTask", "OfflineWindowsTask", "adapt_to_dataset", "stored_rows"]
 
 
-def adapt_to_dataset(task: Task, agent: Mapping[str, object]) -> Task:
+def adapt_to_dataset(task: Task, agent: AgentOptions) -> Task:
     """The task with stored episodes in place of its market; refuses one of which none are recorded."""
     kinds: dict[str, type[Task]] = {"fleet": OfflineTask, "lookback": OfflineWindowsTask}
     if task.name not in kinds:
-        raise ConfigError(f"agent={agent['algorithm']} does not support task={task.name}, only {' and '.join(kinds)}")
+        raise ConfigError(f"agent={agent.algorithm} does not support task={task.name}, only {' and '.join(kinds)}")
     return kinds[task.name]()
 
 
@@ -64,7 +65,7 @@ class JudgedMarkets:
 
 def stored_rows(config: Plan, panel: Panel) -> StoredRows:
     """The dataset that an agent learns from; refuses none, one of another market, and a choice by market results."""
-    name, path = config.agent["algorithm"], config.agent.get("dataset")
+    name, path = config.agent.algorithm, config.agent.options.get("dataset")
     if not path:
         raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter export")
     if config.train.best_by == "sharpe":
@@ -76,9 +77,9 @@ def stored_rows(config: Plan, panel: Panel) -> StoredRows:
     check_dataset(path, read_manifest(path), config, panel)
     return StoredRows.read(
         path,
-        tuple(config.agent.get("regimes", ())),
-        held_out=config.agent.get("held_out", 0.2),
-        gamma=config.agent.get("gamma", 0.9),
+        tuple(config.agent.options.get("regimes", ())),
+        held_out=config.agent.options.get("held_out", 0.2),
+        gamma=config.agent.options.get("gamma", 0.9),
         seed=config.seed,
         device=config.train.device,
     )

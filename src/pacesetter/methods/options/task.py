@@ -6,7 +6,7 @@ rules read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.learning.methods import read_options
+from pacesetter.learning.methods import AgentOptions, read_options
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["OptionFleetTask", "OptionTradingTask", "adapt_to_options"]
 
 
-def adapt_to_options(task: Task, agent: Mapping[str, object]) -> Task:
+def adapt_to_options(task: Task, agent: AgentOptions) -> Task:
     """The fleet or the one agent with options, windows as long as the rules read them."""
     kind = OptionTradingTask if task.learned_as == "trading" else OptionFleetTask
     return kind(read_options(agent, task.learned_as).history_bars)

@@ -75,12 +75,12 @@ def model_card(
     training = manifest["training"]
     return CARD.format(
         name=config.name,
-        network=config.agent.get("network", config.task.problem),
-        algorithm=config.agent.get("algorithm", "ppo"),
+        network=config.agent.options.get("network", config.task.problem),
+        algorithm=config.agent.algorithm,
         problem=config.task.problem,
         action=config.task.action if isinstance(config.task, Trading) else "window",
         run=manifest["run"],
-        source=config.data["source"],
+        source=config.data.source,
         symbols=len(features.symbols),
         fitted_until=manifest["fitted_until"],
         features=len(features.names),

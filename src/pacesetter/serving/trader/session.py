@@ -253,7 +253,7 @@ def fit_panel(panel: Panel, bundle: Bundle | None) -> Panel:
     panel = panel.select(list(own)) if own and panel.symbols != own else panel
     if bundle and panel.fields != bundle.features.fields:
         raise ConfigError(
-            f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
+            f"{bundle.name} was trained on {bundle.config.data.source} bars of {', '.join(bundle.features.fields)}, "
             f"these have {', '.join(panel.fields)}; leave out data to replay its own"
         )
     if bundle and len(panel) > 1 and not _is_of_length(panel, bundle.features.bars_per_year):
@@ -282,7 +282,7 @@ def replayed_data(data: Mapping[str, object], bundle: Bundle | None) -> dict[str
     """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
     if "source" in data:
         return dict(data)
-    own = {"source": bundle.config.data["source"], **bundle.config.data_options} if bundle else {"source": "sample"}
+    own = {"source": bundle.config.data.source, **bundle.config.data.options} if bundle else {"source": "sample"}
     return own | dict(data)
 
 
@@ -292,9 +292,9 @@ def _network_options(config: PaperConfig, bundle: Bundle | None) -> dict[str, An
     Bars come from the exchange to which the orders go.
     """
     own: dict[str, Any] = {}
-    if bundle is not None and bundle.config.data["source"] == config.feed:
+    if bundle is not None and bundle.config.data.source == config.feed:
         # Up to now, whatever the last bar of the training was.
-        own = {name: value for name, value in bundle.config.data_options.items() if name not in ("end", "refresh")}
+        own = {name: value for name, value in bundle.config.data.options.items() if name not in ("end", "refresh")}
     if bundle is not None and (bundle.model.spec.symbols or "symbols" not in own):
         # Its own; of a policy that trades any symbol those that it was trained on.
         own["symbols"] = list(bundle.model.spec.symbols or bundle.features.symbols)
