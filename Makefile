@@ -12,7 +12,7 @@ BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py bench
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: .venv/demo.done  ## install what is needed and run the demo: ten portfolios by company size, 99 years
+demo: .venv/run.done  ## install what is needed and run the demo: ten portfolios by company size, 99 years
 	$(BIN)/pacesetter demo
 
 # without its cache mypy keeps one core busy for a minute or more: beside the tests none is idle
@@ -24,14 +24,14 @@ tests: .venv/test.done
 
 setup: .venv/test.done  ## the developer's environment
 
-train: .venv/demo.done  ## one agent; ARGS="task=fleet agent=ppo data=sample" are its overrides
+train: .venv/run.done  ## one agent; ARGS="task=fleet agent=ppo data=sample" are its overrides
 	$(BIN)/pacesetter train $(ARGS)
 
-evaluate: .venv/demo.done  ## RUN=runs/…: judge a run on its test set
+evaluate: .venv/run.done  ## RUN=runs/…: judge a run on its test set
 	@test -n "$(RUN)" || { echo "error: RUN is missing; for example make evaluate RUN=runs/<time>-<name>-<hash>" >&2; exit 2; }
 	$(BIN)/pacesetter evaluate $(RUN) $(ARGS)
 
-report: .venv/demo.done  ## the pipeline from bars to report.html; ARGS="data=sample" are its overrides
+report: .venv/run.done  ## the pipeline from bars to report.html; ARGS="data=sample" are its overrides
 	$(BIN)/pacesetter run $(ARGS)
 
 tune: .venv/test.done  ## search hyperparameters; ARGS="agent=ppo tune.trials=20" are its overrides
@@ -112,7 +112,7 @@ HASHED = grep == locks/$(1).txt | LC_ALL=C sort | LC_ALL=C join - locks/files.sh
 	$(PIP) install --no-deps --require-hashes -r .venv/$*.hashed.txt
 	$(PIP) install torch==2.13.0 -c locks/$*.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
-	touch $@ $(if $(filter test,$*),.venv/demo.done)
+	touch $@ $(if $(filter test,$*),.venv/run.done)
 
 # the site's tools are apart: they read the package and do not import it
 .venv-docs/docs.done: locks/docs.txt

@@ -21,9 +21,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
-NO_EXTRAS = ("core", "demo", "docs", "test", "hashes")  # locks that are no extra's
+NO_EXTRAS = ("core", "docs", "test", "hashes")  # locks that are no extra's
 BARS = """import pacesetter as ps
 ps.load("synthetic", symbols=5, bars=800, seed=1).to_frame()["close"].to_csv("bars.csv")
+assert ps.load("bars.csv").shape == (800, 5, 1)
 """
 
 

@@ -22,14 +22,13 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 BUILD_TOOL = "setuptools>=77"  # installs the package itself, without build isolation
 TEST_EXTRAS = "dev,rl,signatures,track,search,evaluate,serve,dash,ray,online,data,offline,drift"
-DEMO_EXTRAS = "rl,evaluate,serve"  # what the pipeline needs
 
 
 def groups() -> dict[str, list[str]]:
     """Lock file name → the requirements that it closes; those of the site are without the package itself."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    wanted = {"core": ".", "demo": f".[{DEMO_EXTRAS}]", "test": f".[{TEST_EXTRAS}]"}
+    wanted = {"core": ".", "test": f".[{TEST_EXTRAS}]"}
     wanted |= {name: f".[{name}]" for name in extras if name not in ("dev", "signatures")}
     return {name: [requirement, BUILD_TOOL] for name, requirement in wanted.items()} | project["dependency-groups"]
 

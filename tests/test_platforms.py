@@ -15,12 +15,26 @@ import pacesetter
 PACKAGE = Path(pacesetter.__file__).parent
 # At the top of the script, so that a process that it spawns begins with it too.
 WITHOUT_POSIX = """
-import multiprocessing, os, sys
-for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+import multiprocessing, os, pathlib, sys
+for name in ("fcntl", "resource", "pwd", "grp", "termios", "psutil"):
     sys.modules[name] = None
 for name in ("fork", "forkpty", "getuid", "geteuid", "getloadavg", "sched_getaffinity"):
     delattr(os, name)
 multiprocessing.get_all_start_methods = lambda: ["spawn"]
+def absent(function):
+    def call(path, *arguments, **options):
+        if str(path).startswith(("/proc", "/sys", "/dev/shm")):
+            raise FileNotFoundError(2, "No such file", str(path))
+        return function(path, *arguments, **options)
+    return call
+pathlib.Path.read_text, pathlib.Path.write_text = absent(pathlib.Path.read_text), absent(pathlib.Path.write_text)
+"""
+# a command line, as a console with 256 letters has it
+COMMAND = """
+if __name__ == "__main__":
+    from pacesetter.cli import main
+    sys.argv[0] = "pacesetter"
+    main()
 """
 # a study, a backtest, a verdict, a lock that is refused while it is held, and a process
 ALL_OF_IT = """
@@ -56,6 +70,24 @@ def test_a_study_a_backtest_a_lock_and_a_process_need_neither_fork_nor_fcntl(tmp
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["False", "refused", "[]", "['config.yaml']", "spawn 3"]
+
+
+def _call(folder: Path, script: str, *words: str) -> str:
+    """What a script prints elsewhere, where every letter can be shown or is replaced."""
+    path = folder / "elsewhere.py"
+    path.write_text(WITHOUT_POSIX + script, encoding="utf-8")
+    console = os.environ | {"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, path, *words], cwd=folder, capture_output=True, env=console, check=False)
+    assert done.returncode == 0, done.stderr.decode("cp1252")
+    assert b"Traceback" not in done.stderr
+    return done.stdout.decode("cp1252")
+
+
+def test_leadlag_on_a_file_runs_elsewhere(tmp_path: Path) -> None:
+    pacesetter.load("synthetic", symbols=3, bars=400, seed=1).to_frame()["close"].to_csv(tmp_path / "bars.csv")
+    said = _call(tmp_path, COMMAND, "leadlag", "data=bars.csv")
+    assert "Report: runs" in said
+    assert list(tmp_path.glob("runs/*-leadlag-*/report.html"))
 
 
 def test_a_console_without_a_letter_shows_a_question_mark(tmp_path: Path) -> None:

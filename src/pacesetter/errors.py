@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from numbers import Real
 from typing import Any
 
@@ -16,8 +18,10 @@ __all__ = [
     "PacesetterError",
     "RunError",
     "check_above",
+    "check_installed",
     "check_range",
     "did_you_mean",
+    "extra_with",
     "needs",
 ]
 
@@ -97,5 +101,28 @@ def needs(what: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        missing = f"{what} needs {problem.name}"
-        raise ConfigError(f"{missing}; install it with: pip install 'pacesetter[{extra}]'") from problem
+        raise _not_installed(what, str(problem.name), extra) from problem
+
+
+def check_installed(what: str, extra: str, *modules: str) -> None:
+    """Refuse, before any work, where a library is not installed, and say which `extra` brings it; imports nothing."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise _not_installed(what, module, extra)
+
+
+def extra_with(module: str) -> str | None:
+    """The first extra of this package that installs a module; None where none does."""
+    from importlib.metadata import PackageNotFoundError, requires  # here: a tenth of what `--help` takes
+
+    try:
+        lines = requires("pacesetter") or []
+    except PackageNotFoundError:  # the source tree alone
+        return None
+    pairs = (re.fullmatch(r"([\w.-]+).*extra == ['\"]([\w-]+)['\"].*", line) for line in lines)
+    wanted = module.partition(".")[0].lower()
+    return next((pair[2] for pair in pairs if pair and pair[1].replace("-", "_").lower() == wanted), None)
+
+
+def _not_installed(what: str, module: str, extra: str) -> ConfigError:
+    return ConfigError(f"{what} needs {module}; install it with: pip install 'pacesetter[{extra}]'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,10 @@ from pacesetter.stamps import StampReader, moment_of
 if TYPE_CHECKING:
     from pacesetter.panel import Panel
 
-__all__ = ["Bars", "Close", "Finding", "read_frame", "recognise"]
+__all__ = ["Bars", "Close", "Decimal", "Finding", "read_frame", "recognise"]
 
 Close = Literal["auto", "close", "adj_close", "unadjusted"]
+Decimal = Literal["point", "comma"]
 
 OPEN_STAMPS = ("open_time", "opentime", "time_open", "start_time", "bar_start")
 ALIASES = {
@@ -43,7 +45,15 @@ ACCOUNT_FIELDS = ("funding_rate", "mark_price", "dividend", "split", "close_unad
 KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close", *ACCOUNT_FIELDS)
 # Stricter than float(), which also takes "1_000" and the digits of other scripts.
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?[iI]nf(inity)?"
+# as spreadsheets and web pages write them, by the decimal mark that is said: $1,234.50 and 1.234,50 €
+WRITTEN = {
+    "point": r"[$€£¥]?\s?[+-]?(?:[0-9]{1,3}(?:[,'\s][0-9]{3})+|[0-9]+)(?:\.[0-9]*)?\s?[$€£¥]?",
+    "comma": r"[$€£¥]?\s?[+-]?(?:[0-9]{1,3}(?:[.'\s][0-9]{3})+|[0-9]+)(?:,[0-9]*)?\s?[$€£¥]?",
+}
+CLOSES = ("price", "last", "close/last")  # names of the close beside open, high and low, where none is called so
 MOST_COLUMNS = MOST_SYMBOLS = 20_000
+AUTUMN = (4, 10, 11)  # when clocks are set back, south and north: an hour of local time is there twice
+CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?|[0-9]{5,6}"  # a time of day in a column of its own
 MOST_CELLS = 500_000_000  # 4 GB of numbers: sparse rows of many symbols make a table far larger than their file
 NO_VALUE = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "<na>", "nat"})
 
@@ -168,10 +178,15 @@ class Bars:
 
 def recognise(name: object) -> str:
     """A column name in our words: aliases in any case and spacing; anything else as it is, without outer blanks."""
-    plain = str(name).strip().lower().replace(" ", "_")
+    plain = _plain(name).replace(" ", "_")
     if plain in KNOWN_FIELDS:
         return plain
     return next((ours for ours, theirs in ALIASES.items() if plain in theirs), str(name).strip())
+
+
+def _plain(name: object) -> str:
+    """A column's name in small letters, without the angles that some files set around it."""
+    return str(name).strip().strip("<>").lower()
 
 
 def read_frame(
@@ -187,12 +202,14 @@ def read_frame(
     date_format: str | None = None,
     zone_of: Callable[[pd.DatetimeIndex], str] | None = None,
     close: Close = "auto",
+    decimal: Decimal | None = None,
 ) -> Bars:
     """Bars from wide closes, (field, symbol) columns, long rows, or one symbol's fields (named `symbol`).
 
     `numbers` (row,) are the row numbers to name in findings, counted from 0 when left out. The other options are those
     of `StampReader`; a `stamp` of auto takes a column named open_time, or the like, for the opens of bars. `close` says
-    which close is meant where there is an adjusted one beside it: adj_close scales open, high and low alike.
+    which close is meant where there is an adjusted one beside it: adj_close scales open, high and low alike. `decimal`
+    is the mark in numbers such as $1,234.50 or 1.234,50.
     """
     if isinstance(frame.index, pd.MultiIndex):
         frame = frame.reset_index()
@@ -201,6 +218,8 @@ def read_frame(
     check_columns(frame.shape[1], origin or "the table")
     table = _Table(origin, np.arange(len(frame)) if numbers is None else numbers)
     frame, stamps = _split_stamps(frame, table)
+    if decimal is not None:
+        frame = frame.apply(_plain_numbers, decimal=decimal, table=table)
     meant = ("open" if recognises_open(stamps.name) else "close") if stamp == "auto" else stamp
     reader = StampReader(table.report, origin or "the table", meant, bar, timezone, close_of, date_format, zone_of)
     bars = _choose_close(_read_layout(frame, reader.known_times(stamps), table, symbol), close, table)
@@ -344,7 +363,7 @@ class _Table:
             row = int(bad.argmax())
             symbol = owner if isinstance(owner, str) else owner(row)
             what = f"{field} is '{text.iloc[row][:40]}', not a number"
-            self.report("wrong_type", what, np.flatnonzero(bad), "write it like 1234.5", symbol)
+            self.report("wrong_type", what, np.flatnonzero(bad), _number_remedy(text.iloc[row]), symbol)
         out = np.full(len(text), np.nan)
         out[number] = text[number].to_numpy(dtype=object).astype(np.float64)  # float() itself: no digit is lost
         return out
@@ -361,12 +380,35 @@ def _cells(values: pd.Series) -> tuple[pd.Series, Array, Array]:
     return text, number, ~number & ~text.str.lower().isin(NO_VALUE).to_numpy(dtype=bool)
 
 
+def _plain_numbers(values: pd.Series, decimal: Decimal, table: _Table) -> pd.Series:
+    """A column whose numbers such as $1,234.50 are written like 1234.50; refuses a number by the other mark."""
+    if _is_numeric(values):
+        return values
+    text = values.astype("str").str.strip()
+    is_written = text.str.fullmatch(WRITTEN[decimal])
+    other = text.str.fullmatch(NUMBER) & ~is_written
+    if decimal == "comma" and other.any():
+        row = int(other.to_numpy().argmax())
+        where = f"{table} row {int(table.numbers[row])}"
+        raise DataError(f"{where}: '{text.iloc[row]}' has no decimal comma; leave out data.decimal=comma")
+    mark = "." if decimal == "point" else ","
+    plain = text.str.replace(rf"[^0-9{mark}+-]", "", regex=True).str.replace(",", ".", regex=False)
+    return plain.where(is_written, values)
+
+
+def _number_remedy(text: str) -> str:
+    """How to write a cell, or which option reads it."""
+    marks = [f"data.decimal={mark}" for mark, pattern in WRITTEN.items() if re.fullmatch(pattern, text)]
+    return "write it like 1234.5" + (f", or give {' or '.join(marks)}" if marks else "")
+
+
 def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.Series]:
     """The value columns and the raw timestamps: the index when it is one of time, else the first column named so."""
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index.to_series()
     named = [place for place, name in enumerate(frame.columns) if _is_stamp(name)]
     if named:
+        frame, named = _join_clock(frame, named)
         opens = [place for place in named if recognises_open(frame.columns[place])]
         closes = [place for place in named if place not in opens]
         # Exchanges write both; which bar is known when is what the close says.
@@ -378,6 +420,23 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
         return frame, frame.index.to_series()
     has = ", ".join(str(name) or "a column without a name" for name in frame.columns[:6])
     raise DataError(f"{table} has no timestamps: name a column timestamp or date (it has {has})")
+
+
+def _join_clock(frame: pd.DataFrame, named: list[int]) -> tuple[pd.DataFrame, list[int]]:
+    """A date and a time of day in two columns as one stamp; midnights of all rows leave the dates alone."""
+    words = {_plain(frame.columns[place]): place for place in named}
+    if set(words) != {"date", "time"}:
+        return frame, named
+    dates, clock = (frame.iloc[:, words[word]].astype("str").str.strip() for word in ("date", "time"))
+    if not clock.str.fullmatch(CLOCK).all():
+        return frame, named
+    whole = clock.str.replace(r"^([0-9]{1,2}?)([0-9]{2})([0-9]{2})$", r"\1:\2:\3", regex=True)
+    whole = whole.str.replace(r"^([0-9]:)", r"0\1", regex=True)
+    days = dates.str.replace(r"^([0-9]{4})([0-9]{2})([0-9]{2})$", r"\1-\2-\3", regex=True)
+    stamps = days if whole.str.fullmatch("[0:]+").all() else days + " " + whole
+    rest = [place for place in range(frame.shape[1]) if place != words["time"]]
+    joined = frame.assign(**{str(frame.columns[words["date"]]): stamps}).iloc[:, rest]
+    return joined, [rest.index(words["date"])]
 
 
 def _is_counter(name: object, values: pd.Series) -> bool:
@@ -414,10 +473,12 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
     words = [recognise(name) for name in names]
     if "close" not in words and not {"open", "high", "low"} & set(words):
         words = ["close" if word == "adj_close" else word for word in words]  # the only close there is
+    if "close" not in words and {"open", "high", "low"} & set(words):
+        words = ["close" if _plain(name) in CLOSES else word for name, word in zip(names, words, strict=True)]
     # A wide table may have a ticker called "SYM": its cells are numbers, names of symbols are not.
     if "symbol" in words and ("close" in words or not _cells(frame[words.index("symbol")])[1].all()):
         return _read_long(frame, words, known, table, names)
-    if _is_one_symbol([str(name).strip().lower() for name in names], words):
+    if _is_one_symbol([*map(_plain, names)], words):
         places = _value_columns(frame, words, table)
         cells = [(words[place], symbol) for place in places]
         bars = _read_wide(frame[places].set_axis(range(len(places)), axis=1), cells, known, table)
@@ -558,19 +619,17 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
     back = order[1:][same & (np.diff(stamps[order]) < 0)]
     ranked = np.lexsort((row, stamps, code)) if len(back) else order
     again = (np.diff(code[ranked]) == 0) & (np.diff(stamps[ranked]) == 0)
+    double = "delete one, or keep the last with data.allow=duplicate"
     for rule, places, what, remedy in (
         ("order", back, "the bar is older than the one before it", "sort the rows, or allow with data.allow=order"),
-        (
-            "duplicate",
-            ranked[1:][again],
-            "the bar appears twice",
-            "delete one, or keep the last with data.allow=duplicate",
-        ),
+        ("duplicate", ranked[1:][again], "the bar appears twice", double),
     ):
         for which in np.unique(code[places]):
             mine = np.sort(places[code[places] == which])
-            when = str(pd.Timestamp(stamps[mine[0]], tz="UTC"))
-            table.report(rule, what, row[mine], remedy, str(symbols[which]), when)
+            when = pd.Timestamp(stamps[mine[0]], tz="UTC")
+            local = rule == "duplicate" and when.hour in (1, 2) and when.month in AUTUMN
+            more = "; of local times give data.timezone, e.g. America/New_York" if local else ""
+            table.report(rule, what, row[mine], remedy + more, str(symbols[which]), str(when))
     # `again` marks the earlier of two equal stamps: the last in the file stands.
     return np.delete(ranked, np.flatnonzero(again))
 

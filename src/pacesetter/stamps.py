@@ -200,7 +200,8 @@ class _Parser:
             return self._parse_formatted(text, self.date_format)
         if text.str.fullmatch(r"[0-9]+(\.[0-9]*)?").all():
             return self._numbers(pd.to_numeric(text))
-        return self._text(text)
+        # The year first, then any mark: only one reading of it is in use.
+        return self._text(text.str.replace(r"^(\d{4})[./](\d{2})[./](\d{2})", r"\1-\2-\3", regex=True))
 
     def _numbers(self, values: pd.Series) -> pd.DatetimeIndex:
         """Epochs in one unit, or dates as numbers like 20161230."""

@@ -224,3 +224,28 @@ def test_a_misspelled_league_is_one_sentence(command):
     shown = command("lab", "league", "quik")
     assert shown.returncode == 2
     assert shown.stderr.strip() == "error: 'quik' is neither quick, full nor key=value; did you mean 'quick'?"
+
+
+WITHOUT = "import sys; sys.modules[{module!r}] = None; sys.argv = {line!r}; from pacesetter.cli import main; main()"
+
+
+def _without(module: str, line: list[str], folder: object) -> subprocess.CompletedProcess[str]:
+    """A command where a library is not installed."""
+    code = WITHOUT.format(module=module, line=["pacesetter", *line])
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", ["run", "demo"])
+def test_what_trains_is_refused_before_it_begins_where_torch_is_missing(tmp_path, command):
+    done = _without("torch", [command], tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: the \w+ needs torch; install it with: pip install 'pacesetter\[run\]'\n", done.stderr)
+    assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
+
+
+def test_a_missing_library_of_an_extra_is_one_sentence(tmp_path):
+    done = _without("alembic", ["decide", "bundles"], tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: this needs alembic; install it with: pip install 'pacesetter[serve]'\n",
+    )

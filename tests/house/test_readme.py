@@ -7,10 +7,6 @@ import io
 import re
 from pathlib import Path
 
-import pytest
-
-import pacesetter as ps
-
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_SCREEN = (
@@ -31,10 +27,8 @@ def test_what_a_newcomer_needs_comes_first() -> None:
     assert places == sorted(places)
 
 
-def test_the_five_lines_print_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_five_lines_print_what_the_page_says() -> None:
     code, said = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.S).groups()  # type: ignore[union-attr]
-    monkeypatch.chdir(tmp_path)
-    ps.load("synthetic", symbols=5, bars=800, seed=1).to_frame()["close"].to_csv("bars.csv")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})

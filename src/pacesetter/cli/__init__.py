@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from pacesetter.cli import dashboard, data, demo, fleet, jobs, lab, offline, paper, results, serve
-from pacesetter.errors import PacesetterError
+from pacesetter.errors import PacesetterError, extra_with
 from pacesetter.late import import_late
 from pacesetter.progress import with_heartbeat
 from pacesetter.words import escape_controls
@@ -119,6 +119,12 @@ def main() -> None:
             app()
     except PacesetterError as problem:
         typer.echo(f"error: {escape_controls(problem)}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as problem:
+        extra = extra_with(problem.name or "")
+        if extra is None:
+            raise
+        typer.echo(f"error: this needs {problem.name}; install it with: pip install 'pacesetter[{extra}]'", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         # The interpreter flushes stdout once more at exit, which would raise again. 141 is a shell's code for SIGPIPE,

@@ -22,6 +22,9 @@ def demo(runs: Annotated[Path, typer.Option(help="Folder that the run goes to.")
     """Run the demo on ten portfolios by size: who leads, an agent that learns it, the verdict, a decision."""
     import logging
 
+    from pacesetter.errors import check_installed
+
+    check_installed("the demo", "run", "torch")
     from pacesetter.lab.demo.demo import Demo
 
     training = logging.getLogger("pacesetter.jobs")
@@ -40,7 +43,7 @@ def _print_decision(played: Demo) -> None:
     try:
         from pacesetter.serving.trader.demo import bundle_and_ask, print_decision
     except ModuleNotFoundError as problem:
-        typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[serve]'")
+        typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[run]'")
         return
     store = Path(played.runs) / "bundles"
     typer.echo(f"Bundle: {bundle_and_ask(played.agent_run.folder, store, played.run.folder)}")

@@ -43,7 +43,7 @@ def _print_decision(job: Job) -> None:
     try:
         from pacesetter.serving.trader.demo import bundle_and_ask, print_decision
     except ModuleNotFoundError as problem:
-        typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[serve]'")
+        typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[run]'")
         return
     from pacesetter.cli.serve import fitted_risk
     from pacesetter.jobs.pipeline.master_stage import judged_run

@@ -90,8 +90,8 @@ class Loading:
 def load(source: Any, **options: Any) -> Panel:
     """A checked Panel from a registered source, a file, a folder or a table; options as keywords.
 
-    A table of pandas, Polars or Arrow takes the options of a file: symbols, calendar, stamp, bar, timezone, date_format
-    and close.
+    A table of pandas, Polars or Arrow takes the options of a file: symbols, calendar, stamp, bar, timezone,
+    date_format, close and decimal.
     Refuses bars that break a rule, in one sentence with the place and the remedy.
 
     >>> import pacesetter as ps

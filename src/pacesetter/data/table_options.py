@@ -10,7 +10,7 @@ import pandas as pd
 from pacesetter.arrays import Array
 from pacesetter.data.calendars import infer_calendar, session_closes, session_zone
 from pacesetter.errors import DataError, did_you_mean
-from pacesetter.frames import Bars, Close, read_frame
+from pacesetter.frames import Bars, Close, Decimal, read_frame
 
 __all__ = ["TableOptions"]
 
@@ -28,6 +28,7 @@ class TableOptions:
     timezone     of stamps without an offset (UTC by default)
     date_format  of stamps that are not ISO, e.g. %d/%m/%Y
     close        where an adjusted close stands beside the close, which is meant: close or adj_close
+    decimal      of numbers that are not like 1234.5: point for $1,234.50, comma for 1.234,50
     """
 
     _: KW_ONLY
@@ -38,6 +39,7 @@ class TableOptions:
     timezone: str | None = None
     date_format: str | None = None
     close: Close = "auto"
+    decimal: Decimal | None = None
 
     def read_table(
         self, frame: pd.DataFrame, symbol: str = "asset", origin: str = "", numbers: Array | None = None
@@ -63,6 +65,7 @@ class TableOptions:
             date_format=self.date_format,
             zone_of=(lambda moments: session_zone(self._calendar_of(moments))) if has_sessions else None,
             close=self.close,
+            decimal=self.decimal,
         )
         if not has_sessions:
             return bars

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from pacesetter.errors import DataError
@@ -31,8 +32,10 @@ def free_bytes() -> float:
 
 
 def peak_bytes() -> float:
-    """The most memory that this process ever held."""
+    """The most memory that this process ever held; 0 where neither the system nor psutil tells."""
     if not HAS_LIMITS:
+        if find_spec("psutil") is None:
+            return 0.0
         return float(importlib.import_module("psutil").Process().memory_info().peak_wset)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(most if sys.platform == "darwin" else most * 1024)  # in bytes there, in KiB elsewhere

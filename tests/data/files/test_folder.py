@@ -375,7 +375,7 @@ def test_binary_junk_is_refused(write: Write, junk: bytes) -> None:
 
 def test_paths_that_hold_nothing(tmp_path: Path, write: Write) -> None:
     assert "does not exist" in refusal(str(tmp_path / "none.csv"))
-    assert "has no .csv or .csv.gz or .txt file" in refusal(str(tmp_path))
+    assert "has no .csv or .csv.gz or .tsv or .txt file" in refusal(str(tmp_path))
     assert "does not exist" in refusal(str(tmp_path / ("x" * 5000)))
     with pytest.raises(ConfigError, match=r"data needs 'path': give data.path=…"):
         load("csv")
@@ -704,6 +704,9 @@ NEWCOMERS = {
         None,
     ),
     "currency": ("Date,Close\n" + _listed("{t:%Y-%m-%d},${p}"), {}, "close is '$100', not a number"),
+    "currency, told": ("Date,Close\n" + _listed("{t:%Y-%m-%d},${p}.00"), {"decimal": "point"}, None),
+    "german Excel, told": ("\ufeffDate;Close\n" + _listed("{t:%Y-%m-%d};{p},00"), {"decimal": "comma"}, None),
+    "year first": ("Date,Close\n" + _listed("{t:%Y/%m/%d},{p}"), {}, None),
     "thousands": ("Date,Close,Volume\n" + _listed('{t:%Y-%m-%d},{p},"1,234"'), {}, "volume is '1,234', not a number"),
     "opens and closes": (
         "open_time,close,close_time\n" + _listed("{t:%Y-%m-%dT00:00Z},{p},{t:%Y-%m-%dT23:59Z}"),
@@ -729,7 +732,12 @@ NEWCOMERS = {
         "'Total' is not an ISO timestamp",
     ),
     "a title above": ("My bars\nDate,Close\n" + _listed("{t:%Y-%m-%d},{p}"), {}, "the first line must name at least"),
-    "MetaTrader": ("<DATE>\t<CLOSE>\n" + _listed("{t:%Y.%m.%d}\t{p}"), {}, "name a column timestamp or date"),
+    "MetaTrader": ("<DATE>\t<TIME>\t<CLOSE>\n" + _listed("{t:%Y.%m.%d}\t16:00:00\t{p}"), {}, None),
+    "Nasdaq": (
+        "Date,Close/Last,Open\n" + _listed("{t:%m/%d/%Y},${p},$1"),
+        {"date_format": "%m/%d/%Y", "decimal": "point"},
+        None,
+    ),
     "names with blanks": (
         "Date,Ticker,Close\n" + _listed("{t:%Y-%m-%d},BRK B,{p}\n{t:%Y-%m-%d},Müller AG,{p}"),
         {},

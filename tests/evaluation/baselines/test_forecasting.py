@@ -104,11 +104,10 @@ def test_the_path_of_a_lasso_is_scikit_learns():
     targets = features[:, :2] + generator.normal(size=(200, 2))
     products = features.T @ targets
     penalties = np.abs(products).max() / 200 * np.logspace(0, -2, PENALTIES)
-    options = {"alphas": penalties, "precompute": features.T @ features, "max_iter": 20_000}
+    options = {"alphas": penalties, "precompute": features.T @ features, "max_iter": 1_000_000, "tol": 1e-14}
     theirs = [lasso_path(features, targets[:, k], Xy=products[:, k].copy(), **options)[1] for k in range(2)]
-    np.testing.assert_array_equal(
-        np.stack(list(Lasso.path(features, targets))), np.stack(theirs, axis=1).T.swapaxes(1, 2)
-    )
+    found = np.stack(list(Lasso.path(features, targets)))
+    np.testing.assert_allclose(found, np.stack(theirs, axis=1).T.swapaxes(1, 2), atol=1e-6)
 
 
 def test_the_path_ends_some_penalties_behind_the_least_loss():
@@ -125,13 +124,11 @@ def test_the_path_ends_some_penalties_behind_the_least_loss():
     assert tried == list(range(2 + forecasting.PATIENCE + 1))
 
 
-def test_a_penalty_at_which_a_lasso_does_not_converge_ends_its_path(monkeypatch, recwarn):
+def test_inputs_that_are_nearly_the_same_have_a_whole_path(recwarn):
     generator = np.random.default_rng(0)
-    features = generator.normal(size=(300, 1)) + 0.01 * generator.normal(size=(300, 6))  # nearly the same
+    features = generator.normal(size=(300, 1)) + 0.01 * generator.normal(size=(300, 6))
     targets = generator.normal(size=(300, 1))
     assert len(list(Lasso.path(features, targets))) == PENALTIES
-    monkeypatch.setattr(forecasting, "SWEEPS", 3)
-    assert 0 < len(list(Lasso.path(features, targets))) < PENALTIES
     assert not recwarn.list
 
 

@@ -110,3 +110,19 @@ def test_pictures_above_each_other_share_their_dates_and_a_logarithmic_axis_is_o
     assert short[0, 0] == pytest.approx((long[0, 0] + long[1, 0]) / 2, abs=1)  # half of the century is over
     assert straight[1, 1] == pytest.approx((short[0, 1] + short[1, 1]) / 2, abs=0.2)
     assert ">1,000,000<" in shown
+
+
+@pytest.mark.parametrize(
+    ("values", "axis", "shown"),
+    [
+        ([0.0, 0.0655], {"tickformat": ".0%"}, ["0%", "2%", "4%", "6%"]),
+        ([99.1, 165.0], {"type": "log"}, ["100", "120", "140", "160"]),
+        ([0.5, 2_000.0], {"type": "log"}, ["1", "10", "100", "1,000"]),
+        ([-0.21, 0.34], {}, ["-0.2", "0", "0.2"]),
+        ([3.0, 3.0], {}, ["3"]),
+    ],
+)
+def test_an_axis_has_round_numbers(values: list[float], axis: dict[str, Any], shown: list[str]) -> None:
+    drawing = drawn(go.Scatter(x=["2020-01-01", "2020-01-02"], y=values), yaxis=axis)
+    texts = [text.text for text in drawing.findall("text") if text.attrib["text-anchor"] == "end"]
+    assert texts == shown

@@ -68,7 +68,7 @@ def test_what_changes_is_shown_told_and_kept_once(
     progress.watch([job])
     table = progress.table()
     assert table.title == "0 of 1 runs ended, 64 of 256 steps"
-    assert [list(column.cells) for column in table.columns][:4] == [["group000"], ["64"], ["+0.5000"], ["100"]]
+    assert [row[:4] for row in table.rows] == [("group000", "64", "+0.5000", "100")]
     job.settle(RunOutcome("", 256, float("-inf"), "", "steps"), None)
     progress.watch([job])
     kept = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pacesetter.errors import RunError
 from pacesetter.jobs import resolve
+from pacesetter.jobs.launch.assignment import InterruptedRunError
+from pacesetter.lab.programme import tuning
 from pacesetter.lab.programme.tuning import Candidate, choose_candidate, config_preset
 
 
@@ -46,3 +49,18 @@ def test_a_configuration_survives_as_a_preset(tmp_path: Path) -> None:
     assert again.agent == config.agent
     assert again.data == config.data
     assert again.task == config.task
+
+
+def test_a_search_that_is_told_to_stop_ends_the_programme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve(["+preset=prototype_offline"])
+
+    def end(problem: RunError) -> object:
+        def search(*words: object, **more: object) -> None:
+            raise problem
+
+        monkeypatch.setattr(tuning, "tune", search)
+        return tuning._best_trials(config, tmp_path, 2, (), 1)
+
+    assert end(RunError("no trial finished")) == []
+    with pytest.raises(SystemExit):
+        end(InterruptedRunError("stopped by a signal"))

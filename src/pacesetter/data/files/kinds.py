@@ -9,7 +9,7 @@ from pacesetter.errors import DataError
 
 __all__ = ["ENDINGS", "file_source"]
 
-ENDINGS = {"csv": (".csv", ".csv.gz", ".txt"), "parquet": (".parquet", ".pq")}  # by source
+ENDINGS = {"csv": (".csv", ".csv.gz", ".tsv", ".txt"), "parquet": (".parquet", ".pq")}  # by source
 
 
 def file_source(path: str) -> str:

@@ -22,6 +22,7 @@ from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline, recent_returns
+from pacesetter.leadlag.lasso import lasso
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
@@ -45,7 +46,6 @@ VALIDATION_SHARE = 0.25  # of the known bars, the last ones, on which penalty an
 ENTRIES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # in deviations of the forecasts
 EXITS = (-2.0, -1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5)
 PENALTIES = 14  # on a logarithmic scale below the smallest one that leaves nothing
-SWEEPS = 20_000  # of coordinate descent at most; 715 correlated inputs of 143 stocks took 1,830
 SMALLEST_PENALTY = 1e-2  # as a share of that one
 PATIENCE = 4  # penalties without a smaller loss, after which none smaller is tried
 KEPT_FITS = 16  # two regressions, refitted before each of a few tests, and once to measure their views
@@ -172,34 +172,7 @@ class Lasso(Regression):
         coefficients = np.zeros(products.shape)
         for penalty in largest * np.logspace(0, np.log10(SMALLEST_PENALTY), PENALTIES):
             # From the solution before: neighbours are near.
-            descended = _descend(gram, products, targets, penalty, coefficients)
-            if descended is None:
-                return
-            yield (coefficients := descended)
-
-
-def _descend(gram: Array, products: Array, targets: Array, penalty: float, start: Array) -> Array | None:
-    """(feature, symbol) the lasso's coefficients at one penalty, from others; None where a symbol's do not converge.
-
-    Inputs that are nearly the same at a small penalty: no forecast is worth 20,000 sweeps over them.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import lasso_path
-
-    shape_only = np.broadcast_to(0.0, (len(targets), len(gram)))  # all is in the products
-    options: dict[str, object] = {"alphas": [penalty], "precompute": gram, "max_iter": SWEEPS, "check_input": False}
-    solution = np.zeros_like(start)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        for k in range(start.shape[1]):
-            # Copies: it writes into what it begins at.
-            target, response, begun = (np.array(part[:, k]) for part in (targets, products, start))
-            try:
-                path = lasso_path(shape_only, target, Xy=response, coef_init=begun, **options)
-            except ConvergenceWarning:
-                return None
-            solution[:, k] = path[1][:, 0]
-    return solution
+            yield (coefficients := lasso(gram, products, penalty * len(features), coefficients))
 
 
 # ---- our own feature ------------------------------------------------------------------------------------------------

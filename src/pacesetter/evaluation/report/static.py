@@ -17,7 +17,7 @@ __all__ = ["static_svg"]
 
 WIDTH, MARGIN_LEFT, MARGIN_TOP, MARGIN_RIGHT, MARGIN_BOTTOM = 900.0, 70.0, 34.0, 20.0, 30.0
 COLORS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#bab0ac")
-MOST_POINTS, MOST_CELLS, MOST_LABELS = 400, 60, 8
+MOST_POINTS, MOST_CELLS, MOST_LABELS, MOST_STEPS = 400, 60, 8, 4
 GREYS = ((0.0, "#ffffff"), (1.0, "#000000"))  # of a heat map that names no colours
 TAG = re.compile(r"<[^>]*>")
 
@@ -36,6 +36,7 @@ class Axis(NamedTuple):
     is_date: bool
     is_shown: bool = True
     is_log: bool = False
+    is_share: bool = False
 
     def pixels(self, values: Array) -> Array:
         """Where values lie."""
@@ -55,10 +56,17 @@ class Axis(NamedTuple):
         if self.names:
             step = -(-len(self.names) // MOST_LABELS)
             return [(float(place), self.names[place]) for place in range(0, len(self.names), step)]
-        values = np.linspace(self.low, self.high, 5)
         if self.is_date:
-            return [(value, f"{pd.Timestamp(int(value)):%Y-%m-%d}") for value in values[[0, 2, 4]]]
-        return [(value, _short_number(10**value if self.is_log else value)) for value in values]
+            values = np.linspace(self.low, self.high, 3)
+            return [(value, f"{pd.Timestamp(int(value)):%Y-%m-%d}") for value in values]
+        written = "{:.3g}%".format if self.is_share else _short_number
+        scale = 100.0 if self.is_share else 1.0
+        if not self.is_log:
+            return [(value, written(scale * value)) for value in _round_numbers(self.low, self.high)]
+        shown = _round_numbers(10**self.low, 10**self.high)
+        if self.high - self.low > 1.0:  # decades
+            shown = 10.0 ** np.arange(np.ceil(self.low), self.high + 1e-9)
+        return [(float(np.log10(value)), written(scale * value)) for value in shown if value > 0]
 
 
 def static_svg(figure: Mapping[str, Any]) -> str:
@@ -122,6 +130,7 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     if texts and not is_date:
         names = tuple(dict.fromkeys(str(value) for column in columns for value in column))
         return Axis(start, stop, -0.5, len(names) - 0.5, names, False, is_shown)
+    is_share = str(options.get("tickformat", "")).endswith("%")
     is_log = options.get("type") == "log"
     read = _dates if is_date else _logarithms if is_log else _floats
     numbers = [read(column) for column in columns]
@@ -134,7 +143,7 @@ def _axis(letter: str, options: Mapping[str, Any], traces: Sequence[Mapping[str,
     given = options.get("range")
     if given and not is_date and all(isinstance(value, (int, float)) for value in given):
         low, high = float(given[0]), float(given[1])
-    return Axis(start, stop, low, high, (), is_date, is_shown, is_log)
+    return Axis(start, stop, low, high, (), is_date, is_shown, is_log, is_share)
 
 
 def _is_length(trace: Mapping[str, object], letter: str) -> bool:
@@ -268,6 +277,17 @@ def _floats(values: Any) -> Array:
 def _logarithms(values: Any) -> Array:
     numbers = _floats(values)
     return np.log10(np.where(numbers > 0, numbers, np.nan))
+
+
+def _round_numbers(low: float, high: float) -> Array:
+    """At most five numbers from low to high, whose step is 1, 2 or 5 of a power of ten."""
+    if not high > low:
+        return np.array([low])
+    raw = (high - low) / MOST_STEPS
+    power = 10.0 ** np.floor(np.log10(raw))
+    step = power * next(size for size in (1, 2, 5, 10) if size * power >= raw * (1 - 1e-9))
+    shown: Array = step * np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) + 0.0  # no −0
+    return shown
 
 
 def _short_number(value: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pacesetter.build.study import StudyPlan, build_panel
-from pacesetter.errors import PacesetterError
+from pacesetter.errors import PacesetterError, check_installed
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import page_header, write_report
 from pacesetter.jobs.hydra.label import label_of
@@ -133,6 +133,8 @@ def run_job(
     chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
     watch = watch or StageWatch()
     trains = any(stage.name == "agents" for stage in chosen)
+    if trains:
+        check_installed("the pipeline", "run", "torch")
     label = _label(config, trains)
     job = Job(config, Run.create(config.runs, config.name, config.to_dict(), label), console or Console())
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)

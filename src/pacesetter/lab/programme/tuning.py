@@ -20,9 +20,11 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.programme.measured import LARGE_LOSS
 from pacesetter.evaluation.report.page import Section, number
+from pacesetter.jobs.launch.assignment import InterruptedRunError
 from pacesetter.jobs.launch.folds import change_config
 from pacesetter.jobs.launch.search import SPACES, tune
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
+from pacesetter.jobs.run.interrupts import exit_on_sigterm
 from pacesetter.runs import SCHEMA, write_atomic
 
 __all__ = ["CHOICE", "Candidate", "Choice", "choose_candidate", "config_preset", "search_and_retrain"]
@@ -130,6 +132,9 @@ def _best_trials(
     given = [f"+preset={preset}", f"runs='{folder}'", f"seed={config.seed}", "name=tune", f"tune.trials={trials}"]
     try:
         study = tune([*given, f"tune.startup={max(min(5, trials), 1)}", *keys], console=Console(quiet=True))
+    # Told to stop, it ends here: with no trial it would retrain the default, and call the phase done.
+    except InterruptedRunError:
+        exit_on_sigterm()
     except RunError:
         return []
     done = [trial for trial in study.study.trials if trial.state.name == "COMPLETE"]

@@ -13,7 +13,6 @@ for each. The pooled ones are over five lags. Sizing, costs and the account, whi
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -106,10 +105,8 @@ def direct_forecasts(data: RankingReturns) -> tuple[dict[str, Array], dict[str, 
     y, stocks = z[rows + 1], x.shape[1]
     options: dict[str, Any] = {"folds": FOLDS, "purge_bars": LAGS + 1}
     places = np.arange(LAGS * stocks).reshape(LAGS, stocks)  # of each stock's own lags
-    with warnings.catch_warnings():  # of penalties so small that coordinate descent stops early; they are not chosen
-        warnings.simplefilter("ignore", UserWarning)
-        own = fit_sparse(past[:, :stocks], y, points=PENALTIES, lowest=LEAST_PENALTY, shares=(0.5,), **options)
-        common = common_weights(past, y, places, **options)
+    own = fit_sparse(past[:, :stocks], y, points=PENALTIES, lowest=LEAST_PENALTY, shares=(0.5,), **options)
+    common = common_weights(past, y, places, **options)
     held_out = [past[block] @ each for block, each in zip(blocks_of(len(past), FOLDS), common[1:], strict=True)]
     everything = np.hstack([np.vstack([np.zeros((lag, stocks)), z[: len(z) - lag]]) for lag in range(LAGS)])
     made = {DIRECT: z @ own.weights * volatility, POOLED: everything @ common[0] * volatility}

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, ConditionalWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
+from pacesetter.leadlag.lasso import lasso
 from pacesetter.leadlag.series import Series
 
 __all__ = ["Granger", "GrangerWindows", "sparse_autoregression"]
 
-SWEEPS, TOLERANCE = 200, 1e-6
 REFITS = 2  # penalty loadings are measured again on the residuals
 
 
@@ -81,7 +80,7 @@ def sparse_autoregression(window: Array, lags: int, chance: float = 0.05) -> tup
             # √Σx²e² is the deviation of the score Σx·e, whatever the heteroskedasticity: a predictor enters where its
             # score is beyond `level` deviations of noise.
             loadings = np.sqrt(squares.T @ residual**2)
-            chosen = np.flatnonzero(_lasso(gram, moments[:, j], level * loadings, past.shape[1]))
+            chosen = np.flatnonzero(lasso(gram, moments[:, [j]], level * loadings))
             # Least squares on the chosen ones, because the lasso's shrinkage biases the strengths towards 0.
             beta, residual, error = _refit(past[:, chosen], now[:, j])
         coefficients[chosen, j] = beta
@@ -100,28 +99,3 @@ def _refit(chosen: Array, target: Array) -> tuple[Array, Array, Array]:
     # The sandwich (XᵀX)⁻¹ Xᵀ diag(e²) X (XᵀX)⁻¹.
     error = np.sqrt(np.maximum(np.diag(inverse @ (spread.T @ spread) @ inverse), 0.0))
     return beta, residual, error
-
-
-@njit(cache=True)
-def _lasso(gram: Array, moments: Array, penalty: Array, size: int) -> Array:
-    """argmin ½ bᵀGb − mᵀb + Σ penalty·|b| by coordinate descent."""
-    beta = np.zeros(size)
-    gradient = moments.copy()  # m − G b
-    for _ in range(SWEEPS):
-        largest = 0.0
-        for k in range(size):
-            if gram[k, k] <= 0.0:
-                continue
-            # The gradient without k's own part: soft-thresholding it is the exact minimum along coordinate k.
-            pull = gradient[k] + gram[k, k] * beta[k]
-            new = np.sign(pull) * max(abs(pull) - penalty[k], 0.0) / gram[k, k]
-            step = new - beta[k]
-            if step != 0.0:
-                # Kept up to date, the gradient costs one row per coordinate that moves and nothing for the others.
-                for m in range(size):
-                    gradient[m] -= gram[m, k] * step
-                beta[k] = new
-                largest = max(largest, abs(step))
-        if largest < TOLERANCE:
-            break
-    return beta

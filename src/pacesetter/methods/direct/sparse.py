@@ -14,7 +14,6 @@ errors above 0, nothing was found, and all weights are 0.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pacesetter.arrays import Array
+from pacesetter.leadlag.lasso import lasso
 
 __all__ = [
     "LEAST_SURE",
@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 Candidate = tuple[float, float, list[Array]]  # penalty, share, weights: of all bars, without each block
-SWEEPS, TOLERANCE = 1_000, 1e-6
 RIDGE = 1e-3  # of the refit, for inputs that are nearly alike
 LEAST_SURE = 2.0  # the best of some fifty candidates is often a little above 0 in noise
 PATIENCE = 4  # penalties in a row that are worse than an earlier one, after which the path is not followed
@@ -198,34 +197,8 @@ class _Path:
 
 
 def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Array:
-    """(input, symbol) the optimum of U for each symbol, by scikit-learn's coordinate descent on the products.
-
-    At a small penalty it may stop before the tolerance is met. Held-out bars judge what it found there like the rest.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import lasso_path
-
-    shape_only = np.broadcast_to(0.0, (products.bars, len(start)))  # all is in the products
-    solution = np.zeros_like(start)
-    for column in range(start.shape[1]):
-        response = np.ascontiguousarray(products.response[:, column])
-        # The optimality condition of the lasso: all weights of this symbol are 0.
-        if np.abs(response).max() <= penalty * products.bars:
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            solution[:, column] = lasso_path(
-                shape_only,
-                np.array([math.sqrt(products.bars)]),  # returns of variance 1, by which the tolerance is measured
-                alphas=[penalty],
-                precompute=products.inputs,
-                Xy=response,
-                coef_init=np.ascontiguousarray(start[:, column]),
-                check_input=False,
-                tol=TOLERANCE,
-                max_iter=SWEEPS,
-            )[1][:, 0]
-    return solution
+    """(input, symbol) the optimum of U for each symbol, from that of a larger penalty."""
+    return lasso(products.inputs, products.response, penalty * products.bars, start)
 
 
 def relax_weights(products: CrossProducts, weights: Array) -> Array:
