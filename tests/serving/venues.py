@@ -114,7 +114,11 @@ def make_exchange(kind: str, symbols: tuple[str, ...]) -> Exchange:
 
 
 def hurry(patch: pytest.MonkeyPatch, seconds: float = 60.0) -> None:
-    """No pauses. A time limit that a busy machine never meets, or a short one where answers are held back."""
+    """No pauses. A time limit that a busy machine never meets, or a short one where answers are held back.
+
+    Requests are not counted a minute, or a run of faults would wait for the clock: `test_alpaca` has that limit.
+    """
+    patch.setattr(alpaca, "MOST_REQUESTS", 1_000_000)
     patch.setattr(alpaca, "TIMEOUT_SECONDS", seconds)
     patch.setattr(ccxt_broker, "TIMEOUT_SECONDS", seconds)
     patch.setattr(venue, "CANCEL_PAUSES", (0.0, 0.001))
