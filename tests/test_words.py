@@ -55,7 +55,7 @@ OWN_NAMES = {  # tables of methods, runs, folds and options, none of which came 
     "scan.py",
     "lookback_stage.py",
     "phases.py",
-    "results.py",
+    "evaluate.py",
 }
 
 

@@ -156,11 +156,11 @@ def test_too_little_memory_is_one_sentence(problem, why, monkeypatch, capsys):
 
 
 def test_more_symbols_than_fit_into_memory_are_refused_before_the_work(command, monkeypatch):
-    monkeypatch.setattr("pacesetter.leadlag.memory.free_bytes", lambda: 2**20)
+    monkeypatch.setattr("pacesetter.leadlag.memory.free_bytes", lambda: 2**18)
     shown = command("leadlag", "data=synthetic", "data.symbols=60", "data.bars=400")
     assert shown.returncode == 2
-    assert "lead–lag of 60 symbols with 200 draws" in shown.stderr
-    assert "needs about 0.0 GiB of memory, and 0.0 GiB are free; take fewer symbols" in shown.stderr
+    assert "lead–lag of 60 symbols" in shown.stderr
+    assert "needs about 0.0 GiB of memory, and 0.0 GiB are free; take fewer by data.symbols" in shown.stderr
 
 
 def test_a_process_ends_with_one_sentence_and_exit_2_too(process):

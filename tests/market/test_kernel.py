@@ -23,11 +23,11 @@ from pacesetter.market import (
     OrderKind,
     Orders,
     Slot,
-    trades,
 )
 from pacesetter.market.fill import fill_order
 from pacesetter.market.kernel import carry, mark
 from pacesetter.market.rows import step_row
+from pacesetter.market.trades import trades
 
 STEPS = 28
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pacesetter.errors import DataError
-from pacesetter.market import Fill, Flag, trades
+from pacesetter.market import Fill, Flag
+from pacesetter.market.trades import trades
 
 
 def row(quantity: float = 0, price: float = 0, exit_quantity: float = 0, exit_price: float = 0, flags: int = 0) -> list:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete, OrderKind, as_continuous
     from pacesetter.market.parameters import Costs, Exits, Limits, MarketParameters, Orders, Slot
     from pacesetter.market.state import Account, Position
-    from pacesetter.market.trades import Trade, trades
+    from pacesetter.market.trades import Trade
 
 _HOMES = {
     "Account": "pacesetter.market.state",
@@ -38,7 +38,6 @@ _HOMES = {
     "Status": "pacesetter.market.bars",
     "Trade": "pacesetter.market.trades",
     "as_continuous": "pacesetter.market.orders",
-    "trades": "pacesetter.market.trades",
 }
 __all__ = [
     "DISCRETE_AS_CONTINUOUS",
@@ -63,7 +62,6 @@ __all__ = [
     "Status",
     "Trade",
     "as_continuous",
-    "trades",
 ]
 
 __getattr__ = names_on_use(__name__, _HOMES)

@@ -195,7 +195,7 @@ def test_what_cannot_be_is_refused_with_the_configuration(options: dict[str, Any
 
 def test_a_reward_that_is_paid_at_the_end_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"agent=mosac learns from objectives of every bar"):
-        Plan(agent={"algorithm": "mosac"}, task=FleetTrading(reward=RewardConfig(paid="episode")))
+        Plan(agent=AgentOptions("mosac"), task=FleetTrading(reward=RewardConfig(paid="episode")))
 
 
 def test_first_weights_are_the_programmes() -> None:
