@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 import pacesetter
 
@@ -88,6 +93,46 @@ def test_leadlag_on_a_file_runs_elsewhere(tmp_path: Path) -> None:
     said = _call(tmp_path, COMMAND, "leadlag", "data=bars.csv")
     assert "Report: runs" in said
     assert list(tmp_path.glob("runs/*-leadlag-*/report.html"))
+
+
+def test_run_and_decide_go_from_bars_to_orders_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="a bundle needs the extra serve")
+    short = ["data.bars=600", "job.lookback_steps=64", "job.direct_steps=3072", "job.draws=50"]
+    said = _call(tmp_path, COMMAND, "run", "--fast", "data=sandbox", *short)
+    assert "Every day: pacesetter decide" in said
+    said = _call(tmp_path, COMMAND, "decide", str(Path("runs") / "bundles"))
+    assert "After the bar of" in said
+
+
+def test_the_dashboard_answers_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("streamlit", reason="the dashboard needs Streamlit")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = tmp_path / "elsewhere.py"
+    path.write_text(WITHOUT_POSIX + COMMAND, encoding="utf-8")
+    (tmp_path / "runs").mkdir()
+    line = [sys.executable, path, "dashboard", "runs", "--port", str(port)]
+    console = os.environ | {"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    with (tmp_path / "said").open("wb") as said:
+        server = subprocess.Popen(line, cwd=tmp_path, env=console, stdout=said, stderr=said)
+        try:
+            assert _wait_for(f"http://127.0.0.1:{port}/", server), (tmp_path / "said").read_text("cp1252")
+        finally:
+            server.kill()
+            server.wait()
+    assert "Traceback" not in (tmp_path / "said").read_text("cp1252")
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes]) -> bool:
+    """Whether the address answers before the process ends."""
+    while server.poll() is None:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+    return False
 
 
 def test_a_console_without_a_letter_shows_a_question_mark(tmp_path: Path) -> None:
