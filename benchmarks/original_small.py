@@ -1,8 +1,8 @@
 """A/Bs of the programme's experiment with the small network, on hourly bars: arms × seeds, on the validation set.
 
-    python benchmarks/original_small.py --bars ../shared/data --folder build/original_small [--record]
+    python benchmarks/original_small.py [--folder build/original_small] [--record]
 
-Each run is `+preset=original` with `agent.network=mlp_small`, rounds of 8 × 512 and `--steps` of each agent; an arm
+Each run is `+preset=original` with `agent.network=mlp_small`, rounds of 8 × 256 and `--steps` of each agent; an arm
 changes one part of it. What was trained in the folder is not trained again. The bars lie beside the checkout and are
 not shipped.
 """
@@ -57,7 +57,7 @@ def overrides(arm: str, seed: int, options: argparse.Namespace) -> list[str]:
     if bars == "sentiment":
         texts.append("data.allow=[sentiment_range]")  # 18 scores of 1.00003: rounded
     if preset == PPO:
-        texts += ["agent.n_steps=512"]
+        texts += ["agent.n_steps=256"]
         texts += [f"train.schedules.ent_coef={{kind:linear,points:[[0,0.01],[{options.steps},0.001]]}}"]
     if "train.init_from=CLASSIFIER" in changes:
         changes = (f"train.init_from={classifier(options, texts)}",)
@@ -114,9 +114,9 @@ def _difference(ours: Any, first: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bars", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=24576)
+    parser.add_argument("--bars", type=Path, default=Path(__file__).resolve().parents[1] / "../shared/data")
+    parser.add_argument("--folder", type=Path, default=Path("build/original_small"))
+    parser.add_argument("--steps", type=int, default=12288)
     parser.add_argument("--seeds", default="421,422,423")
     parser.add_argument("--arms", default=";".join(ARMS), help="some of them, with ; between")
     parser.add_argument("--record", action="store_true")
