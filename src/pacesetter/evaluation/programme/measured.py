@@ -335,6 +335,13 @@ def _win_rate(record: RunRecord) -> Measured:
     return _share(record.figure("lot_win_rate"), record.figure("round_trips"))
 
 
+def _profit_factor(record: RunRecord) -> Measured:
+    value = record.figure("lot_profit_factor")
+    # gains over no losses: larger than any limit, where a ratio is undefined
+    has_only_gains = math.isnan(value) and record.figure("lot_win_rate") == 1.0
+    return Measured(math.inf if has_only_gains else value)
+
+
 def _agents(count: Callable[[pd.DataFrame], float]) -> Callable[[RunRecord], Measured]:
     return lambda record: Measured(math.nan if record.agents is None else float(count(record.agents)))
 
@@ -430,7 +437,7 @@ METRICS: dict[str, Metric] = {
         "largest drawdown", _with_interval("max_drawdown", lambda _: max_drawdown, is_risk=True), 0.0, 1.0
     ),
     "win_rate": Metric("win rate of lots", _win_rate, 0.0, 1.0),
-    "profit_factor": Metric("profit factor of lots", _figure("lot_profit_factor"), 0.0),
+    "profit_factor": Metric("profit factor of lots", _profit_factor, 0.0),
     "trades": Metric("round trips", _figure("round_trips"), 0.0),
     "excess_annual_return": Metric("annual return above the index", _above_index),
     "sharpe_above_supervised": Metric("Sharpe ratio above the best forecast", _above_supervised),

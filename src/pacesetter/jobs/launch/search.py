@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["Search", "SearchResult", "distribution", "tune"]
+__all__ = ["Search", "SearchResult", "check_space", "distribution", "tune"]
 
 STUDY = "tune"
 HEADER = ("trial", "state", "score", "values")
@@ -132,14 +132,9 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     console = console or Console()
     overrides = [*(stored_overrides(resume) if resume else ()), *overrides]
     launcher, rest = take_options(overrides, "launcher", Launcher)
-    search, rest = take_options(rest, "tune", Search)
-    fixed, space = _space(rest, search)
-    distributions = {key: distribution(override) for key, override in space.items()}
-    if search.is_cem:
-        check_intervals(distributions)
-    config = _check_space(fixed, space)
+    search, fixed, distributions, config = check_space(rest)
     run = Run.open(resume) if resume else Run.create(config.runs, "tune", {"overrides": overrides})
-    console.print(f"{search.trials} trials over {', '.join(space)} → {run.folder}", soft_wrap=True)
+    console.print(f"{search.trials} trials over {', '.join(distributions)} → {run.folder}", soft_wrap=True)
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
     study = _resumed_study(storage, search.unpruned, run)
     # Made here, not stored: a study in a database keeps trials, not its sampler.
@@ -157,6 +152,16 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
                 _tell_study(study, trial, outcome)
                 console.print(_trial_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console, search, distributions)
+
+
+def check_space(overrides: Sequence[str]) -> tuple[Search, list[str], dict[str, BaseDistribution], Plan]:
+    """How to search, the fixed overrides, what each key is drawn from, and the configuration with the first values."""
+    search, rest = take_options(overrides, "tune", Search)
+    fixed, space = _space(rest, search)
+    distributions = {key: distribution(override) for key, override in space.items()}
+    if search.is_cem:
+        check_intervals(distributions)
+    return search, fixed, distributions, _check_space(fixed, space)
 
 
 def attempt(work: Attempt) -> RunOutcome | None:
