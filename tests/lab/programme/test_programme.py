@@ -125,7 +125,7 @@ def test_a_search_that_cannot_be_is_refused_before_the_prototype_is_trained(
     tmp_path: Path, search: str, sentence: str
 ) -> None:
     cosine = "{learning_rate:{kind:cosine,points:[[0,1.0e-3],[64,1.0e-5]]}}"
-    words = ["+preset=prototype_offline", "data.bars=400", "data.symbols=4", f"train.schedules={cosine}"]
+    words = ["+preset=prototype_offline", "data.bars=900", "data.symbols=4", f"train.schedules={cosine}"]
     config = resolve([*words, f"programme.search=['{search}']", f"runs={tmp_path}"])
     with pytest.raises(ConfigError, match=sentence):
         run_programme(config, no_bundle)
