@@ -27,7 +27,13 @@ def trace(actions, kinds=7, **entries) -> Trace:
     actions = actions[:, None] if actions.ndim == 1 else actions
     none = np.zeros(actions.shape)
     parts = dict.fromkeys(("weight", "unrealised", "returns"), none)
-    parts |= {"is_played": none == 0, "filled": none > 0, "closed": none > 0, "left": none > 0, "regime": none.astype(np.int64)}
+    parts |= {
+        "is_played": none == 0,
+        "filled": none > 0,
+        "closed": none > 0,
+        "left": none > 0,
+        "regime": none.astype(np.int64),
+    }
     options = {"kinds": kinds, "cap": 0.15, "hold_zone": 0.1, "bars_per_year": 252.0}
     return Trace(actions=actions, **(parts | options | entries))
 
@@ -77,7 +83,9 @@ def test_round_trips_and_states_are_those_of_played_steps_alone():
     regime = np.where(np.arange(200)[:, None] < 100, 0, 3)
     played = np.arange(200)[:, None] < 100
     left = closed & (np.arange(200)[:, None] != 50)  # a stop closed that one
-    one = trace(np.zeros(200), closed=closed, left=left, weight=weight, unrealised=unrealised, regime=regime, is_played=played)
+    one = trace(
+        np.zeros(200), closed=closed, left=left, weight=weight, unrealised=unrealised, regime=regime, is_played=played
+    )
     values = trace_values(one)
     assert values["round trips per 1,000 steps"] == 20
     assert values["voluntary round trips per 1,000 steps"] == 10

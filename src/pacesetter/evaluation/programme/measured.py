@@ -210,6 +210,10 @@ def _last(name: str) -> Callable[[RunRecord], Measured]:
     return lambda record: Measured(record.logged.get(name, math.nan))
 
 
+def _size(name: str) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(abs(record.logged.get(name, math.nan)))
+
+
 def _largest_weight(record: RunRecord) -> Measured:
     weights = [
         value for name, value in record.logged.items() if name.startswith("reward/") and name.endswith("_weight")
@@ -460,6 +464,10 @@ METRICS: dict[str, Metric] = {
     ),
     "agents_crashed": Metric("agents that lost more than half", _agents(_count_crashed), 0.0),
     "curiosity_gradient": Metric("gradient norm of curiosity", _last("icm/gradient_norm"), 0.0),
+    "option_value_loss": Metric("loss of the options' values", _last("value_loss"), 0.0),
+    "potential_loss": Metric("loss of the learned potential", _last("potential/loss"), 0.0),
+    "advantage_size": Metric("size of the mean advantage", _size("vtrace/advantage_mean"), 0.0),
+    "advantage_deviation": Metric("standard deviation of advantages", _last("vtrace/advantage_std"), 0.0),
     "goal_success_gain": Metric(
         "goals reached, gain over the run beside", _gain(_last("her/goal_achievement_rate")), by=BESIDE
     ),
