@@ -15,12 +15,12 @@ from pacesetter.evaluation.statistics.metrics import sharpe
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.backtest import Backtest
 
-__all__ = ["Beside", "PriorGain"]
+__all__ = ["PairedFigure", "PriorGain"]
 
 SHARPE = "Sharpe ratio"
 
 
-class Beside(NamedTuple):
+class PairedFigure(NamedTuple):
     """A figure of the agent and of its prior alone, with their difference."""
 
     own: float
@@ -37,7 +37,7 @@ class PriorGain:
     steps      of training behind the weights in use, of `trained` in all
     """
 
-    figures: dict[str, Beside]
+    figures: dict[str, PairedFigure]
     distance: float
     steps: int
     trained: int
@@ -54,7 +54,7 @@ class PriorGain:
             worth = partial(_annual_utility, aversion=aversion, bars_per_year=own.bars_per_year)
             asked[f"utility a year, aversion {aversion:g}"] = worth
         figures = {
-            name: Beside(
+            name: PairedFigure(
                 float(figure(own.returns)),
                 float(figure(prior.returns)),
                 paired_difference(own.returns, prior.returns, figure, draws=draws, seed=seed),
