@@ -114,7 +114,7 @@ ENGLISH: dict[str, str] = {
     "leadlag.no_run": "there is no run '{run}' under {root}; reload the page",
     "leadlag.no_window": "a window needs a run, a method, an end and a lookback, the last two whole numbers",
     "leadlag.no_link": "no link passes",
-    "leadlag.no_leader": "none is clear of zero",
+    "leadlag.no_leader": "none beyond chance",
     "leadlag.sentence": "Leaders by {method} over {window} to {day}: {leaders}. Orange leads, purple follows. "
     "Links: {links}, of which flagged (one bar, thin trading): {flagged}. Chance of any false link: {level}, by the "
     "test of the report.",
