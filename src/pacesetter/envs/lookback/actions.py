@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import SHORTEST
 

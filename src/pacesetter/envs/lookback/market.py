@@ -12,9 +12,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.liquidity import Liquidity
 from pacesetter.errors import ConfigError, DataError

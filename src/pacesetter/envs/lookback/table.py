@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.errors import ConfigError

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, ConditionalWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
