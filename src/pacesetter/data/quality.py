@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -51,18 +51,15 @@ COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 
 @dataclass(frozen=True)
 class Quality:
-    """Where a rule draws its line.
+    """Where a rule draws its line."""
 
-    jump_fraction      a one-bar move beyond this (up or down, as a ratio of prices) looks like a split
-    stale_bars         this many equal closes in a row are stale
-    newest_bars        these last bars should be observed
-    coverage_fraction  observed share of a symbol's life that it should have
-    """
-
-    jump_fraction: float = 0.4
-    stale_bars: int = 10
-    newest_bars: int = 3
-    coverage_fraction: float = 0.95
+    jump_fraction: Annotated[
+        float,
+        "a one-bar move beyond this (up or down, as a ratio of prices) looks like a split",
+    ] = 0.4
+    stale_bars: Annotated[int, "this many equal closes in a row are stale"] = 10
+    newest_bars: Annotated[int, "these last bars should be observed"] = 3
+    coverage_fraction: Annotated[float, "observed share of a symbol's life that it should have"] = 0.95
 
     def __post_init__(self) -> None:
         check_range(0, 0.999, owner="data.quality", jump_fraction=self.jump_fraction)

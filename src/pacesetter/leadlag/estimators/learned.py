@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 
@@ -42,14 +43,10 @@ LEAST_BARS = 40  # of a window that is cut into folds
 
 @dataclass(frozen=True)
 class LearnedAttention(Estimator):
-    """max_l |w_l[i, j]| − max_l |w_l[j, i]| of the attention weights w = g·(a⁺ − a⁻).
+    """max_l |w_l[i, j]| − max_l |w_l[j, i]| of the attention weights w = g·(a⁺ − a⁻)."""
 
-    max_lag  longest delay
-    steps    of gradient descent, at most
-    """
-
-    max_lag: int = 5
-    steps: int = STEPS
+    max_lag: Annotated[int, "longest delay"] = 5
+    steps: Annotated[int, "of gradient descent, at most"] = STEPS
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lags 1 … max_lag."""
