@@ -6,15 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-if TYPE_CHECKING:
-    from pacesetter.market.risk import RiskOptions
-
-__all__ = ["fitted_risk", "register"]
+__all__ = ["register"]
 
 SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the version matrix; versions.json has all
 SigningKey = Annotated[
@@ -70,6 +67,7 @@ def bundle_make(
     despite_no_go: Annotated[bool, typer.Option(help="Bundle a run that `pacesetter validate` found a NO-GO.")] = False,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the current bundle."""
+    from pacesetter.evaluation.stored_run import fitted_risk
     from pacesetter.jobs.evaluate import agents_of
     from pacesetter.serving.bundle.hashed_files import pack
     from pacesetter.serving.bundle.packaging import bundle_run
@@ -106,18 +104,6 @@ def bundle_make(
         )
     if zip:
         typer.echo(f"→ {pack(folder)}")
-
-
-def fitted_risk(run: Path) -> RiskOptions | None:
-    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
-    from pacesetter.build import stored_plan
-    from pacesetter.build.stored import stored_risk
-    from pacesetter.evaluation.stored_run import StoredRun
-
-    risk = stored_risk(run, stored_plan(run))
-    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
-        return None
-    return StoredRun(run).sizing
 
 
 def bundle_check(

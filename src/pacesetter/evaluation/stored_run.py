@@ -53,7 +53,7 @@ from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
-__all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
+__all__ = ["MARKETS", "StoredRun", "WalkForwardRun", "fitted_risk"]
 
 MOST_MEASURED = 3_000  # bars of training and validation that the scale of views is measured on, the latest
 BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
@@ -422,3 +422,11 @@ MARKETS: dict[str, Callable[[StoredRun], Iterable[Scenario]]] = {
     "adversarial": _adversarial,
     "universes": _universes,
 }
+
+
+def fitted_risk(run: Path) -> RiskOptions | None:
+    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
+    risk = stored_risk(run, stored_plan(run))
+    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
+        return None
+    return StoredRun(run).sizing
