@@ -144,10 +144,12 @@ class Study:
             if chosen not in known:
                 raise ConfigError(f"lag.{name}='{chosen}' is unknown{did_you_mean(chosen, known)}")
         self.preparation, self.thin_trading  # noqa: B018  (each refuses what it cannot read)
-        # Made once here, so that a wrong option is refused before any data is read.
-        gauge = self.make_gauge()
-        if isinstance(self.lookback, int):
-            gauge.check(self.lookback)
+        asked = (self.method, self.increments, self.engine, self.lookback)
+        if asked != (Study.method, Study.increments, {}, None):
+            # Made once here, so that a wrong option is refused before any data is read.
+            gauge = self.make_gauge()
+            if isinstance(self.lookback, int):
+                gauge.check(self.lookback)
 
     @property
     def preparation(self) -> Preparation:
