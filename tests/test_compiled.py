@@ -8,7 +8,7 @@ from copy import copy
 
 import numpy as np
 
-from pacesetter.compiled import Kernel, njit, prange, register_jitable
+from pacesetter.compiled import LateKernel, njit, prange, register_jitable
 
 
 @register_jitable()
@@ -40,7 +40,7 @@ def test_a_kernel_calls_another_and_what_stays_plain_python() -> None:
 
 def test_a_kernel_answers_as_numba_does() -> None:
     kernel = njit()(lambda value: value + 1)
-    assert isinstance(kernel, Kernel)
+    assert isinstance(kernel, LateKernel)
     assert (kernel(1), copy(kernel)(2)) == (2, 3)
     assert getattr(kernel, "py_func", kernel)(3) == 4  # NUMBA_DISABLE_JIT leaves the function itself
 

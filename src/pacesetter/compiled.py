@@ -1,6 +1,6 @@
 """Functions that numba compiles at their first call: numba, which takes a fifth of a second, is imported then only.
 
-`njit`, `prange` and `register_jitable` mean what they do in numba. A function that is to be compiled is a `Kernel`
+`njit`, `prange` and `register_jitable` mean what they do in numba. A function that is to be compiled is a `LateKernel`
 until it is called; then numba is imported, and told of all that waits for it.
 """
 
@@ -12,7 +12,7 @@ from functools import cached_property, update_wrapper
 from threading import RLock
 from typing import Any, TypeVar
 
-__all__ = ["Kernel", "before_compiling", "load_numba", "njit", "prange", "register_jitable"]
+__all__ = ["LateKernel", "before_compiling", "load_numba", "njit", "prange", "register_jitable"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -25,7 +25,7 @@ def prange(*bounds: int) -> range:
     return range(*bounds)
 
 
-class Kernel:
+class LateKernel:
     """A function that is compiled when it is first called; whatever else is asked of it, numba's dispatcher answers."""
 
     def __init__(self, function: Callable[..., object], options: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def njit(**options: Any) -> Callable[[Function], Function]:
     """Have a function compiled for the processor at its first call, with numba's options, e.g. `cache=True`."""
 
     def wait(function: Function) -> Function:
-        kernel: Any = Kernel(function, options)
+        kernel: Any = LateKernel(function, options)
         return kernel  # type: ignore[no-any-return]
 
     return wait
@@ -97,7 +97,7 @@ def _let_kernels_call_kernels() -> None:
     from numba import types
     from numba.extending import typeof_impl
 
-    typeof_impl.register(Kernel)(lambda kernel, context: types.Dispatcher(kernel.dispatcher))
+    typeof_impl.register(LateKernel)(lambda kernel, context: types.Dispatcher(kernel.dispatcher))
 
 
 before_compiling(_let_kernels_call_kernels)
