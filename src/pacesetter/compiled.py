@@ -35,7 +35,7 @@ class LateKernel:
     @cached_property
     def dispatcher(self) -> Any:
         """What numba makes of the function."""
-        numba, names = load_numba(), self._function.__globals__  # type: ignore[attr-defined]
+        numba, names = load_numba(), self._function.__globals__
         if names.get("prange") is prange:
             names["prange"] = numba.prange  # which its compiler knows
         return numba.njit(**self._options)(self._function)

@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 __all__ = ["register"]
 
-SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the version matrix; versions.json has all
 SigningKey = Annotated[
     Path | None, typer.Option("--key", help="File of a signing key: a secret, or an Ed25519 PEM key.")
 ]
@@ -133,21 +132,11 @@ def bundle_list(
 ) -> None:
     """Show the version matrix: every bundle with the versions it was made and checked with."""
     from rich.console import Console
-    from rich.table import Column, Table
 
     from pacesetter.serving.bundle.store import Store
-    from pacesetter.words import cell
 
     shelf = Store(store)
-    current = shelf.current.name
-    table = Table("", Column("bundle", no_wrap=True), "run", "model", "made", "signed", "gates", "versions")
-    for row in shelf.versions:
-        mark = "→" if row["bundle"] == current else ""
-        versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
-        signed, decision = "yes" if row["signed"] else "no", row.get("decision", "")
-        cells = (row["bundle"], row["run"], row["model"][:12], row["made"], signed, decision, versions)
-        table.add_row(mark, *map(cell, cells))
-    Console().print(table)
+    Console().print(shelf.table())
     if matrix is not None:
         from pacesetter.evaluation.report.judgement_page import write_pages
         from pacesetter.lab.versions import matrix_section

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
+from pacesetter.cells import Table
 from pacesetter.data.calendars import sessions
 from pacesetter.data.membership import describe_survivorship
 from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
-from pacesetter.words import escape_controls
+from pacesetter.words import count_noun, escape_controls
 
 __all__ = [
     "REPAIRABLE",
@@ -94,6 +95,23 @@ class Readiness:
     def to_json(self) -> dict[str, object]:
         """Plain dictionary for a JSON file."""
         return {**asdict(self), "ok": self.ok}
+
+    def table(self) -> Table:
+        """Coverage of each symbol."""
+        rows = [
+            (row["symbol"], row["first"][:10], row["last"][:10], row["bars"], row["missing"], f"{row['coverage']:.1%}")
+            for row in self.coverage
+        ]
+        title = f"{self.bars} bars, {self.first} → {self.last}, calendar {self.calendar}"
+        return Table(("symbol", "first", "last", "bars", "missing", "coverage"), rows, title)
+
+    def lines(self) -> list[str]:
+        """What is said under the table; the last line is the verdict."""
+        found = [escape_controls(f"{finding.severity}: {finding.sentence()}") for finding in self.findings]
+        about = [escape_controls(line) for line in (*self.columns, self.survivorship) if line]
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        counts = f"{count_noun(errors, 'error')}, {count_noun(len(self.findings) - errors, 'warning')}"
+        return [*found, *about, f"{'READY' if self.ok else 'NOT READY'}: {counts}"]
 
 
 def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:

@@ -58,8 +58,9 @@ def _prefetch(typing: object, row: Any) -> Any:
 def _compile_prefetch() -> None:
     from numba.extending import intrinsic, overload
 
-    instruction = intrinsic(_prefetch)
-    overload(prefetch, jit_options=_OPTIONS | {"forceinline": True})(lambda row: lambda row: instruction(row))
+    instruction: Any = intrinsic(_prefetch)
+    options: Any = _OPTIONS | {"forceinline": True}
+    overload(prefetch, jit_options=options)(lambda row: lambda row: instruction(row))
 
 
 before_compiling(_compile_prefetch)
