@@ -296,7 +296,7 @@ class Synthetic:
 
     def _end_signal(self, schedule: Relations, epochs: Array) -> tuple[Relations, Array]:
         """The schedule with a last epoch without relations, which holds from `signal_bars` on."""
-        return schedule.ended(), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
+        return schedule.with_end(), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
 
     def _draw_relations(self, generator: np.random.Generator) -> Relations:
         groups, leaders = np.full(self.symbols, -1), np.full((self.symbols, self.leaders), -1)

@@ -364,7 +364,7 @@ class StoredRun:
     def _apply_gates(self, judgement: Judgement) -> Judgement:
         """By the gates of `evaluation.acceptance`, which may read what training left too."""
         gates = read_gate_set(self.config.evaluation.acceptance)
-        return judgement.accepted_by(gates, read_record(self.folder, gates.index, judgement.to_json()))
+        return judgement.with_acceptance(gates, read_record(self.folder, gates.index, judgement.to_json()))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""

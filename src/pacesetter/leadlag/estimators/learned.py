@@ -77,7 +77,7 @@ class AttentionWindows(ConditionalWindows):
         What is attended to is a choice among all pairs and delays, so that the largest of all under the null bounds it.
         """
         window = self.series.window(end, lookback)
-        x = _standardised(window)
+        x = _standardise(window)
         lags = len(self.recipe.lags(lookback))
         weights = attend(window, lags, self.steps)
         values = np.zeros_like(weights)
@@ -93,7 +93,7 @@ def attend(window: Array, lags: int, steps: int = STEPS) -> Array:
     symbols = window.shape[1]
     if len(window) < LEAST_BARS + lags or not lags:
         return np.zeros((max(lags, 1), symbols, symbols))
-    x = _standardised(window)
+    x = _standardise(window)
     past = np.hstack([x[lags - lag : len(x) - lag] for lag in range(1, lags + 1)])  # column (lag − 1)·N + i
     return attention_weights(past, x[lags:], steps).reshape(lags, symbols, symbols)
 
@@ -109,7 +109,7 @@ def attention_weights(past: Array, now: Array, steps: int = STEPS) -> Array:
     return np.asarray(_train_followers(grams, moments, bars, steps))
 
 
-def _standardised(window: Array) -> Array:
+def _standardise(window: Array) -> Array:
     centred = window - window.mean(axis=0)
     deviation = centred.std(axis=0)
     return np.asarray(centred / np.where(deviation > 0, deviation, np.inf))

@@ -145,13 +145,13 @@ class PPO(FleetMethod[AgentsT, SteppedT]):
 
     def rewards(self, rollout: Rollout, ended: torch.Tensor, last: torch.Tensor, acting: Acting) -> torch.Tensor:
         """(step, env) scaled rewards, as extras change them; `last` features follow the rollout."""
-        raw = self._changed(rollout.rewards, rollout, ended, last, acting, is_in_money=True)
+        raw = self._apply_extras(rollout.rewards, rollout, ended, last, acting, is_in_money=True)
         # Counted before they are scaled: the first rollout would otherwise be divided by nearly 0.
         self.scale.observe(raw, ended)
         rewards: torch.Tensor = self.scale(raw.view(len(ended), self.symbols, -1)).flatten(1)
-        return self._changed(rewards, rollout, ended, last, acting, is_in_money=False)
+        return self._apply_extras(rewards, rollout, ended, last, acting, is_in_money=False)
 
-    def _changed(
+    def _apply_extras(
         self,
         rewards: torch.Tensor,
         rollout: Rollout,
