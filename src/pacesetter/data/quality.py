@@ -107,11 +107,11 @@ class Readiness:
 
     def lines(self) -> list[str]:
         """What is said under the table; the last line is the verdict."""
-        found = [escape_controls(f"{finding.severity}: {finding.sentence()}") for finding in self.findings]
+        findings = [escape_controls(f"{finding.severity}: {finding.sentence()}") for finding in self.findings]
         about = [escape_controls(line) for line in (*self.columns, self.survivorship) if line]
         errors = sum(finding.severity == "error" for finding in self.findings)
         counts = f"{count_noun(errors, 'error')}, {count_noun(len(self.findings) - errors, 'warning')}"
-        return [*found, *about, f"{'READY' if self.ok else 'NOT READY'}: {counts}"]
+        return [*findings, *about, f"{'READY' if self.ok else 'NOT READY'}: {counts}"]
 
 
 def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
