@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,6 +55,7 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
+from pacesetter.runs import Run
 
 __all__ = ["MARKETS", "StoredRun", "WalkForwardRun", "fitted_risk"]
 
@@ -323,22 +322,10 @@ class StoredRun:
             return None
         term = self.task.reward.components.get("mean_variance")
         aversion = 0.0 if term is None else float(term.options["aversion"])
-        steps = self._best_step(), self.config.train.steps
+        train, manifest = self.config.train, Run.open(self.folder).manifest
+        steps = int(manifest["best_step"]) if train.validate_every else train.steps, train.steps
         cap = self.task.market.limits.position_cap_fraction
         return PriorGain.of(judgement.result, alone, cap, steps, aversion, draws, self.trial.seed)
-
-    def _best_step(self) -> int:
-        """Steps of training behind the best validation, whose weights are in use; all of them without one."""
-        lines = map(json.loads, (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-        best, in_use = -math.inf, self.config.train.steps
-        for line in lines:
-            played = line.get("validation", {})
-            score = played.get("score")
-            if self.config.train.best_by == "sharpe" and played:
-                score = played["deterministic"]["sharpe"]
-            if score is not None and score > best:  # of equals the first, as training keeps it
-                best, in_use = score, line["step"]
-        return in_use
 
     @property
     def trials(self) -> Trials:
