@@ -57,7 +57,7 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 from pacesetter.runs import Run
 
-__all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
+__all__ = ["MARKETS", "StoredRun", "WalkForwardRun", "fitted_risk"]
 
 MOST_MEASURED = 3_000  # bars of training and validation that the scale of views is measured on, the latest
 BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
@@ -351,7 +351,7 @@ class StoredRun:
     def _apply_gates(self, judgement: Judgement) -> Judgement:
         """By the gates of `evaluation.acceptance`, which may read what training left too."""
         gates = read_gate_set(self.config.evaluation.acceptance)
-        return judgement.accepted_by(gates, read_record(self.folder, gates.index, judgement.to_json()))
+        return judgement.with_acceptance(gates, read_record(self.folder, gates.index, judgement.to_json()))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
@@ -451,3 +451,11 @@ MARKETS: dict[str, Callable[[StoredRun], Iterable[Scenario]]] = {
     "adversarial": _adversarial,
     "universes": _universes,
 }
+
+
+def fitted_risk(run: Path) -> RiskOptions | None:
+    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
+    risk = stored_risk(run, stored_plan(run))
+    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
+        return None
+    return StoredRun(run).sizing
