@@ -47,14 +47,16 @@ class TwoLevelTask(LookbackTask):
 
     def as_stored(self, config: Plan, run: Path) -> Plan:
         """With the settings that the controller of a run has learned, where it did."""
-        task: TwoLevelConfig = config.lookback
+        task = config.lookback
+        assert isinstance(task, TwoLevelConfig)
         if task.controller.rule != "learned" or not (run / CONTROLLER).is_file():
             return config
         best = json.loads((run / CONTROLLER).read_text(encoding="utf-8"))["best"]
         return replace(config, task=replace(task, controller=task.controller.as_learned(best)))
 
     def learned_policy(self, learner: Learner, config: Plan, until: pd.Timestamp) -> LookbackPolicy:
-        task: TwoLevelConfig = config.lookback
+        task = config.lookback
+        assert isinstance(task, TwoLevelConfig)
         if task.controller.rule == "learned":
             from pacesetter.learning.sb3.learner import SB3Learner
 

@@ -46,7 +46,7 @@ class FleetSAC(FleetConfig):
     batch_size        rows of each symbol in a gradient step
     buffer_size       latest steps of each environment that are kept
     learning_starts   steps of each symbol with random actions and without updates
-    target_entropy    in nats, to which the temperatures steer; null: -1 of numbers in [-1, 1], which have at most log 2,
+    target_entropy    in nats, to which the temperatures steer; null: -1 of numbers in [-1, 1], whose most is log 2,
                       and 0.3 · log 7 of the seven discrete orders
     tau               by which target critics follow at every gradient step
     hindsight         options of goals and of the replay that relabels them; null trades without goals
@@ -287,9 +287,7 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
             return values
         return values.gather(-1, actions[:, None].expand(*values.shape[:-1], 1)).squeeze(-1)
 
-    def critic_values(
-        self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions
-    ) -> torch.Tensor:
+    def critic_values(self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions) -> torch.Tensor:
         """What the critics expect of the actions, at the worse of the two, in the shape of `values_of`."""
         return self.values_of(self.critics, features, actions).amin(0)
 

@@ -172,19 +172,17 @@ class MOSAC(SAC):
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def critic_values(
-        self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions
-    ) -> torch.Tensor:
+    def critic_values(self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions) -> torch.Tensor:
         """The critics' values as one number, by the weights that each row has: (row,), or (row, action)."""
         values = self.values_of(self.critics, features, actions).amin(0)  # (objective, row, …)
         shape = (*values.shape[:2], *[1] * (values.ndim - 2))
         weights = batch.observation[PREFERENCE].T.reshape(shape)
         if self.config.scalarisation != "chebyshev":
-            return weighted_sum(values, weights)  # type: ignore[no-any-return]
+            return weighted_sum(values, weights)
         # Not additive: how far the whole episode is from the reference, with what it has added up before.
         accrued = self.scale_objectives(batch.observation[ACCRUED]).view(shape)
         reference = self.reference.view(-1, *[1] * (values.ndim - 1))
-        return chebyshev(values + accrued, weights, reference)  # type: ignore[no-any-return]
+        return chebyshev(values + accrued, weights, reference)
 
     def critic_targets(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
