@@ -156,6 +156,31 @@ def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
     assert lab.orders.max() > 0.01
 
 
+@pytest.mark.parametrize(("task", "prior"), [("trading", "direct"), ("fleet", "expected")])
+def test_an_evaluation_pairs_the_agent_with_its_prior_alone(task: str, prior: str, tmp_path: Path) -> None:
+    # Hardly trained: it is its prior, with which nothing is gained, and which it is not better than.
+    folder = trained(tmp_path, task, prior, "agent.learning_rate=1.0e-12", "task.aversion=100")
+    run = StoredRun(folder)
+    judged = run.judge(50, is_fast=True)
+    gain = judged.prior
+    assert gain is not None
+    assert run.prior is not None
+    assert judged.results["its prior"].held is not None
+    np.testing.assert_allclose(judged.result.held, judged.results["its prior"].held, atol=1e-6)
+    own, alone, _ = gain.figures["Sharpe ratio"]
+    assert own == pytest.approx(alone, abs=1e-3)
+    assert alone == pytest.approx(judged.intervals["its prior"].value)
+    assert gain.figures["utility a year, aversion 100"].gain.value == pytest.approx(0.0, abs=1e-6)
+    assert (gain.distance, gain.trained) == (pytest.approx(0.0, abs=1e-6), 64)
+    assert "no clear difference" in gain.sentence
+    assert judged.verdict.headline != "Better than all"
+    sections = run.report(judged)
+    assert [each.title for each in sections[: run.printed]] == ["Verdict", "Around its prior", "Gates"]
+    assert "64" in sections[1].text
+    assert len(sections[1].rows) == 2
+    assert json.loads(json.dumps(judged.to_json(), default=str))["prior"]["trained"] == 64
+
+
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ from pacesetter.evaluation.statistics.contribution import Contribution, contribu
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.intervals import Interval, interval
 from pacesetter.evaluation.statistics.metrics import annual_return, metrics, sharpe, total_return
+from pacesetter.evaluation.statistics.prior_gain import PriorGain
 from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, regime_table
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.features.table import forget_tables
@@ -88,6 +89,7 @@ class Judgement:
     capacity    equity at which impact halves the net return; None without a gain or a volume
     served      of a walk-forward account: figures of its last fit alone, on the bars after its own training
     trials      what else is to be said of the other trials, in words; see `Trials.describe_others`
+    prior       what the agent adds to the prior that it began at; None without one
     """
 
     results: dict[str, Backtest]
@@ -109,6 +111,7 @@ class Judgement:
     is_fast: bool = False
     refits: pd.DatetimeIndex | None = None
     served: dict[str, float] = field(default_factory=dict)
+    prior: PriorGain | None = None
 
     @property
     def walk(self) -> str:
@@ -156,6 +159,7 @@ class Judgement:
             "bars_per_year": self.result.bars_per_year,
             "capacity": None if self.capacity is None else self.capacity._asdict(),
             "served": self.served,
+            "prior": None if self.prior is None else self.prior.to_json(),
             "refits": [] if self.refits is None else [each.isoformat() for each in self.refits],
             "index": None if self.index is None else self.index._asdict(),
         } | {name: table.to_dict("index") for name, table in tables.items()}
@@ -230,6 +234,7 @@ def judge_policy(
     account: JudgedAccount,
     *,
     others: Sequence[Policy] = (),
+    rivals: Sequence[Policy] = (),
     baselines: Sequence[str] | None = None,
     other_sharpes: ArrayLike = (),
     draws: int = 1000,
@@ -239,7 +244,8 @@ def judge_policy(
 ) -> Judgement:
     """Judge a policy in an account.
 
-    others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
+    others          policies to be shown beside it, which it need not beat; `rivals` it must, as it must baselines, of
+                    which `baselines` None is all that are possible
     other_sharpes   see `verdict.judge`
     is_fast         leave out stressed markets, and limits other than the costs that the verdict reads
     tell            hears a line as each part begins
@@ -255,9 +261,10 @@ def judge_policy(
     tell("baselines")
     plain = account.play_baselines(baselines)
     sized, without = _play_sized(account, plain)
-    own, *shown = _name_apart(played, plain | sized)
+    beaten = {each.name: account.play(each) for each in rivals}
+    own, *shown = _name_apart(played, beaten | plain | sized)
     idle = _idle_names(sized, without)
-    simple, same = drop_equal(plain | sized, explained=idle)
+    simple, same = drop_equal(beaten | plain | sized, explained=idle)
     limits, costs = _play_variants(policy, account, own, tell, is_fast)
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +24,8 @@ from pacesetter.build import (
 )
 from pacesetter.build.environments import without_leadlag
 from pacesetter.build.members import load_policy
+from pacesetter.build.plan import has_prior
+from pacesetter.build.prior import prior_alone
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
 from pacesetter.build.trading import Trading
@@ -43,6 +47,7 @@ from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import read_record
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.metrics import metrics
+from pacesetter.evaluation.statistics.prior_gain import PriorGain
 from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
@@ -65,7 +70,7 @@ class StoredRun:
 
     Refuses a run that trades nothing; one without a checkpoint is refused when its policy is asked for.
 
-    brief   columns of the verdict that a narrow console leaves out     printed   sections that a console shows
+    brief   columns of the verdict that a narrow console leaves out
     like    a run of the same data and features, whose tables are used instead of computing them once more
     is_alone   no baseline is played beside it: features that only those read are left out
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
@@ -74,7 +79,6 @@ class StoredRun:
     folder: Path
     like: StoredRun | None = None
     is_alone: bool = False
-    printed: ClassVar[int] = 2
     brief: ClassVar[tuple[str, ...]] = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
         "annual_return": "annual return",
@@ -88,6 +92,11 @@ class StoredRun:
     @cached_property
     def config(self) -> Plan:
         return stored_plan(self.folder)
+
+    @property
+    def printed(self) -> int:
+        """Sections that a console shows: verdict and gates, and what was added to a prior."""
+        return 2 + has_prior(self.config)
 
     @cached_property
     def risk(self) -> RiskOptions:
@@ -285,6 +294,7 @@ class StoredRun:
         judgement = judge_policy(
             policy,
             account,
+            rivals=() if self.prior is None else (self.prior,),
             other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
             seed=trial.seed,
@@ -296,7 +306,39 @@ class StoredRun:
         trials.add(replace(trial, sharpe=_per_bar(judgement)))
         returns = pd.Series(judgement.result.returns, judgement.result.times)
         rewards = reward_frame(judgement.result, self.task.reward, self.config.train.steps)
-        return replace(judgement, rewards=rewards, trials=trials.describe_others(trial, returns))
+        said = trials.describe_others(trial, returns)
+        return replace(judgement, rewards=rewards, trials=said, prior=self._prior_gain(judgement, draws))
+
+    @cached_property
+    def prior(self) -> Policy | None:
+        """What its agents began at, by itself; None of a run without a prior."""
+        if not has_prior(self.config):
+            return None
+        return prior_alone(Stored(self.folder, self.config, self.panel, self.table))
+
+    def _prior_gain(self, judgement: Judgement, draws: int) -> PriorGain | None:
+        # One that stays in cash is shown and counted as cash.
+        alone = None if self.prior is None else judgement.results.get(self.prior.name)
+        if alone is None:
+            return None
+        term = self.task.reward.components.get("mean_variance")
+        aversion = 0.0 if term is None else float(term.options["aversion"])
+        steps = self._best_step(), self.config.train.steps
+        cap = self.task.market.limits.position_cap_fraction
+        return PriorGain.of(judgement.result, alone, cap, steps, aversion, draws, self.trial.seed)
+
+    def _best_step(self) -> int:
+        """Steps of training behind the best validation, whose weights are in use; all of them without one."""
+        lines = map(json.loads, (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+        best, in_use = -math.inf, self.config.train.steps
+        for line in lines:
+            played = line.get("validation", {})
+            score = played.get("score")
+            if self.config.train.best_by == "sharpe" and played:
+                score = played["deterministic"]["sharpe"]
+            if score is not None and score > best:  # of equals the first, as training keeps it
+                best, in_use = score, line["step"]
+        return in_use
 
     @property
     def trials(self) -> Trials:

@@ -54,6 +54,7 @@ REST = "More"  # the tab of what no other has
 TABS = {  # tab -> titles of its sections
     "Result": (
         "Verdict",
+        "Around its prior",
         "Results",
         "Gates",
         "Against the index",
