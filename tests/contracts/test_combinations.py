@@ -104,6 +104,7 @@ def test_a_pair_learns_or_is_refused_in_a_sentence(method: str, parts: tuple[str
 def test_parts_that_go_together_learn_together() -> None:
     """Curiosity, objectives, heads and a prior in one agent; options take none of them, and say so."""
     assert learn_or_refuse("mosac", ("curiosity", "heads", "prior")) == ""
+    assert learn_or_refuse("option_critic", ("prior", "mean–variance", "members")) == ""
     assert "agent=options takes no extras" in learn_or_refuse("option_critic", ("curiosity", "heads"))
 
 
@@ -119,7 +120,9 @@ def test_parts_that_go_together_learn_together() -> None:
         ("sac", ("goals", "potential"), "drop one"),
         ("sac", ("goals", "prior"), "leave out agent.hindsight"),
         ("ppo", ("curriculum", "prior"), "give task.curriculum=none"),
-        ("option_critic", ("prior",), "agent.prior"),
+        ("options", ("prior",), "take agent=option_critic task.action=target"),
+        ("options", ("members",), "take agent=option_critic task.action=target"),
+        ("options", ("mean–variance",), "take task.action=continuous"),
     ],
 )
 def test_what_does_not_go_together_says_what_to_do(method: str, parts: tuple[str, ...], said: str) -> None:
