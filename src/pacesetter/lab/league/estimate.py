@@ -14,13 +14,13 @@ from pacesetter.cells import Table
 from pacesetter.lab.league.cell import Cell, cell_key
 from pacesetter.learning.learner import Between, Learner
 
-__all__ = ["Estimate", "estimate_cells", "estimate_table"]
+__all__ = ["TrainingLeft", "estimate_cells", "estimate_table"]
 
 PROBE_ROUNDS = 4  # of learning, after those that set everything up
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TrainingLeft:
     """Of one entrant: cells that are left, and the seconds that one of them takes."""
 
     entrant: str
@@ -33,13 +33,13 @@ class Estimate:
         return self.cells * self.seconds / 3600
 
 
-def estimate_cells(cells: Sequence[Cell]) -> list[Estimate]:
+def estimate_cells(cells: Sequence[Cell]) -> list[TrainingLeft]:
     """An estimate for each entrant that trains; cells that the folder holds take nothing."""
     left: dict[str, list[Cell]] = {}
     for cell in cells:
         if cell.overrides is not None and not _is_played(cell):
             left.setdefault(cell.entrant, []).append(cell)
-    return [Estimate(entrant, len(own), _probe(own[0])) for entrant, own in left.items()]
+    return [TrainingLeft(entrant, len(own), _probe(own[0])) for entrant, own in left.items()]
 
 
 def _is_played(cell: Cell) -> bool:
@@ -68,7 +68,7 @@ def _rounds(learner: Learner, steps: int) -> int:
     return -(-steps // learner.round_steps) * learner.round_steps
 
 
-def estimate_table(estimates: Sequence[Estimate], workers: int) -> Table:
+def estimate_table(estimates: Sequence[TrainingLeft], workers: int) -> Table:
     """Hours by entrant, and of all with so many workers; validation and the test set come on top."""
     rows = [(each.entrant, str(each.cells), f"{each.seconds:.0f}", f"{each.hours:.2f}") for each in estimates]
     total = sum(each.hours for each in estimates)

@@ -94,7 +94,7 @@ class TwinChoices(nn.Module):
         return torch.stack([head(features, rows) for head in self.heads])
 
 
-class Considered(NamedTuple):
+class PolicyActions(NamedTuple):
     """Actions that a mean over the policy is taken by, and their log-probabilities: one draw (row,), or all orders.
 
     `shares` (row, action) are the probabilities of all discrete orders, whose `actions` are None.
@@ -105,7 +105,7 @@ class Considered(NamedTuple):
     shares: torch.Tensor | None
 
     @classmethod
-    def of(cls, policy: Distribution) -> Considered:
+    def of(cls, policy: Distribution) -> PolicyActions:
         """Those of a policy; a draw keeps its gradient."""
         if isinstance(policy, MaskedCategorical):
             return cls(None, policy.log_probabilities.clamp(min=LEAST_LOG), policy.probabilities)
@@ -264,10 +264,10 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         # The encoder learns by the critics alone: an actor's gradient would bend features to what the policy likes.
         given = features.detach()
         policy, _ = self.fleet.decide(given, batch.observation.get(ACTION_MASK), self.rows)
-        considered = Considered.of(policy)
-        log_probs = self.per_symbol(considered.mean(considered.log_probs))  # (symbol, n)
+        acted = PolicyActions.of(policy)
+        log_probs = self.per_symbol(acted.mean(acted.log_probs))  # (symbol, n)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
-        gained = self.per_symbol(considered.mean(self.critic_values(given, considered.actions, batch)))
+        gained = self.per_symbol(acted.mean(self.critic_values(given, acted.actions, batch)))
         self.critics.requires_grad_(True)
         log_temperature = self.temperature.log[self.present]
         # α·log π − min Q (Haarnoja et al. 2018, arXiv 1812.05905, eq. 7), over one reparametrised action a row.
@@ -295,13 +295,13 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         """(…, symbol · n) values of what followed, min Q'(s', a') − α log π(a'|s') by the policy of now."""
         assert batch.following is not None
         policy, _ = self.fleet.decide(following, batch.following.get(ACTION_MASK), self.rows)
-        considered = Considered.of(policy)
+        acted = PolicyActions.of(policy)
         # The smaller of two targets (Fujimoto et al. 2018): a maximum over noisy critics overestimates.
-        values = self.values_of(self.targets, following, considered.actions).amin(0)
+        values = self.values_of(self.targets, following, acted.actions).amin(0)
         temperature = self.temperature.log[self.present].exp()[batch.symbol]
-        shape = (-1, *[1] * (considered.log_probs.ndim - 1))
+        shape = (-1, *[1] * (acted.log_probs.ndim - 1))
         # The entropy counts in every objective.
-        return considered.mean(values - temperature.view(shape) * considered.log_probs)
+        return acted.mean(values - temperature.view(shape) * acted.log_probs)
 
     def critic_targets(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
