@@ -136,7 +136,7 @@ class Judgement:
         """The verdict in words, and what is to be said of baselines that are the same and of the other trials."""
         return " ".join(filter(None, (self.verdict.sentence, self.walk, self.same, self.trials)))
 
-    def accepted_by(self, gates: GateSet, record: RunRecord | None = None) -> Judgement:
+    def with_acceptance(self, gates: GateSet, record: RunRecord | None = None) -> Judgement:
         """With the gates of a set, held against these figures and what else the run left."""
         beside = record or RunRecord({}, index=gates.index)
         # Without returns no interval is drawn once more: `pacesetter validate` shows them.
@@ -189,7 +189,7 @@ class JudgedAccount:
     def bank(self) -> Bank:
         return self.bank_of(self.panel)
 
-    def sized_for(self, policy: Policy) -> JudgedAccount:
+    def fit_scale(self, policy: Policy) -> JudgedAccount:
         """With the scale of the policy's views, so that costs, limits and stress do not measure it again."""
         risk = self.risk
         if risk is None or not risk.is_on:
@@ -254,7 +254,7 @@ def judge_policy(
     panel, index = account.panel, account.index
     tell(f"{policy.name} on {len(panel) - 1 - account.first:,} test bars")
     # First: a policy that was fitted on these bars is refused before anything else is computed.
-    account = account.sized_for(policy)
+    account = account.fit_scale(policy)
     played = [account.play(each) for each in (policy, *others)]
     # Before the baselines: two more markets beside the results of twenty policies would be the peak of memory.
     stressed = [] if is_fast else [_play_stresses(policy, account, tell)]
@@ -295,7 +295,7 @@ def judge_policy(
         is_fast=is_fast,
         index=None if index is None else _index_figures(index, own, panel),
     )
-    return judgement.accepted_by(read_gate_set(Evaluation().acceptance))
+    return judgement.with_acceptance(read_gate_set(Evaluation().acceptance))
 
 
 def _name_apart(played: Sequence[Backtest], baselines: Mapping[str, Backtest]) -> list[Backtest]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,8 +55,9 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
+from pacesetter.runs import Run
 
-__all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
+__all__ = ["MARKETS", "StoredRun", "WalkForwardRun", "fitted_risk"]
 
 MOST_MEASURED = 3_000  # bars of training and validation that the scale of views is measured on, the latest
 BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
@@ -323,22 +322,10 @@ class StoredRun:
             return None
         term = self.task.reward.components.get("mean_variance")
         aversion = 0.0 if term is None else float(term.options["aversion"])
-        steps = self._best_step(), self.config.train.steps
+        train, manifest = self.config.train, Run.open(self.folder).manifest
+        steps = int(manifest["best_step"]) if train.validate_every else train.steps, train.steps
         cap = self.task.market.limits.position_cap_fraction
         return PriorGain.of(judgement.result, alone, cap, steps, aversion, draws, self.trial.seed)
-
-    def _best_step(self) -> int:
-        """Steps of training behind the best validation, whose weights are in use; all of them without one."""
-        lines = map(json.loads, (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-        best, in_use = -math.inf, self.config.train.steps
-        for line in lines:
-            played = line.get("validation", {})
-            score = played.get("score")
-            if self.config.train.best_by == "sharpe" and played:
-                score = played["deterministic"]["sharpe"]
-            if score is not None and score > best:  # of equals the first, as training keeps it
-                best, in_use = score, line["step"]
-        return in_use
 
     @property
     def trials(self) -> Trials:
@@ -364,7 +351,7 @@ class StoredRun:
     def _apply_gates(self, judgement: Judgement) -> Judgement:
         """By the gates of `evaluation.acceptance`, which may read what training left too."""
         gates = read_gate_set(self.config.evaluation.acceptance)
-        return judgement.accepted_by(gates, read_record(self.folder, gates.index, judgement.to_json()))
+        return judgement.with_acceptance(gates, read_record(self.folder, gates.index, judgement.to_json()))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
@@ -464,3 +451,11 @@ MARKETS: dict[str, Callable[[StoredRun], Iterable[Scenario]]] = {
     "adversarial": _adversarial,
     "universes": _universes,
 }
+
+
+def fitted_risk(run: Path) -> RiskOptions | None:
+    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
+    risk = stored_risk(run, stored_plan(run))
+    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
+        return None
+    return StoredRun(run).sizing

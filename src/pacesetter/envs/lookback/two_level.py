@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,36 +42,33 @@ WHERE = "task.controller"
 
 @dataclass(frozen=True)
 class LevelSetting:
-    """What the controller sets; what is not given stays as configured.
+    """What the controller sets; what is not given stays as configured."""
 
-    weights             of reward components, by name
-    resolution          bars of the decisions: "1W" …, or "" for the panel's own; in episodes, not in backtests
-    shortest, longest   range of the windows, in bars
-    """
-
-    weights: dict[str, float] = field(default_factory=dict)
-    resolution: str = OWN_RESOLUTION
-    shortest: int | None = None
-    longest: int | None = None
+    weights: Annotated[dict[str, float], "of reward components, by name"] = field(default_factory=dict)
+    resolution: Annotated[
+        str,
+        'bars of the decisions: "1W" …, or "" for the panel\'s own; in episodes, not in backtests',
+    ] = OWN_RESOLUTION
+    shortest: Annotated[int | None, "window, in bars"] = None
+    longest: Annotated[int | None, "window, in bars"] = None
 
 
 @dataclass(frozen=True)
 class Controller:
-    """Which setting is in force.
+    """Which setting is in force."""
 
-    every      bars from one decision of the controller to its next
-    rule       constant: the first setting; cycle: one after another; regime: by that of most symbols; learned: by
-               regime too, as the lower agent fared best in training
-    settings   to choose from
-    regimes    regime -> place of its setting, from 0, for rule=regime
-    memory     bars of training after which what rule=learned has seen counts a third
-    """
-
-    every: int = 20
-    rule: Literal["constant", "cycle", "regime", "learned"] = "constant"
-    settings: tuple[LevelSetting, ...] = (LevelSetting(),)
-    regimes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
-    memory: int = 10_000
+    every: Annotated[int, "bars from one decision of the controller to its next"] = 20
+    rule: Annotated[
+        Literal["constant", "cycle", "regime", "learned"],
+        "constant: the first setting; cycle: one after another; regime: by that of most symbols; learned: by regime "
+        "too, as the lower agent fared best in training",
+    ] = "constant"
+    settings: Annotated[tuple[LevelSetting, ...], "to choose from"] = (LevelSetting(),)
+    regimes: Annotated[
+        dict[str, int],
+        "regime -> place of its setting, from 0, for rule=regime",
+    ] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
+    memory: Annotated[int, "bars of training after which what rule=learned has seen counts a third"] = 10_000
 
     def __post_init__(self) -> None:
         check_range(1, owner=WHERE, every=self.every, memory=self.memory)

@@ -52,7 +52,7 @@ def train_team(learner: DirectLearner) -> tuple[int, dict[str, float]]:
         return 0, {"team_kept": 0.0}
     first, before = copy.deepcopy(policy.team), learner.team_inputs
     learner.read_team_inputs()
-    scores, rounds = _left_out(learner, first)
+    scores, rounds = _held_out_utility(learner, first)
     figures: dict[str, float] = {}
     for stage in STAGES:
         figures[f"team_{stage}_gain"], figures[f"team_{stage}_sureness"] = compare_pairs(
@@ -87,7 +87,7 @@ def contributions(learner: DirectLearner, starts: torch.Tensor) -> tuple[torch.T
     return earned, torch.autograd.grad(worth, parts)[0]
 
 
-def _left_out(learner: DirectLearner, first: Team) -> tuple[dict[str, torch.Tensor], int]:
+def _held_out_utility(learner: DirectLearner, first: Team) -> tuple[dict[str, torch.Tensor], int]:
     """Utility (segment,) on blocks left out: of direct, of every stage, and of joint agents `alone`, with no master."""
     scores: dict[str, list[torch.Tensor]] = {name: [] for name in ("direct", *STAGES, "alone")}
     side, bars, rounds = learner.side_by_side(), learner.config.segment_bars, 0
