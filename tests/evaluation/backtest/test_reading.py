@@ -145,4 +145,4 @@ def test_a_bar_gives_its_own_row_only(panel: Panel) -> None:
     policy = random_policy(panel)
     reading = MarketReading(ObservationBuilder(bank_of(panel), policy.history_bars), FIRST + 300)
     row = reading.at(FIRST + 130)(policy)
-    assert {name: values.shape for name, values in row.items()} == {"signal": (4,), "volatility": (4,), "team": (4, 0)}
+    assert {name: values.shape for name, values in row.items()} == {"signal": (4,), "volatility": (4,), "team": (0,)}
