@@ -25,6 +25,7 @@ from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.reading import MarketReading
+from pacesetter.evaluation.backtest.sparse import keep_sparse
 from pacesetter.market.bars import Bar
 from pacesetter.market.covariance import JOIN_DAYS, RiskTables, make_tables
 from pacesetter.market.holdings import check_priced
@@ -72,6 +73,7 @@ SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at b
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 
+@keep_sparse(fills=0.0, orders=np.nan)
 @dataclass(frozen=True, eq=False)
 class Backtest:
     """The result of a policy, bar by bar.
