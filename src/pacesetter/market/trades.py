@@ -51,7 +51,10 @@ def trades(fills: ArrayLike, first_bar: int = 0) -> list[Trade]:
 
 
 def count_round_trips(fills: ArrayLike) -> int:
-    """How many of `trades` are closed; compiled, since an account that rebalances has a fill for each bar and symbol."""
+    """How many of `trades` are closed.
+
+    Compiled, since an account that rebalances has a fill for each bar and symbol.
+    """
     rows = follow_splits(_check_fills(fills))
     return int(_count_closed(np.ascontiguousarray(rows[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]]), ROUNDING))
 

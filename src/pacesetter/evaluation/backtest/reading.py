@@ -19,7 +19,7 @@ CHUNK_BARS = 128  # read at once: an agent of 143 symbols takes some 100 MB mean
 
 
 class MarketReading:
-    """The readings of one market for accounts that go through its bars side by side, until bar `last`, at which none decides.
+    """The readings of one market for accounts that go through its bars side by side, before bar `last`.
 
     Of each agent the rows of one chunk are kept, which are read when the first of them is asked for.
     """

@@ -19,7 +19,6 @@ from pacesetter.methods.direct.policy import EXPECTED, GAP, LEADLAG, RETURN, Dir
 __all__ = ["MarketSeries", "expected_column", "feature_columns", "gap_column", "return_column"]
 
 
-
 def return_column(bank: Bank) -> int:
     """Which feature of the window is the return of a bar; refuses a table without it."""
     names = bank.names["window"]
