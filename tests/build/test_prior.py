@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.jobs.run.callbacks import Validator
 from pacesetter.jobs.run.train import train
 from pacesetter.methods.prior.prior import ends_on_bank
+from pacesetter.runs import Run
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.packaging import bundle_run
 
@@ -154,6 +157,65 @@ def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
     there = backtest(BundlePolicy(bundle), run.panel, is_unseen=True, **options)
     np.testing.assert_allclose(there.orders, lab.orders, atol=1e-5)
     assert lab.orders.max() > 0.01
+
+
+@pytest.mark.parametrize("task", ["trading", "fleet"])
+def test_an_agent_that_is_not_surely_better_than_its_prior_leaves_it_in_use(task: str, tmp_path: Path) -> None:
+    # A rate at which agents forget what they began at, and seldom gain.
+    folder = trained(tmp_path, task, "direct", "agent.learning_rate=0.5", "task.aversion=100")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    first, *later = [line["validation"] for line in lines if "validation" in line]
+    assert "above_prior" not in first  # the prior itself
+    assert [each["above_prior"] < 2.0 for each in later] == [True]
+    assert Run.open(folder).manifest["best_step"] == 0
+    run = StoredRun(folder)
+    options = {
+        "first": run.first,
+        "market": run.task.market,
+        "table": run.table,
+        "window_bars": run.task.window_bars,
+    }
+    own, alone = (backtest(each, run.panel, **options) for each in (run.policy, run.prior))
+    np.testing.assert_allclose(own.held, alone.held, atol=1e-6)
+
+
+@pytest.mark.parametrize(("added", "is_kept"), [(0.0, False), (0.01, False), (0.2, True), (-0.2, False)])
+def test_a_gain_counts_from_two_standard_errors_on(added: float, is_kept: bool) -> None:
+    generator = np.random.default_rng(0)
+    before = generator.standard_normal(400)
+    session: Any = SimpleNamespace(parts=SimpleNamespace(prior=object()))
+    validator: Any = SimpleNamespace(session=session, state={}, paid=before)
+    metrics: dict[str, Any] = {}
+    assert Validator._is_above_prior(validator, metrics)  # the prior's own
+    assert metrics == {}
+    validator.paid = before + added + 0.5 * generator.standard_normal(400)
+    assert Validator._is_above_prior(validator, metrics) is is_kept
+    assert (metrics["above_prior"] >= 2.0) is is_kept
+
+
+@pytest.mark.parametrize(("task", "prior"), [("trading", "direct"), ("fleet", "expected")])
+def test_an_evaluation_pairs_the_agent_with_its_prior_alone(task: str, prior: str, tmp_path: Path) -> None:
+    # Hardly trained: it is its prior, with which nothing is gained, and which it is not better than.
+    folder = trained(tmp_path, task, prior, "agent.learning_rate=1.0e-12", "task.aversion=100")
+    run = StoredRun(folder)
+    judged = run.judge(50, is_fast=True)
+    gain = judged.prior
+    assert gain is not None
+    assert run.prior is not None
+    assert judged.results["its prior"].held is not None
+    np.testing.assert_allclose(judged.result.held, judged.results["its prior"].held, atol=1e-6)
+    own, alone, _ = gain.figures["Sharpe ratio"]
+    assert own == pytest.approx(alone, abs=1e-3)
+    assert alone == pytest.approx(judged.intervals["its prior"].value)
+    assert gain.figures["utility a year, aversion 100"].gain.value == pytest.approx(0.0, abs=1e-6)
+    assert (gain.distance, gain.trained) == (pytest.approx(0.0, abs=1e-6), 64)
+    assert "no clear difference" in gain.sentence
+    assert judged.verdict.headline != "Better than all"
+    sections = run.report(judged)
+    assert [each.title for each in sections[: run.printed]] == ["Verdict", "Around its prior", "Gates"]
+    assert "64" in sections[1].text
+    assert len(sections[1].rows) == 2
+    assert json.loads(json.dumps(judged.to_json(), default=str))["prior"]["trained"] == 64
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------

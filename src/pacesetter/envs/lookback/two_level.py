@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -37,33 +37,31 @@ WHERE = "task.controller"
 
 @dataclass(frozen=True)
 class LevelSetting:
-    """What the controller sets; what is not given stays as configured.
+    """What the controller sets; what is not given stays as configured."""
 
-    weights             of reward components, by name
-    resolution          bars of the decisions: "1W" …, or "" for the panel's own; in episodes, not in backtests
-    shortest, longest   range of the windows, in bars
-    """
-
-    weights: dict[str, float] = field(default_factory=dict)
-    resolution: str = OWN_RESOLUTION
-    shortest: int | None = None
-    longest: int | None = None
+    weights: Annotated[dict[str, float], "of reward components, by name"] = field(default_factory=dict)
+    resolution: Annotated[
+        str,
+        'bars of the decisions: "1W" …, or "" for the panel\'s own; in episodes, not in backtests',
+    ] = OWN_RESOLUTION
+    shortest: Annotated[int | None, "window, in bars"] = None
+    longest: Annotated[int | None, "window, in bars"] = None
 
 
 @dataclass(frozen=True)
 class Controller:
-    """Which setting is in force.
+    """Which setting is in force."""
 
-    every      bars from one decision of the controller to its next
-    rule       constant: the first setting; cycle: one after another; regime: by that of most symbols
-    settings   to choose from
-    regimes    regime -> place of its setting, from 0, for rule=regime
-    """
-
-    every: int = 20
-    rule: Literal["constant", "cycle", "regime"] = "constant"
-    settings: tuple[LevelSetting, ...] = (LevelSetting(),)
-    regimes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
+    every: Annotated[int, "bars from one decision of the controller to its next"] = 20
+    rule: Annotated[
+        Literal["constant", "cycle", "regime"],
+        "constant: the first setting; cycle: one after another; regime: by that of most symbols",
+    ] = "constant"
+    settings: Annotated[tuple[LevelSetting, ...], "to choose from"] = (LevelSetting(),)
+    regimes: Annotated[
+        dict[str, int],
+        "regime -> place of its setting, from 0, for rule=regime",
+    ] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
 
     def __post_init__(self) -> None:
         check_range(1, owner=WHERE, every=self.every)

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import nn
@@ -37,26 +37,23 @@ Steps = list[tuple[torch.Tensor, FleetStep]]
 
 @dataclass(frozen=True)
 class FleetSAC(FleetConfig):
-    """Options of fleet SAC.
+    """Options of fleet SAC."""
 
-    train_freq        steps of each environment in a round, and `gradient_steps` that follow them
-    batch_size        rows of each symbol in a gradient step
-    buffer_size       latest steps of each environment that are kept
-    learning_starts   steps of each symbol with random actions and without updates
-    target_entropy    in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2
-    tau               by which target critics follow at every gradient step
-    hindsight         options of goals and of the replay that relabels them; null trades without goals
-    """
-
-    train_freq: int = 8
+    train_freq: Annotated[int, "steps of each environment in a round, and `gradient_steps` that follow them"] = 8
     gradient_steps: int = 8
-    batch_size: int = 128
-    buffer_size: int = 2_000
-    learning_starts: int = 256
-    target_entropy: float = -1.0
-    tau: float = 0.01
+    batch_size: Annotated[int, "rows of each symbol in a gradient step"] = 128
+    buffer_size: Annotated[int, "latest steps of each environment that are kept"] = 2_000
+    learning_starts: Annotated[int, "steps of each symbol with random actions and without updates"] = 256
+    target_entropy: Annotated[
+        float,
+        "in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2",
+    ] = -1.0
+    tau: Annotated[float, "by which target critics follow at every gradient step"] = 0.01
     initial_ent_coef: float = 0.1
-    hindsight: dict[str, object] | None = None
+    hindsight: Annotated[
+        dict[str, object] | None,
+        "options of goals and of the replay that relabels them; null trades without goals",
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

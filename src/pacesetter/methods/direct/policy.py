@@ -313,7 +313,7 @@ class DirectPolicy(nn.Module, Agent):
         return self.recency[0] * linear + self.recency[1] * self.recent(moves.z, x)
 
     @torch.no_grad()
-    def aimed(self, weights: torch.Tensor, share: float) -> torch.Tensor:
+    def aim_ahead(self, weights: torch.Tensor, share: float) -> torch.Tensor:
         """Weights (input, symbol) of the mean of the next returns instead of the next: share · Σ_k (1 − share)^k · r_k.
 
         What an account should aim at that goes a `share` of the way in a bar, or for which trading is expensive: a

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 
@@ -41,33 +41,28 @@ __all__ = ["FleetImpala", "Impala", "make_impala"]
 
 @dataclass(frozen=True)
 class FleetImpala(FleetConfig):
-    """Options of IMPALA.
-
-    n_steps      of each environment in a rollout
-    batch_size   rows of each symbol in a gradient step, in whole rollouts of as many environments as fit
-    rho_bar      bound of the weights of V-trace's corrections: decides what is converged to
-    c_bar        bound of the weights by which corrections travel back: decides how fast
-    actors       that play, each in environments of its own
-    queue        rollouts beside one of each actor that may be ordered and not yet learned from; actors wait behind it
-    crew         here: in this process, one after another; processes; ray: actors on any machine
-    address      of a Ray cluster, e.g. auto; null starts Ray here
-    retries      how often an actor that died is replaced
-    """
+    """Options of IMPALA."""
 
     learning_rate: float = 3e-4
     encoder_learning_rate: float = 3e-4
     max_grad_norm: float = 40.0
-    n_steps: int = 100
-    batch_size: int = 256
+    n_steps: Annotated[int, "of each environment in a rollout"] = 100
+    batch_size: Annotated[
+        int,
+        "rows of each symbol in a gradient step, in whole rollouts of as many environments as fit",
+    ] = 256
     ent_coef: float = 0.003
     vf_coef: float = 0.5
-    rho_bar: float = 1.0
-    c_bar: float = 1.0
-    actors: int = 2
-    queue: int = 0
-    crew: Crews = "here"
-    address: str | None = None
-    retries: int = 3
+    rho_bar: Annotated[float, "bound of the weights of V-trace's corrections: decides what is converged to"] = 1.0
+    c_bar: Annotated[float, "bound of the weights by which corrections travel back: decides how fast"] = 1.0
+    actors: Annotated[int, "that play, each in environments of its own"] = 2
+    queue: Annotated[
+        int,
+        "rollouts beside one of each actor that may be ordered and not yet learned from; actors wait behind it",
+    ] = 0
+    crew: Annotated[Crews, "here: in this process, one after another; processes; ray: actors on any machine"] = "here"
+    address: Annotated[str | None, "of a Ray cluster, e.g. auto; null starts Ray here"] = None
+    retries: Annotated[int, "how often an actor that died is replaced"] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -37,24 +37,27 @@ CHANGED_SHARE = 0.5  # of drawn rows that are learned from for other weights, wh
 
 @dataclass(frozen=True)
 class FleetMOSAC(FleetSAC):
-    """Options of multi-objective SAC.
+    """Options of multi-objective SAC."""
 
-    objectives         reward component -> its first weight; null: profit, risk, activity, timing, exploration
-    scalarisation      weighted_sum, chebyshev (which reaches concave fronts too) or state_dependent
-    preferences        points of the front that is judged at the end; above 1, training covers all weights
-    utility            of whole episodes, which the preference network is trained by: sharpe, growth or sortino
-    largest_weight     that the preference network gives to one objective
-    population         pairs of networks in its evolution strategy
-    preference_noise   deviation of their parameters, and `preference_rate` their step size
-    """
-
-    objectives: dict[str, Any] | None = None
-    scalarisation: Literal["weighted_sum", "chebyshev", "state_dependent"] = "weighted_sum"
-    preferences: int = 1
-    utility: Literal["sharpe", "growth", "sortino"] = "sharpe"
-    largest_weight: float = 0.6
-    population: int = 8
-    preference_noise: float = 0.2
+    objectives: Annotated[
+        dict[str, Any] | None,
+        "reward component -> its first weight; null: profit, risk, activity, timing, exploration",
+    ] = None
+    scalarisation: Annotated[
+        Literal["weighted_sum", "chebyshev", "state_dependent"],
+        "weighted_sum, chebyshev (which reaches concave fronts too) or state_dependent",
+    ] = "weighted_sum"
+    preferences: Annotated[
+        int,
+        "points of the front that is judged at the end; above 1, training covers all weights",
+    ] = 1
+    utility: Annotated[
+        Literal["sharpe", "growth", "sortino"],
+        "of whole episodes, which the preference network is trained by: sharpe, growth or sortino",
+    ] = "sharpe"
+    largest_weight: Annotated[float, "that the preference network gives to one objective"] = 0.6
+    population: Annotated[int, "pairs of networks in its evolution strategy"] = 8
+    preference_noise: Annotated[float, "deviation of the strategy's parameters"] = 0.2
     preference_rate: float = 0.2
 
     def __post_init__(self) -> None:
