@@ -16,7 +16,8 @@ from rich.console import Console
 
 from pacesetter.build import build_learner, build_panel, build_parts, stored_plan, with_lookback
 from pacesetter.build.environments import feature_split
-from pacesetter.build.prior import fit_prior, with_prior
+from pacesetter.build.prior import beside_prior, fit_prior, with_prior
+from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
@@ -24,6 +25,7 @@ from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.callbacks import Validator
 from pacesetter.jobs.run.train import train
+from pacesetter.methods.prior.policy import PriorAlone
 from pacesetter.methods.prior.prior import ends_on_bank
 from pacesetter.runs import Run
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
@@ -101,9 +103,11 @@ def test_an_untrained_agent_of_one_symbol_trades_as_the_prior_does(agent: str) -
     np.testing.assert_allclose(held, 0.075 * (ends[:, 0] + 1), atol=0.01)
 
 
-@pytest.mark.parametrize("agent", ["ppo", "sac", "es", "impala"])
+@pytest.mark.parametrize("agent", ["ppo", "sac", "es", "impala", "option_critic"])
 def test_an_untrained_fleet_is_the_prior(agent: str) -> None:
-    sizes = {"ppo": PPO, "sac": ("agent=sac",), "es": ("agent=es", "agent.population=4"), "impala": ("agent=impala",)}
+    sizes = {"ppo": PPO, "es": ("agent=es", "agent.population=4")} | {
+        name: (f"agent={name}",) for name in ("sac", "impala", "option_critic")
+    }
     more = () if agent == "ppo" else ("agent.network=mlp_tiny", "agent.heads=[8]")
     config = resolve([*MARKET, "task=fleet", *sizes[agent], *more, "task.retrain_share=0", "agent.prior=expected"])
     config = with_prior(with_lookback(config, build_panel(config)))
@@ -113,7 +117,8 @@ def test_an_untrained_fleet_is_the_prior(agent: str) -> None:
     policy, _ = learner.fleet.evaluate(observation)
     np.testing.assert_array_equal(policy.mode().detach().numpy(), 0.0)
     assert learner.fleet.shapes["prior"] == (2,)
-    assert learner.fleet.shapes["window"][0] == config.learned_window_bars == 2
+    seen = 20 if agent == "option_critic" else 2  # the rules of options read 20 returns
+    assert learner.fleet.shapes["window"][0] == config.learned_window_bars == seen
     assert config.trading.window_bars == 40
 
 
@@ -141,6 +146,28 @@ def test_it_is_bundled_and_served_as_it_is_backtested(task: str, prior: str, dir
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert next(json.loads(line)["step"] for line in lines if "score" in line) == 0  # the prior is validated first
     assert stored_plan(folder).agent.options["prior_bars"] == window_bars
+
+
+def test_untrained_options_trade_as_their_prior_alone_does(tmp_path: Path) -> None:
+    config = resolve(
+        [
+            *(*MARKET, "task=fleet", "agent=option_critic", "agent.network=mlp_tiny", "agent.heads=[8]"),
+            *("agent.n_steps=8", "agent.batch_size=16", "task.retrain_share=0", "agent.prior=direct"),
+            *("agent.learning_rate=1e-12", "agent.encoder_learning_rate=1e-12", f"runs={tmp_path}"),
+        ]
+    )
+    folder = train(config, console=QUIET).run.folder
+    run = StoredRun(folder)
+    alone = PriorAlone(beside_prior(Stored(folder, run.config, run.panel)), is_joint=True)
+    options = {"first": 560, "market": run.config.trading.market, "table": run.table}
+    options["window_bars"] = run.config.trading.window_bars
+    lab = backtest(run.policy, run.panel, **options)
+    prior = backtest(alone, run.panel, is_unseen=True, **options)
+    np.testing.assert_allclose(lab.orders, prior.orders, atol=1e-5)
+    assert lab.orders.max() > 0.01
+    assert set(np.unique(lab.options)) <= {f"option_{number}" for number in range(1, 5)}
+    with pytest.raises(ConfigError, match="holds targets by options, which a bundle does not serve"):
+        bundle_run(folder, tmp_path / "store", observations=60)
 
 
 def test_a_master_hears_agents_around_their_prior(tmp_path: Path) -> None:
