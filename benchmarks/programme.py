@@ -66,7 +66,7 @@ def command(place: Path) -> str:
 
 
 def is_planted(place: Path) -> bool:
-    return str(read_plan(Run.open(place)).data["source"]) in MADE_UP
+    return str(read_plan(Run.open(place)).data.source) in MADE_UP
 
 
 def phases(place: Path, status: ProgrammeStatus) -> str:
@@ -80,6 +80,23 @@ def phases(place: Path, status: ProgrammeStatus) -> str:
 
 def _processor_seconds(cost: dict[str, float]) -> str:
     return f"{cost['processor_seconds']:.0f}" if cost else "–"
+
+
+def candidates(place: Path) -> str:
+    """What tuning retrained on all symbols, with the values of each; nothing where it was not reached."""
+    path = place / "tuning" / "choice.json"
+    if not path.is_file():
+        return ""
+    choice = json.loads(path.read_text(encoding="utf-8"))
+    rows = [
+        (
+            f"{each['name']}{', taken' * (each['name'] == choice['taken'])}",
+            *(f"{each[figure]:.2f}" for figure in ("mean", "spread", "crash_rate")),
+            "; ".join(f"{key.split('.')[-1]} {value}" for key, value in each["values"].items()) or "–",
+        )
+        for each in choice["candidates"]
+    ]
+    return table(("retrained", "mean Sharpe ratio of the agents", "spread", "crash rate", "values"), rows)
 
 
 def sharpe_ratios(place: Path) -> str:
@@ -140,6 +157,7 @@ def main() -> None:
             command(place),
             phases(place, status),
             status.sentence,
+            *filter(None, [candidates(place)]),
             sharpe_ratios(place),
             gates(place),
         )
