@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -108,7 +108,7 @@ class Web:
 
 
 def matrix_picture(
-    matrix: Array, symbols: Sequence[str], title: str = "Lead–lag matrix", significant: Array | None = None
+    matrix: Floats, symbols: Sequence[str], title: str = "Lead–lag matrix", significant: Array | None = None
 ) -> Heat:
     """Who leads whom, ordered by leader score: orange where the row leads the column. Absent assets are left out.
 
@@ -118,8 +118,8 @@ def matrix_picture(
 
 
 def lag_picture(
-    lags: Array,
-    matrix: Array,
+    lags: Floats,
+    matrix: Floats,
     symbols: Sequence[str],
     title: str = "Lag of the strongest link",
     significant: Array | None = None,
@@ -129,7 +129,7 @@ def lag_picture(
 
 
 def _leaders_first(
-    values: Array, matrix: Array, symbols: Sequence[str], title: str, value_title: str, significant: Array | None
+    values: Floats, matrix: Floats, symbols: Sequence[str], title: str, value_title: str, significant: Array | None
 ) -> Heat:
     """The values (N, N) of the assets that `matrix` ranks, the strongest leader first on both sides."""
     scores = row_mean(matrix)
@@ -145,7 +145,7 @@ def _leaders_first(
 
 
 def leadership_picture(
-    scores: Array,
+    scores: Floats,
     times: Sequence[object],
     symbols: Sequence[str],
     title: str = "Leadership over time",
@@ -325,12 +325,12 @@ def _web_in_matplotlib(axes: Axes, web: Web) -> PathCollection:
     return nodes
 
 
-def _largest_size(values: Array) -> float:
+def _largest_size(values: Floats) -> float:
     """The largest absolute value; 1 where there is none, or all are 0."""
     return float(np.nanmax(np.abs(values), initial=0.0, where=np.isfinite(values))) or 1.0
 
 
-def _ring(count: int) -> Array:
+def _ring(count: int) -> Floats:
     """(count, 2) places on a circle from top to bottom in rank order, left and right in turn: no three on a line."""
     angle = np.pi * np.arange(count) / max(count - 1, 1)
     side = np.where(np.arange(count) % 2, -1, 1)

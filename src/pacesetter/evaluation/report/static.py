@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 
 __all__ = ["static_svg"]
 
@@ -38,13 +38,13 @@ class Axis(NamedTuple):
     is_log: bool = False
     is_share: bool = False
 
-    def pixels(self, values: Array) -> Array:
+    def pixels(self, values: Floats) -> Array:
         """Where values lie."""
         span = self.high - self.low or 1.0
         placed: Array = self.start + (values - self.low) / span * (self.stop - self.start)
         return placed
 
-    def numbers(self, values: Sequence[object] | Array) -> Array:
+    def numbers(self, values: Sequence[object] | Array) -> Floats:
         """Values as numbers of this axis."""
         if self.names:
             places = {name: place for place, name in enumerate(self.names)}
@@ -262,7 +262,7 @@ def _plain(values: object) -> Any:
     return unpacked.reshape([int(size) for size in str(shape).split(",")]) if shape else unpacked
 
 
-def _matrix(values: object) -> Array:
+def _matrix(values: object) -> Floats:
     plain = _plain(values)
     if isinstance(plain, np.ndarray):
         return plain.astype(float)
@@ -270,7 +270,7 @@ def _matrix(values: object) -> Array:
     return np.stack(rows) if rows else np.zeros((0, 0))
 
 
-def _floats(values: Any) -> Array:
+def _floats(values: Any) -> Floats:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
