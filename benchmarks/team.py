@@ -1,34 +1,40 @@
 """A team of agents with its master beside direct alone, on bars that neither saw.
 
-python benchmarks/team.py MARKET SEEDS [--network team] [--rounds 15] [--stages] [--fleet]
+python benchmarks/team.py MARKET SEEDS [--network team] [--rounds 15] [--stages] [--bound] [--fleet]
 
 MARKET is a market of the league, `impact 50` or `cushion 50`. Prints a JSON line a seed and network. Without `--stages`
 only what a team begins at is played (in `cushion 50` the published rule; elsewhere it is direct); with it all stages
-are trained and compared on held-out blocks, and what is kept is played. With `--fleet` a fleet of PPO and its master,
+are trained and compared on held-out blocks, and what is kept is played. With `--bound` every stage is trained on the
+test bars themselves and measured there: what a team that knew them would gain, as an upper bound.
+With `--fleet` a fleet of PPO and its master,
 trained and untrained, are played on the same bars.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import resource
 import tempfile
 import time
 from typing import Any
 
+import torch
 from master_planted import MASTER, QUIET, on_test
 
-from pacesetter.build import build_fold, build_panel
+from pacesetter.build import Plan, build_fold, build_panel
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.statistics.metrics import ended_growth, sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.lab.league.ladder import ENTRANTS, MARKETS, WORLDS
+from pacesetter.methods.direct.joint import compare_pairs, train_stages
 from pacesetter.methods.direct.learner import DirectLearner
 from pacesetter.methods.direct.options import Direct
 from pacesetter.methods.direct.task import DirectTask
+from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
 
 STEPS = 61_440
@@ -42,9 +48,8 @@ _ACCOUNT = (
 OWN = {"impact 50": (*WORLDS["impact"], *FIFTY), "cushion 50": (*WORLDS["threshold"], *FIFTY, *_ACCOUNT)}
 
 
-def play(market: str, seed: int, network: str, rounds: int, stages: bool) -> dict[str, Any]:
-    """Train on the market's training bars and play its test bars by the kernel."""
-    start = time.process_time()
+def fit(market: str, seed: int, network: str, rounds: int) -> tuple[Plan, Panel, DirectLearner]:
+    """Direct with an untrained team, fitted to the market's training bars."""
     config = resolve([*(MARKETS | OWN)[market], *ENTRANTS["direct"], f"seed={seed}", "track.mlflow=off"])
     panel, task = build_panel(config), config.problem
     assert isinstance(task, DirectTask)
@@ -54,6 +59,37 @@ def play(market: str, seed: int, network: str, rounds: int, stages: bool) -> dic
     learner.fit_weights()
     while learner.steps < STEPS:
         learner.round()
+    return config, panel, learner
+
+
+def bound(market: str, seed: int, network: str, rounds: int) -> dict[str, Any]:
+    """Utility on the test bars of stages that were trained on these bars, less direct's, per bar (standard errors)."""
+    config, panel, learner = fit(market, seed, network, rounds)
+    task = config.problem
+    assert isinstance(task, DirectTask)
+    whole = task.whole_market(config, panel)
+    there = DirectLearner(whole.bank, whole.market, learner.config, risk=whole.risk)
+    there.load_state_dict(learner.state_dict() | {"signals": there.signals})
+    there.signals, first = there.whole_signals(), copy.deepcopy(there.policy.team)
+    assert first is not None
+    there.read_team_inputs()
+    begin = int(build_fold(config, panel).test[0]) - there.series.first
+    side = there.side_by_side()
+    side, all_starts = side[side >= begin], torch.arange(begin, len(there.series.to_open) - learner.config.segment_bars)
+    plain, figures = there.segment_worth(side), dict[str, str]()
+    for stage, team in train_stages(there, first, all_starts):
+        there.policy.team = team
+        gained, sure = compare_pairs(there.segment_worth(side), plain)
+        figures[stage] = f"{gained:+.4f} ({sure:+.1f})"
+    return {"market": market, "seed": seed, "bound": figures, "direct": float(plain.mean())}
+
+
+def play(market: str, seed: int, network: str, rounds: int, stages: bool) -> dict[str, Any]:
+    """Train on the market's training bars and play its test bars by the kernel."""
+    start = time.process_time()
+    config, panel, learner = fit(market, seed, network, rounds)
+    task, options = config.problem, learner.config
+    assert isinstance(task, DirectTask)
     if stages and learner.policy.team is not None:
         learner.fit_team()
     used = time.process_time() - start
@@ -111,9 +147,13 @@ def main() -> None:
     parser.add_argument("--network", default="team")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--stages", action="store_true")
+    parser.add_argument("--bound", action="store_true")
     parser.add_argument("--fleet", action="store_true")
     asked = parser.parse_args()
     for seed in map(int, asked.seeds.split("+")):
+        if asked.bound:
+            print(json.dumps(bound(asked.market, seed, asked.network, asked.rounds)), flush=True)
+            continue
         for network in ("linear_cross", asked.network):
             print(json.dumps(play(asked.market, seed, network, asked.rounds, asked.stages)), flush=True)
         for figures in play_fleet(asked.market, seed) if asked.fleet else ():

@@ -47,6 +47,10 @@ class Table:
         rows = tuple(tuple(row[place] for place in shown) for row in self.rows[:most])
         return replace(self, header=header, rows=rows, title=self.title + rest)
 
+    def newest(self, count: int) -> Table:
+        """The last rows."""
+        return replace(self, rows=self.rows[-count:])
+
     def __rich__(self) -> ConsoleTable:
         from rich.table import Table as ConsoleTable
 

@@ -484,7 +484,7 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
         places = _value_columns(frame, words, table)
         cells = [(words[place], symbol) for place in places]
         bars = _read_wide(frame[places].set_axis(range(len(places)), axis=1), cells, known, table)
-        return replace(bars, left_out=_left_out(names, words, places))
+        return replace(bars, left_out=_text_columns(names, words, places))
     cells = _joined_names(names, table) or [("close", str(name).strip()) for name in names]
     return _read_wide(frame, cells, known, table)
 
@@ -548,7 +548,7 @@ def _holds_numbers(values: pd.Series) -> bool:
     return _is_numeric(values) or bool(2 * _cells(values)[1].sum() > len(values))
 
 
-def _left_out(names: Sequence[object], words: list[str], places: list[int]) -> tuple[str, ...]:
+def _text_columns(names: Sequence[object], words: list[str], places: list[int]) -> tuple[str, ...]:
     """Names of the columns that hold no numbers."""
     return tuple(str(names[k]).strip() for k, word in enumerate(words) if k not in places and word != "symbol")
 
@@ -584,7 +584,7 @@ def _read_long(
     index = pd.DatetimeIndex(stamps.view("M8[ns]"), tz="UTC")
     origins = (table.origin,) * len(symbols)
     bars = Bars(index, symbols, tuple(fields), blocks, mask, rows, origins, tuple(table.problems))
-    return replace(bars, left_out=_left_out(columns, words, places))
+    return replace(bars, left_out=_text_columns(columns, words, places))
 
 
 def _owners(column: pd.Series) -> tuple[Array, list[str]]:

@@ -23,6 +23,7 @@ from pacesetter.locks import LOCK, NOTE
 
 __all__ = [
     "ALLOCATIONS",
+    "CONTROLLER",
     "DECISION",
     "EVALUATION",
     "FRONT",
@@ -45,6 +46,7 @@ SCHEMA = 1  # of configurations, manifests, bundles, guard states, searches and 
 EVALUATION = "evaluation"  # folder of a run in which its judgement lies
 ALLOCATIONS = "allocations.csv"  # of a master's run: each allocation over the same bars
 FRONT = "front.json"  # of a run: what each preference came to on the validation set, and the one that is chosen
+CONTROLLER = "controller.json"  # of a run of two levels: what its controller has learned, as of the best agent
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
 SERVED = "serving.json"  # in it, how the policy is served: what `measure_served` leaves

@@ -13,7 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-__all__ = ["FasterOf", "cores_are_taken", "use_threads"]
+from pacesetter.compiled import load_numba
+
+__all__ = ["FasterOf", "compiled_threads", "cores_are_taken", "use_threads"]
 
 TRIALS = 8  # calls of each by which they are compared
 LEAST_TRIALS = 3  # after which a comparison ends where the second one is far behind
@@ -120,11 +122,15 @@ class FasterOf:
         return result
 
 
+def compiled_threads() -> int:
+    """How many threads compiled loops of this process use."""
+    return int(load_numba().get_num_threads())
+
+
 def use_threads(count: int) -> None:
     """Let compiled loops of this process use `count` threads, or all that numba was started with where those are fewer.
 
     Workers that share a machine are given their share of its cores.
     """
-    import numba  # here, as the others are used without it
-
-    numba.set_num_threads(max(min(count, int(numba.config.NUMBA_NUM_THREADS)), 1))  # type: ignore[attr-defined]
+    numba = load_numba()
+    numba.set_num_threads(max(min(count, int(numba.config.NUMBA_NUM_THREADS)), 1))

@@ -55,7 +55,7 @@ class Relations(_Immutable):
             np.stack([row.signs for row in rows]),
         )
 
-    def ended(self) -> Relations:
+    def with_end(self) -> Relations:
         """A schedule with a last epoch without relations."""
         return Relations(
             np.concatenate([self.groups, np.full_like(self.groups[:1], -1)]),

@@ -54,7 +54,7 @@ OVERRIDES = {
     "lookback": (*TINY, *PPO, "task.windows.longest=24", "task.windows.seen=[6,12,30]", "task.windows.grid=[10,16,24]"),
     "two_level": (
         *(*TINY, *PPO, "task.windows.longest=24", "task.windows.seen=[6,12,30]", "task.windows.grid=[10,16,24]"),
-        *("task.controller.rule=cycle", "task.controller.settings=[{},{longest:16}]"),
+        *("task.controller.rule=learned", "task.controller.settings=[{},{longest:16}]"),
     ),
     "fleet": (*TINY, *MARKET, *NETWORK, "task.bar_sharpe=-1000", "train.steps=64"),
     "master": ("seed=1", "task.episode_bars=20", "train.envs=4", "agent.batch_size=64", "train.steps=64"),

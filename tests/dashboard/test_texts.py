@@ -10,7 +10,6 @@ import pytest
 
 from pacesetter import dashboard
 from pacesetter.dashboard import settings, texts
-from pacesetter.dashboard.persian import PERSIAN
 from pacesetter.dashboard.views import PAGES, RESULTS
 from pacesetter.errors import ConfigError
 
@@ -19,6 +18,8 @@ SOURCES = [path.read_text() for path in ROOM.rglob("*.py") if path.name not in (
 NODES = [node for source in SOURCES for node in ast.walk(ast.parse(source))]
 SHOWING = {"title", "header", "subheader", "markdown", "caption", "info", "warning", "error", "button", "toggle"}
 SHOWING |= {"selectbox", "multiselect", "slider", "radio", "checkbox", "metric", "text_input", "date_input", "expander"}
+
+PERSIAN = texts.LANGUAGES["fa"]
 
 
 def _said() -> tuple[set[str], tuple[str, ...]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -59,3 +61,24 @@ def test_an_import_for_types_alone_is_not_an_arrow(script, tmp_path):
     lines = ["if TYPE_CHECKING:", "    from pacesetter.a import x", "import pacesetter.b", "from pacesetter.c import y"]
     path.write_text("\n".join(lines))
     assert script.imports_of(path, {"a", "b", "c"}) == {"b", "c"}
+
+
+def _names(path: Path) -> set[str]:
+    """What a module defines or uses by name, and members of its classes as `Class.member`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    members = set()
+    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for part in owner.body:
+            name = part.target.id if isinstance(part, ast.AnnAssign) else getattr(part, "name", "")
+            members.add(f"{owner.name}.{name}")
+    return used | made | members
+
+
+def test_every_rule_is_where_the_page_says():
+    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where a rule lives")[2]
+    places = re.findall(r"^\| .* \| `([\w/]+\.py)`, .*?`([\w.]+)`", table, re.MULTILINE)
+    assert len(places) == 15
+    package = ROOT / "src" / "pacesetter"
+    assert [place for place in places if place[1] not in _names(package / place[0])] == []

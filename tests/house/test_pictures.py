@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+RESULTS = (ROOT / "benchmarks" / "results").glob("*.md")
+PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *RESULTS]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 
 import pacesetter as ps
 from pacesetter.errors import ConfigError
+from pacesetter.evaluation.report.leadlag_page import leadlag_verdict
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.study import Study
 
@@ -37,6 +38,19 @@ def test_a_ranking_of_noise_says_that_none_is_clear_of_zero() -> None:
     assert weak.opacity < strong.opacity
     assert np.isfinite(weak.z).all()
     assert not np.isfinite(strong.z).any()
+
+
+def test_no_leader_is_not_explained_by_intervals_where_one_excludes_zero() -> None:
+    weak = ps.load("synthetic", symbols=6, bars=400, strength=0.18, groups=1, seed=29)
+    ranking = ps.LeadLag().fit(weak).ranking(lookback=380, draws=100)
+    assert (ranking["role"] == "–").all()
+    assert ranking["low"].max() > 0
+    assert ranking["p_value"].min() > 0.05
+    chance = f"chance gives such scores where nothing leads (smallest p = {ranking['p_value'].min():.2g})"
+    assert ranking.note == f"{chance} (95%, all symbols together)"
+    verdict = leadlag_verdict(Study(lookback=380, draws=100).run(weak))
+    assert chance in verdict
+    assert "no interval excludes zero" not in verdict
 
 
 def test_increments_and_residuals_are_the_same_in_python_and_in_a_study() -> None:

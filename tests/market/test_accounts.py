@@ -49,7 +49,7 @@ def test_threads_step_many_accounts_only_where_they_are_quicker(
     bars, columns = random_bars(0, 6, 2), np.zeros(PARALLEL_FROM, dtype=int)
 
     def step_of(threads: int, count: int) -> Any:
-        monkeypatch.setattr(batch, "get_num_threads", lambda: threads)
+        monkeypatch.setattr(batch, "compiled_threads", lambda: threads)
         return Accounts(bars, columns=columns[:count], positions_each=1)._step
 
     assert step_of(1, PARALLEL_FROM) is step_of(2, PARALLEL_FROM - 1) is step_serial

@@ -7,7 +7,7 @@ import pytest
 
 from pacesetter.errors import DataError
 from pacesetter.market import Fill, Flag
-from pacesetter.market.trades import trades
+from pacesetter.market.trades import count_round_trips, trades
 
 
 def row(quantity: float = 0, price: float = 0, exit_quantity: float = 0, exit_price: float = 0, flags: int = 0) -> list:
@@ -34,6 +34,25 @@ def test_a_stop_in_the_bar_of_the_entry_and_a_limit_name_their_reasons() -> None
     assert (limited.reason, limited.pnl) == ("position_limit", -102)
 
 
+def test_round_trips_are_the_closed_trades() -> None:
+    draw = np.random.default_rng(0)
+    fills = np.zeros((400, 3, len(Fill)))
+    held = np.zeros(3)
+    for step in range(400):
+        for k in range(3):
+            # Tenths, so that what is sold again leaves the dust of rounding; every fifth fill closes all.
+            amount = -held[k] if draw.random() < 0.2 else 0.1 * draw.integers(1, 9)
+            column = Fill.EXIT_QUANTITY if amount < 0 and draw.random() < 0.5 else Fill.QUANTITY
+            fills[step, k, column] = amount * (draw.random() < 0.7)
+            held[k] += fills[step, k, column]
+    fills[..., [Fill.PRICE, Fill.EXIT_PRICE]] = 100.0
+    fills[200, 1, Fill.SPLIT] = 1.0  # of one for one
+    closed = [trade for trade in trades(fills) if trade.exit_bar is not None]
+    assert count_round_trips(fills) == len(closed) > 100
+
+
 def test_fills_of_another_shape_are_refused() -> None:
     with pytest.raises(DataError, match=r"fills have shape \(3, 2\)"):
         trades(np.zeros((3, 2)))
+    with pytest.raises(DataError, match=r"fills have shape \(3, 2\)"):
+        count_round_trips(np.zeros((3, 2)))

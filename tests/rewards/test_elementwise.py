@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from numba import njit
 
+from pacesetter.compiled import njit
 from pacesetter.rewards.elementwise import has, log1p, maximum, minimum, sqrt, where
 
 VALUES = np.array([0.0, 0.5, 2.0, 7.0])
 
 
-@njit
+@njit()
 def compiled(x):
     return where(x > 1.0, minimum(x, 3.0), maximum(x, 0.25)) + log1p(x) + sqrt(x) + has(x, 2)
 

@@ -37,6 +37,7 @@ class Agent(ABC):
     masked       whether it reads the entry `action_mask`
     takes_rows   whether one of the whole market answers for several markets or accounts at once
     has_memory   whether what it did before changes what it does; `reset` lets it forget
+    reads_ahead  whether `read_market` answers for many bars at once; `act` then takes the row of its bar, not a window
     """
 
     if TYPE_CHECKING:  # to be read: an agent has them as attributes, or works them out
@@ -47,13 +48,22 @@ class Agent(ABC):
         def takes_rows(self) -> bool: ...
         @property
         def has_memory(self) -> bool: ...
+        @property
+        def reads_ahead(self) -> bool: ...
 
     else:
-        masked = takes_rows = has_memory = False
+        masked = takes_rows = has_memory = reads_ahead = False
 
     @abstractmethod
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """The action, drawn at random unless `deterministic`."""
+
+    def read_market(self, market: Observation) -> dict[str, Array]:
+        """Entries (bar, …) of what consecutive bars say whatever the account, each from its own window alone.
+
+        market   window and context (bar, …) of a whole market, each bar the one after the bar before
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads bar by bar")
 
     def reset(self) -> None:  # noqa: B027 - most remember nothing
         """Forget the episode so far."""

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pacesetter.agents.agent import METHOD_NETWORKS
 from pacesetter.build.sections import Evaluation, Features, Programme, Track, Train
@@ -45,17 +45,18 @@ LEADER_LOOKBACK = 250  # increments in the window of the lead–lag matrix where
 
 @dataclass(frozen=True)
 class Plan(StudyPlan):
-    """A whole job, as it is run: everything after `resolve` reads it.
-
-    task    options of the problem (lookback, two_level, trading, portfolio, fleet, master) as the agent learns it
-    agent   the method that learns, with its options
-    risk    how much risk the account takes, and around which base; off by default
-    """
+    """A whole job, as it is run: everything after `resolve` reads it."""
 
     features: Features = field(default_factory=Features)
-    task: TaskOptions = field(default_factory=Trading)
-    agent: AgentOptions = field(default_factory=AgentOptions)
-    risk: RiskOptions = field(default_factory=RiskOptions)
+    task: Annotated[
+        TaskOptions,
+        "options of the problem (lookback, two_level, trading, portfolio, fleet, master) as the agent learns it",
+    ] = field(default_factory=Trading)
+    agent: Annotated[AgentOptions, "the method that learns, with its options"] = field(default_factory=AgentOptions)
+    risk: Annotated[
+        RiskOptions,
+        "how much risk the account takes, and around which base; off by default",
+    ] = field(default_factory=RiskOptions)
     train: Train = field(default_factory=Train)
     track: Track = field(default_factory=Track)
     evaluation: Evaluation = field(default_factory=Evaluation)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacesetter.arrays import Array
-from pacesetter.build.environments import FeatureSplit
+from pacesetter.build.environments import FeatureSplit, fitted_until
 from pacesetter.build.plan import Plan, has_prior
 from pacesetter.build.stored import check_unseen, stored_plan
 from pacesetter.build.tasks.task import Stored, best_checkpoint
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pacesetter.market.parameters import MarketParameters
     from pacesetter.methods.direct.options import Direct
     from pacesetter.methods.master.market import MasterMarket
-    from pacesetter.methods.prior.policy import BesidePrior
+    from pacesetter.methods.prior.policy import BesidePrior, PriorAlone
     from pacesetter.methods.prior.prior import Prior
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "check_prior",
     "fit_prior",
     "market_rows",
+    "prior_alone",
     "refuse_folds",
     "sample_observations",
     "with_prior",
@@ -170,6 +171,14 @@ def beside_prior(stored: Stored) -> BesidePrior:
     config = stored.config
     prior = _stored_prior(stored.folder, config)
     return BesidePrior(prior, config.learned_window_bars, config.agent.targets.prior_reach)
+
+
+def prior_alone(stored: Stored) -> PriorAlone:
+    """The prior of a stored run as a policy, without its agents."""
+    from pacesetter.methods.prior.policy import PriorAlone
+
+    config = stored.config
+    return PriorAlone(beside_prior(stored), fitted_until(config, stored.panel), config.task.problem == "fleet")
 
 
 def refuse_folds(config: Plan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -30,33 +30,40 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class LeadLagFeatures:
-    """Lead–lag features of the table, see `leadlag.signals`; without a lookback there are none.
+    """Lead–lag features of the table, see `leadlag.signals`; without a lookback there are none."""
 
-    lookback        increments in the window; the run folder of a lookback agent, which then chooses them at each bar;
-                    or auto, which training replaces by 250 where its set is long enough, see `with_lookback`
-    method          estimator of the matrix
-    gap_bars        to the matrix that instability is measured against
-    expected_lags   bars between a move and what it lets expect, at most
-    expected_lookback   increments in the window of `leadlag_expected`; None for that of the others
-    shrinkage       of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.shrinkage`
-    leaders         of each symbol that are shown with their moves of the last `leader_lags` bars; agent.network=cross
-                    sets both by its own options
-    is_scaled       returns among them in deviations of the symbol's own returns, so that markets of other volatility
-                    look alike: `leadlag_expected_scaled`, `leadlag_follow_through_scaled`
-    standardise_bars   all four less their mean, in deviations, over the symbol's own last so many bars, so that markets
-                    whose symbols lead or are predicted more than others look alike: `leadlag_expected_standard` …
-    """
-
-    lookback: int | str | None = AUTO
-    method: str = "ccf_auc"
-    gap_bars: int = 20
-    expected_lags: int = 5
-    expected_lookback: int | None = None
-    shrinkage: Literal["soft", "garrote", "hard"] = DEFAULT_SHRINKAGE
-    leaders: int = 0
+    lookback: Annotated[
+        int | str | None,
+        "increments in the window; the run folder of a lookback agent, which then chooses them at each bar; or "
+        "auto, which training replaces by 250 where its set is long enough, see `with_lookback`",
+    ] = AUTO
+    method: Annotated[str, "estimator of the matrix"] = "ccf_auc"
+    gap_bars: Annotated[int, "to the matrix that instability is measured against"] = 20
+    expected_lags: Annotated[int, "bars between a move and what it lets expect, at most"] = 5
+    expected_lookback: Annotated[
+        int | None,
+        "increments in the window of `leadlag_expected`; None for that of the others",
+    ] = None
+    shrinkage: Annotated[
+        Literal["soft", "garrote", "hard"],
+        "of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.shrinkage`",
+    ] = DEFAULT_SHRINKAGE
+    leaders: Annotated[
+        int,
+        "of each symbol that are shown with their moves of the last `leader_lags` bars; agent.network=cross sets "
+        "both by its own options",
+    ] = 0
     leader_lags: int = 5
-    is_scaled: bool = False
-    standardise_bars: int | None = None
+    is_scaled: Annotated[
+        bool,
+        "returns among them in deviations of the symbol's own returns, so that markets of other volatility look "
+        "alike: `leadlag_expected_scaled`, `leadlag_follow_through_scaled`",
+    ] = False
+    standardise_bars: Annotated[
+        int | None,
+        "all four less their mean, in deviations, over the symbol's own last so many bars, so that markets whose "
+        "symbols lead or are predicted more than others look alike: `leadlag_expected_standard` …",
+    ] = None
 
     @property
     def agent(self) -> str | None:
@@ -104,18 +111,20 @@ class LeadLagFeatures:
 
 @dataclass(frozen=True)
 class Features:
-    """Which features the table holds; none named means every registered one the panel can carry.
-
-    supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents
-                 see; of several, [A,B], side by side
-    normaliser   of an agent's features: running counts them while it learns; zscore, minmax and robust are fitted once
-                 to the training set
-    """
+    """Which features the table holds; none named means every registered one the panel can carry."""
 
     names: tuple[str, ...] = ()
     leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
-    supervised: str | tuple[str, ...] | None = None
-    normaliser: Literal["running", "zscore", "minmax", "robust"] = "running"
+    supervised: Annotated[
+        str | tuple[str, ...] | None,
+        "folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see; "
+        "of several, [A,B], side by side",
+    ] = None
+    normaliser: Annotated[
+        Literal["running", "zscore", "minmax", "robust"],
+        "of an agent's features: running counts them while it learns; zscore, minmax and robust are fitted once to "
+        "the training set",
+    ] = "running"
 
     @property
     def classifiers(self) -> tuple[str, ...]:
@@ -137,36 +146,34 @@ def check_shares(owner: str, shares: tuple[float, float]) -> None:
 class Gates:
     """Limits of the collapse monitor, as shares.
 
-    max_share      most that one discrete action, or one of sell, hold and buy, may take of all
-    min_trades     least share of steps with a trade, and with one that the agent asked for
-    min_coverage   least share of a continuous action's 20 bins that are used
-    min_histogram  least entropy of those 20 bins, as a share of the entropy of equal use
-    min_spread     least share of the actions that the stochastic policy's entropy amounts to
-
     Not measured where null; the preset `recovery` sets them all:
-
-    min_entropy      least entropy in nats of a continuous action's 20 bins; of orders `min_histogram` of the most
-    min_distinct     least share of different actions in a sliding 20
-    min_round_trips  least number of positions closed in full, per 1,000 steps
-    min_states       least share of the states (position × unrealised return × regime) that are visited
-    temperature      of one more stochastic play, beside the deterministic one; `episodes` of it at least
-    constant         whether the policy must beat the best constant action after costs
-    oracle           whether the oracle's values are measured beside, where the market's truth is known
     """
 
-    max_share: float = 0.6
-    min_trades: float = 0.05
-    min_coverage: float = 0.5
-    min_histogram: float = 0.5
-    min_spread: float = 0.02
-    min_entropy: float | None = None
-    min_distinct: float | None = None
-    min_round_trips: float | None = None
-    min_states: float | None = None
-    temperature: float | None = None
+    max_share: Annotated[float, "most that one discrete action, or one of sell, hold and buy, may take of all"] = 0.6
+    min_trades: Annotated[float, "least share of steps with a trade, and with one that the agent asked for"] = 0.05
+    min_coverage: Annotated[float, "least share of a continuous action's 20 bins that are used"] = 0.5
+    min_histogram: Annotated[float, "least entropy of those 20 bins, as a share of the entropy of equal use"] = 0.5
+    min_spread: Annotated[float, "least share of the actions that the stochastic policy's entropy amounts to"] = 0.02
+    min_entropy: Annotated[
+        float | None,
+        "least entropy in nats of a continuous action's 20 bins; of orders `min_histogram` of the most",
+    ] = None
+    min_distinct: Annotated[float | None, "least share of different actions in a sliding 20"] = None
+    min_round_trips: Annotated[float | None, "least number of positions closed in full, per 1,000 steps"] = None
+    min_states: Annotated[
+        float | None,
+        "least share of the states (position × unrealised return × regime) that are visited",
+    ] = None
+    temperature: Annotated[
+        float | None,
+        "of one more stochastic play, beside the deterministic one; `episodes` of it at least",
+    ] = None
     episodes: int = 10
-    constant: bool = False
-    oracle: bool = False
+    constant: Annotated[bool, "whether the policy must beat the best constant action after costs"] = False
+    oracle: Annotated[
+        bool,
+        "whether the oracle's values are measured beside, where the market's truth is known",
+    ] = False
 
     def __post_init__(self) -> None:
         shares = {
@@ -196,72 +203,69 @@ class Gates:
 
 @dataclass(frozen=True)
 class FailSafe:
-    """When a run stops itself with a dump of diagnostics; NaN in weights, losses or rewards always stops it.
+    """When a run stops itself with a dump of diagnostics; NaN in weights, losses or rewards always stops it."""
 
-    max_loss    a loss above it is divergence
-    max_weight  and so is a weight above it
-    collapse    what failed gates of the stochastic policy do: warn, or stop after `patience` validations in a row
-    """
-
-    max_loss: float = 1e8
-    max_weight: float = 1e4
-    collapse: Literal["warn", "stop"] = "warn"
+    max_loss: Annotated[float, "a loss above it is divergence"] = 1e8
+    max_weight: Annotated[float, "a weight above it is divergence"] = 1e4
+    collapse: Annotated[
+        Literal["warn", "stop"],
+        "what failed gates of the stochastic policy do: warn, or stop after `patience` validations in a row",
+    ] = "warn"
     patience: int = 3
 
 
 @dataclass(frozen=True)
 class Track:
-    """Where metrics go beside metrics.jsonl.
-
-    mlflow   auto: the embedded store beside the runs where MLflow is installed; off; or the URI of a server
-    wandb    off, offline or online
-    """
+    """Where metrics go beside metrics.jsonl."""
 
     progress: bool = True
     tensorboard: Literal["auto", "on", "off"] = "auto"
-    mlflow: str = "auto"
-    wandb: Literal["off", "offline", "online"] = "off"
+    mlflow: Annotated[
+        str,
+        "auto: the embedded store beside the runs where MLflow is installed; off; or the URI of a server",
+    ] = "auto"
+    wandb: Annotated[Literal["off", "offline", "online"], "off, offline or online"] = "off"
 
 
 @dataclass(frozen=True)
 class Train:
-    """How an agent is trained; steps are environment steps, all environments together.
-
-    seeds              runs, with seeds from `seed` on
-    threads            of torch, None its own choice; results repeat for an equal number
-    shares             of the bars for training and validation; the rest is the test set, which training never sees
-    purge_bars         left out before each boundary
-    folds, fold        expanding walk-forward: of `folds` equal stretches the run sees those up to number `fold`, from 0
-    validate_every     steps between validations; 0 is never
-    checkpoint_every   steps between checkpoints; 0 is at the end only
-    patience           validations without a better score after which the run stops; None never does
-    best_by            what the best agent is chosen by: the task's score, or the annualised Sharpe ratio
-    schedules          hyperparameter -> schedule over steps, e.g. learning_rate
-    init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
-    freeze             parts of the policy that stay as they are: encoder, or a module of it
-    log_episodes       keep every training episode of a fleet under `episodes/`, as a dataset to learn from
-    """
+    """How an agent is trained; steps are environment steps, all environments together."""
 
     steps: int = 100_000
     envs: int = 16
-    seeds: int = 1
-    threads: int | None = 1
+    seeds: Annotated[int, "runs, with seeds from `seed` on"] = 1
+    threads: Annotated[int | None, "of torch, None its own choice; results repeat for an equal number"] = 1
     device: str = "cpu"
-    shares: tuple[float, float] = (0.6, 0.2)
-    purge_bars: int = 0
-    folds: int = 1
-    fold: int = 0
+    shares: Annotated[
+        tuple[float, float],
+        "of the bars for training and validation; the rest is the test set, which training never sees",
+    ] = (0.6, 0.2)
+    purge_bars: Annotated[int, "left out before each boundary"] = 0
+    folds: Annotated[int, "expanding walk-forward: the stretches that the bars are cut into"] = 1
+    fold: Annotated[int, "the run sees the stretches up to this one, from 0"] = 0
     log_every: int = 1_000
-    validate_every: int = 10_000
-    checkpoint_every: int = 10_000
-    patience: int | None = None
-    best_by: Literal["score", "sharpe"] = "score"
-    schedules: dict[str, Schedule] | None = None
+    validate_every: Annotated[int, "steps between validations; 0 is never"] = 10_000
+    checkpoint_every: Annotated[int, "steps between checkpoints; 0 is at the end only"] = 10_000
+    patience: Annotated[
+        int | None,
+        "validations without a better score after which the run stops; None never does",
+    ] = None
+    best_by: Annotated[
+        Literal["score", "sharpe"],
+        "what the best agent is chosen by: the task's score, or the annualised Sharpe ratio",
+    ] = "score"
+    schedules: Annotated[dict[str, Schedule] | None, "hyperparameter -> schedule over steps, e.g. learning_rate"] = None
     gates: Gates = field(default_factory=Gates)
     fail_safe: FailSafe = field(default_factory=FailSafe)
-    init_from: str | None = None
-    freeze: tuple[str, ...] = ()
-    log_episodes: bool = False
+    init_from: Annotated[
+        str | None,
+        "run folder whose best weights are taken where they fit, or a stored direction classifier",
+    ] = None
+    freeze: Annotated[tuple[str, ...], "parts of the policy that stay as they are: encoder, or a module of it"] = ()
+    log_episodes: Annotated[
+        bool,
+        "keep every training episode of a fleet under `episodes/`, as a dataset to learn from",
+    ] = False
 
     def __post_init__(self) -> None:
         check_range(1, owner="train", steps=self.steps, envs=self.envs, seeds=self.seeds, log_every=self.log_every)
@@ -277,26 +281,25 @@ class Train:
 
 @dataclass(frozen=True)
 class Programme:
-    """How `pacesetter lab programme` goes through its phases.
+    """How `pacesetter lab programme` goes through its phases."""
 
-    symbols        of the prototype; where the data lacks one of them, as many of its first symbols stand in
-    trials         of the search on the prototype; 0 leaves tuning out
-    search         keys to search with their values, e.g. ["agent.gamma=0.9,0.99"]; empty: the method's usual ones
-    top            best trials that are retrained on all symbols
-    gain           share by which one of them must be above the default to be taken
-    folds          of the walk-forward validation; 0 leaves it out, and its gate is then not measured
-    most_symbols   of the fleet after a prototype that is CONDITIONAL
-    networks       direction classifiers that are trained beside ridge and lasso: mlp, lstm, gru
-    """
-
-    symbols: tuple[str, ...] = ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
-    trials: int = 20
-    search: tuple[str, ...] = ()
-    top: int = 3
-    gain: float = 0.1
-    folds: int = 3
-    most_symbols: int = 50
-    networks: tuple[str, ...] = ()
+    symbols: Annotated[
+        tuple[str, ...],
+        "of the prototype; where the data lacks one of them, as many of its first symbols stand in",
+    ] = ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
+    trials: Annotated[int, "of the search on the prototype; 0 leaves tuning out"] = 20
+    search: Annotated[
+        tuple[str, ...],
+        'keys to search with their values, e.g. ["agent.gamma=0.9,0.99"]; empty: the method\'s usual ones',
+    ] = ()
+    top: Annotated[int, "best trials that are retrained on all symbols"] = 3
+    gain: Annotated[float, "share by which a variant must be above the default to be taken"] = 0.1
+    folds: Annotated[int, "of the walk-forward validation; 0 leaves it out, and its gate is then not measured"] = 3
+    most_symbols: Annotated[int, "of the fleet after a prototype that is CONDITIONAL"] = 50
+    networks: Annotated[
+        tuple[str, ...],
+        "direction classifiers that are trained beside ridge and lasso: mlp, lstm, gru",
+    ] = ()
 
     def __post_init__(self) -> None:
         if not self.symbols:
@@ -309,12 +312,14 @@ class Programme:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a run is judged on the test set.
+    """How a run is judged on the test set."""
 
-    index        symbol of the data that alpha, beta and the return above the index are measured against, e.g. SPY; it
-                 need not be traded. None: all symbols in equal parts
-    acceptance   set of gates of the verdict and its memo: a name of `conf/gates`, or a YAML file
-    """
-
-    index: str | None = None
-    acceptance: str = "acceptance"
+    index: Annotated[
+        str | None,
+        "symbol of the data that alpha, beta and the return above the index are measured against, e.g. SPY; it "
+        "need not be traded. None: all symbols in equal parts",
+    ] = None
+    acceptance: Annotated[
+        str,
+        "set of gates of the verdict and its memo: a name of `conf/gates`, or a YAML file",
+    ] = "acceptance"

@@ -40,7 +40,8 @@ SCALE = "risk.json"  # the scale of the views, as training fitted it
 
 def stored_plan(folder: str | Path) -> Plan:
     """The configuration of the run in `folder`; refuses a folder that is not a run."""
-    return read_plan(Run.open(folder))
+    config = read_plan(Run.open(folder))
+    return config.problem.as_stored(config, Path(folder))
 
 
 def stored_risk(folder: str | Path, config: Plan) -> RiskOptions:

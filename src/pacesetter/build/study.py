@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from pacesetter.data.loading import Data
 from pacesetter.errors import ConfigError, check_range, did_you_mean
@@ -21,29 +21,27 @@ LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Ba
 
 @dataclass(frozen=True)
 class MainJob:
-    """How long the pipeline trains.
+    """How long the pipeline trains."""
 
-    lookback         run folder of a lookback agent that is trained already; None trains one
-    lookback_steps   environment steps of the agent that chooses the window
-    direct_steps     bars of accounts in which a direct policy, the default, learns its shape
-    fleet_steps      of each trading agent of another method, e.g. agent=ppo
-    master_steps     of all portfolios in which the master learns
-    folds            tests in a row of the walk-forward account that is judged, with a refit before each, as far as bars
-                     allow; a fleet then takes about so many times as long; 1: the single split
-    draws            of the bootstrap behind every interval
-    memory_mb        budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused
-    fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole
-    """
-
-    lookback: str | None = None
-    lookback_steps: int = 20_000
-    direct_steps: int = 61_440
-    fleet_steps: int = 10_000
-    master_steps: int = 10_000
-    folds: int = 3
-    draws: int = 2_000
-    memory_mb: int | None = None
-    fast: bool = False
+    lookback: Annotated[str | None, "run folder of a lookback agent that is trained already; None trains one"] = None
+    lookback_steps: Annotated[int, "environment steps of the agent that chooses the window"] = 20_000
+    direct_steps: Annotated[int, "bars of accounts in which a direct policy, the default, learns its shape"] = 61_440
+    fleet_steps: Annotated[int, "of each trading agent of another method, e.g. agent=ppo"] = 10_000
+    master_steps: Annotated[int, "of all portfolios in which the master learns"] = 10_000
+    folds: Annotated[
+        int,
+        "tests in a row of the walk-forward account that is judged, with a refit before each, as far as bars "
+        "allow; a fleet then takes about so many times as long; 1: the single split",
+    ] = 3
+    draws: Annotated[int, "of the bootstrap behind every interval"] = 2_000
+    memory_mb: Annotated[
+        int | None,
+        "budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused",
+    ] = None
+    fast: Annotated[
+        bool,
+        "leave out stressed markets, other limits and explanations; the verdict and its gates stay whole",
+    ] = False
 
     def __post_init__(self) -> None:
         check_range(
@@ -61,20 +59,13 @@ class MainJob:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A job that looks at bars; one that trains has a whole `Plan`.
+    """A job that looks at bars; one that trains has a whole `Plan`."""
 
-    name    names the run
-    runs    folder that run folders go to
-    seed    of everything random; sources with a seed take this one unless they are given another
-    data    where bars come from
-    lag     the lead–lag study, with the engine and its estimator
-    """
-
-    name: str = "run"
-    runs: str = "runs"
-    seed: int = 0
-    data: Data = field(default_factory=lambda: Data.configure({"source": "sample"}))
-    lag: Study = field(default_factory=Study)
+    name: Annotated[str, "names the run"] = "run"
+    runs: Annotated[str, "folder that run folders go to"] = "runs"
+    seed: Annotated[int, "of everything random; sources with a seed take this one unless they are given another"] = 0
+    data: Annotated[Data, "where bars come from"] = field(default_factory=lambda: Data.configure({"source": "sample"}))
+    lag: Annotated[Study, "the lead–lag study, with the engine and its estimator"] = field(default_factory=Study)
     job: MainJob = field(default_factory=MainJob)
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.envs.task_options import TaskOptions
@@ -18,26 +18,7 @@ COPIED, STAGES = ("programme", "programme_adaptive"), 5  # curricula on copies o
 
 @dataclass(frozen=True)
 class Trading(TaskOptions):
-    """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
-
-    curriculum   of the training episodes: five_stages, or adaptive, which also goes back, both on the bars as they
-                 are; programme and programme_adaptive, on copies of the training bars with other volatility and noise
-    noise        of the copies, in deviations of the bars' returns, five numbers; none: the programme's
-    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
-                 default those without a memory: what a position has earned and how long it is held locks it in
-    own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
-                 false shows it the joint account
-    continued    probability that a training episode continues for another `episode_bars` when it would end, repeatedly,
-                 so that positions are held as long in training as later; 0 is never
-    repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
-                 another; null means no limit. Validation, backtests and serving play without it
-    switch       whether the switch of action=hybrid counts for one action, or in training the first for the episode
-    utility      what takes the place of the component pnl in `reward`: mean_variance, r − aversion / 2 · r²;
-                 differential_sharpe; reward: nothing, as it is growth. auto: mean_variance where
-                 risk.target_volatility is given, else reward
-    aversion     to variance of mean_variance; null: 2 / risk.target_volatility, with which an account of Sharpe ratio 2
-                 has that volatility. What is so large that agents would stay in cash is cut, see `with_utility`
-    """
+    """Trade one symbol per episode; options as of `envs.batch.batch.Batch`. No symbols named means all of them."""
 
     problem: ClassVar[str] = "trading"
 
@@ -46,15 +27,50 @@ class Trading(TaskOptions):
     episode_bars: int | None = 250
     starts: Literal["random", "stratified", "fixed"] = "random"
     symbols: tuple[str, ...] = ()
-    curriculum: Literal["none", "five_stages", "adaptive", "programme", "programme_adaptive"] = "none"
-    noise: tuple[float, ...] = ()
-    account: tuple[str, ...] = ("weight", "room", "is_trading")
-    own_account: bool = True
-    continued: float = 0.0
-    repetition_limit: int | None = None
-    switch: Literal["action", "episode"] = "action"
-    utility: Literal["auto", "reward", "mean_variance", "differential_sharpe"] = "auto"
-    aversion: float | None = None
+    curriculum: Annotated[
+        Literal["none", "five_stages", "adaptive", "programme", "programme_adaptive"],
+        "of the training episodes: five_stages, or adaptive, which also goes back, both on the bars as they are; "
+        "programme and programme_adaptive, on copies of the training bars with other volatility and noise",
+    ] = "none"
+    noise: Annotated[
+        tuple[float, ...],
+        "of the copies, in deviations of the bars' returns, five numbers; none: the programme's",
+    ] = ()
+    account: Annotated[
+        tuple[str, ...],
+        "entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By "
+        "default those without a memory: what a position has earned and how long it is held locks it in",
+    ] = ("weight", "room", "is_trading")
+    own_account: Annotated[
+        bool,
+        "a symbol agent in a joint account is shown an account that holds its position alone, as in training; "
+        "false shows it the joint account",
+    ] = True
+    continued: Annotated[
+        float,
+        "probability that a training episode continues for another `episode_bars` when it would end, repeatedly, "
+        "so that positions are held as long in training as later; 0 is never",
+    ] = 0.0
+    repetition_limit: Annotated[
+        int | None,
+        "equal discrete orders in a row, after which the mask of the training environments forbids another; null "
+        "means no limit. Validation, backtests and serving play without it",
+    ] = None
+    switch: Annotated[
+        Literal["action", "episode"],
+        "whether the switch of action=hybrid counts for one action, or in training the first for the episode",
+    ] = "action"
+    utility: Annotated[
+        Literal["auto", "reward", "mean_variance", "differential_sharpe"],
+        "what takes the place of the component pnl in `reward`: mean_variance, r − aversion / 2 · r²; "
+        "differential_sharpe; reward: nothing, as it is growth. auto: mean_variance where risk.target_volatility "
+        "is given, else reward",
+    ] = "auto"
+    aversion: Annotated[
+        float | None,
+        "to variance of mean_variance; null: 2 / risk.target_volatility, with which an account of Sharpe ratio 2 "
+        "has that volatility. What is so large that agents would stay in cash is cut, see `with_utility`",
+    ] = None
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
@@ -111,19 +127,23 @@ class Portfolio(Trading):
 
 @dataclass(frozen=True)
 class FleetTrading(Trading):
-    """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
-
-    bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
-    retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
-    trades          how all agents trade one account: by targets, their proposals as shares of the position cap, or by
-                    their own orders, each of which spends a share of the cash that is left
-    """
+    """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent."""
 
     problem = "fleet"
 
-    bar_sharpe: float = 0.2
-    retrain_share: float = 0.5
-    trades: Literal["targets", "orders"] = "targets"
+    bar_sharpe: Annotated[
+        float,
+        "annualised Sharpe ratio on the validation set; an agent that is not above it struggles",
+    ] = 0.2
+    retrain_share: Annotated[
+        float,
+        "of train.steps for which the heads of strugglers learn again from the start; 0 is never",
+    ] = 0.5
+    trades: Annotated[
+        Literal["targets", "orders"],
+        "how all agents trade one account: by targets, their proposals as shares of the position cap, or by their "
+        "own orders, each of which spends a share of the cash that is left",
+    ] = "targets"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ import typer
 
 from pacesetter.cli.offline import data_fresh
 from pacesetter.cli.overrides import Overrides
-from pacesetter.words import cell, count_noun, escape_controls
+from pacesetter.words import escape_controls
 
 __all__ = ["register"]
 
@@ -35,16 +35,16 @@ def register(app: typer.Typer) -> None:
 def data_list() -> None:
     """List the registered sources with their options."""
     from rich.console import Console
-    from rich.table import Table
 
+    from pacesetter.cells import Table
     from pacesetter.data import SOURCES
     from pacesetter.jobs.hydra.groups import source_defaults
 
-    table = Table("source", "what it is", "options")
-    for name in SOURCES:
-        about = (SOURCES[name].__doc__ or "").strip().splitlines()[0]
-        table.add_row(name, about, ", ".join(key for key in source_defaults(name) if key != "source"))
-    Console().print(table)
+    about = {name: (SOURCES[name].__doc__ or "").strip().splitlines()[0] for name in SOURCES}
+    options = {name: ", ".join(key for key in source_defaults(name) if key != "source") for name in SOURCES}
+    Console().print(
+        Table(("source", "what it is", "options"), [(name, about[name], options[name]) for name in SOURCES])
+    )
 
 
 Memory = Annotated[str, typer.Option(help="Memory of all processes together, e.g. 8GB.")]
@@ -64,6 +64,8 @@ def data_check(
 
     With --memory, files of any size are checked, e.g. data=FOLDER --memory 4GB launcher.workers=2.
     """
+    from rich.console import Console
+
     from pacesetter.jobs import resolve_study
 
     if memory is None:
@@ -71,7 +73,10 @@ def data_check(
     else:
         large = _open_large_files(overrides, memory)
         readiness = large.check()
-    _show_readiness(readiness)
+    console = Console()
+    console.print(readiness.table())
+    for line in readiness.lines():
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
     if memory is not None:
         typer.echo(f"peak {large.peak_mb:,.0f} MB of --memory {memory}")
     if out is not None:
@@ -97,30 +102,6 @@ def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | N
 
     launcher, own = take_options(overrides or (), "launcher", Launcher)
     return LargeFiles(resolve(own), launcher, memory, at_once)
-
-
-def _show_readiness(readiness: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(title=f"{readiness.bars} bars, {readiness.first} → {readiness.last}, calendar {readiness.calendar}")
-    for name in ("symbol", "first", "last", "bars", "missing", "coverage"):
-        table.add_column(name, justify="right" if name in ("bars", "missing", "coverage") else "left")
-    for row in readiness.coverage:
-        values = {**row, "first": row["first"][:10], "last": row["last"][:10], "coverage": f"{row['coverage']:.1%}"}
-        table.add_row(*map(cell, values.values()))
-    console.print(table)
-    for finding in readiness.findings:
-        said = escape_controls(f"{finding.severity}: {finding.sentence()}")
-        console.print(said, soft_wrap=True, markup=False, highlight=False)
-    for line in (*readiness.columns, readiness.survivorship):
-        if line:
-            console.print(escape_controls(line), soft_wrap=True, markup=False, highlight=False)
-    errors = sum(finding.severity == "error" for finding in readiness.findings)
-    verdict = "READY" if readiness.ok else "NOT READY"
-    warnings = count_noun(len(readiness.findings) - errors, "warning")
-    console.print(f"{verdict}: {count_noun(errors, 'error')}, {warnings}", highlight=False)
 
 
 def data_fetch(

@@ -41,16 +41,15 @@ def run(
 def _print_decision(job: Job) -> None:
     """The evaluated policy as a bundle, and the last table: what it holds at the next bar; or why there is none."""
     try:
-        from pacesetter.serving.trader.demo import bundle_and_ask, print_decision
+        from pacesetter.serving.trader.demo import bundle_and_decide
     except ModuleNotFoundError as problem:
         typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[run]'")
         return
-    from pacesetter.cli.serve import fitted_risk
+    from pacesetter.evaluation.stored_run import fitted_risk
     from pacesetter.jobs.pipeline.master_stage import judged_run
 
     run, store = judged_run(job), Path(job.config.runs) / "bundles"
-    typer.echo(f"Bundle: {bundle_and_ask(run, store, job.folder('judge'), risk=fitted_risk(run))}")
-    print_decision(job.console, store, job.panel)
+    bundle_and_decide(job.console, run, store, job.folder("judge"), job.panel, fitted_risk(run))
 
 
 def leadlag(overrides: Overrides = None) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pacesetter.cli.overrides import Overrides
-from pacesetter.errors import RunError
-from pacesetter.locks import hold
 from pacesetter.runs import Run
 
 __all__ = ["data_fresh", "register"]
@@ -124,7 +120,7 @@ def online(
     rollback: Annotated[bool, typer.Option("--rollback", help="Undo the latest swap that is in force.")] = False,
 ) -> None:
     """Update a fleet on new bars beside `pacesetter paper STORE follow=true`: shadow, drift alarms, swap or keep."""
-    from pacesetter.cli.paper import nest_options
+    from pacesetter.jobs.hydra.overrides import nest_options
     from pacesetter.jobs.online.session import update_online
 
     def keep(updated: Run) -> None:
@@ -132,75 +128,40 @@ def online(
             _promote_run(store, updated)
 
     if store is not None:
-        _check_store(store)
+        from pacesetter.serving.bundle.promotion import check_store
+
+        check_store(store)
     if rollback:
         _roll_back(run, store)
         return
     update_online(run, nest_options(options or []), first=first, watch_seconds=watch, taken=keep)
 
 
-def _check_store(store: Path) -> None:
-    """Refuse a file, a bundle and a folder that cannot be written to, before anything else is done."""
-    from pacesetter.serving.bundle.hashed_files import HASHES
-
-    if store.is_file() or (store / HASHES).is_file():
-        raise RunError(f"--store {store} is a {'file' if store.is_file() else 'bundle'}; give the folder of bundles")
-    # The nearest folder that is there: the store itself is made with its first bundle.
-    above = next(folder for folder in (store, *store.absolute().parents) if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise RunError(f"--store {store} cannot be written to; give another folder")
-
-
 def _roll_back(folder: Path, store: Path | None) -> None:
     """Undo the latest swap in force; or complete the roll-back before, where a kill kept it from the store."""
     from pacesetter.jobs.online.updater import OnlineUpdater
+    from pacesetter.serving.bundle.promotion import holds_run
 
     updater, run = OnlineUpdater(folder), Run.open(folder)
     swaps = updater.swaps()
-    if store is not None and swaps.last == "rollback" and not _holds_run(store, run):
+    if store is not None and swaps.last == "rollback" and not holds_run(store, run):
         typer.echo(f"update {swaps.undone[-1]} is undone already, but not in {store}: completed there, no further back")
         _promote_run(store, run)
         return
     typer.echo(f"back before update {updater.roll_back()['from']}")
     if store is None:
         return
-    if _holds_run(store, run):
+    if holds_run(store, run):
         typer.echo(f"{store} has that fleet already; no bundle is made")
     _promote_run(store, run)
 
 
 def _promote_run(store: Path, run: Run) -> None:
-    """Let the fleet of a run be the store's current bundle; nothing is done where it is."""
-    from pacesetter.serving.bundle.packaging import bundle_run
+    from pacesetter.serving.bundle.promotion import promote_run
 
-    if not _holds_run(store, run):
-        _clear(store)
-        typer.echo(f"Bundle: {bundle_run(run.folder, store, observations=1_000)[0]}")
-
-
-def _holds_run(store: Path, run: Run) -> bool:
-    """Whether the store's current bundle holds the weights of a run; a damaged one holds none."""
-    from pacesetter.serving.bundle.bundle import Bundle
-    from pacesetter.serving.bundle.store import Store
-
-    bundles = Store(store)
-    if not bundles.versions:
-        return False
-    current = bundles.current
-    try:
-        training = Bundle.open(current, is_unverified=True).manifest.get("training", {})
-    except RunError:
-        return False
-    return bool(training.get("weights_hash") == run.manifest.get("weights_hash"))
-
-
-def _clear(store: Path) -> None:
-    """Remove what a kill in the middle of bundling left, which would be refused."""
-    left = list(store.glob(".[0-9][0-9][0-9][0-9]-*.partial"))
-    if left:
-        with hold(store):  # bundles are written under it, so that none of these is being written
-            for folder in left:
-                shutil.rmtree(folder, ignore_errors=True)
+    folder = promote_run(store, run)
+    if folder is not None:
+        typer.echo(f"Bundle: {folder}")
 
 
 def data_fresh(

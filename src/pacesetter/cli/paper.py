@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from pacesetter.serving.risk.halt import KillSwitch
 
-__all__ = ["nest_options", "register"]
+__all__ = ["register"]
 
 HaltFile = Annotated[Path, typer.Option("--file", help="The kill switch of the trader or server.")]
 Options = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. feed=replay first=400")]
@@ -135,6 +135,8 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
 
 def _with_data(options: list[str]) -> dict[str, object]:
     """The options nested; `data=NAME` and its options as every command reads them, `broker=NAME` as `broker.name`."""
+    from pacesetter.jobs.hydra.overrides import nest_options
+
     options = [f"broker.name={text[7:]}" if text.startswith("broker=") else text for text in options]
     if not any(text.startswith("data=") for text in options):
         return nest_options(options)
@@ -177,18 +179,18 @@ def resume(
 def drill(options: Options = None) -> None:
     """Trigger every control, every alert and the kill switch, e.g. alerts.webhook=https://…; exit 1 if one does not."""
     from rich.console import Console
-    from rich.table import Table
 
+    from pacesetter.cells import Table
+    from pacesetter.jobs.hydra.overrides import nest_options
     from pacesetter.registry import configure
     from pacesetter.serving.monitor.alerts import make_sinks
     from pacesetter.serving.risk.drill import DrillConfig
     from pacesetter.serving.risk.drill import drill as drill_all
 
     config = configure(DrillConfig, nest_options(options or []), "drill")
-    table, results = Table("drilled", "must", "did"), drill_all(make_sinks(config.alerts), config.watch)
-    for result in results:
-        table.add_row(result.name, result.expected, "yes" if result.acted else "NO")
-    Console().print(table)
+    results = drill_all(make_sinks(config.alerts), config.watch)
+    rows = [(result.name, result.expected, "yes" if result.acted else "NO") for result in results]
+    Console().print(Table(("drilled", "must", "did"), rows))
     failed = [result.name for result in results if not result.acted]
     if failed:
         typer.echo(f"error: {', '.join(failed)} did not act; fix it and run the drill again before trading", err=True)
@@ -246,29 +248,12 @@ def show(
 ) -> None:
     """Show what was decided for each symbol: buy, hold or sell, the kind of its order, what it holds and earned."""
     from rich.console import Console
-    from rich.table import Table
 
-    from pacesetter.serving.journal.journal import Journal, check_there, journal_runs
-    from pacesetter.serving.journal.tables import actions
-    from pacesetter.words import cell
+    from pacesetter.serving.journal.actions import action_table
 
-    check_there(url)
-    rows = []
-    for name in [run] if run else journal_runs(url):
-        journal = Journal(url, name)
-        rows += list(journal.rows(actions))
-        journal.close()
-    if moved:
-        rows = [row for row in rows if row["side"] in ("buy", "sell") or row["quantity"]]
-    rows.sort(key=lambda row: (row["time"], row["symbol"]))
-    table = Table("run", "time", "symbol", "side", "order", "kind", "held", "unrealised P&L", "P&L")
-    for row in rows[-last:]:
-        words = (row["run"], f"{row['time']:%Y-%m-%d %H:%M}", row["symbol"], row["side"] or "target")
-        order = (f"{row['order_size']:+.2f}", row["order_kind"] or "")
-        money = (f"{row['quantity']:g}", f"{row['unrealised_pnl']:+,.2f}", f"{row['pnl']:+,.2f}")
-        table.add_row(*map(cell, (*words, *order, *money)))
-    Console().print(table)
-    typer.echo(f"{min(last, len(rows))} of {len(rows)} rows")
+    table = action_table(url, run, moved)
+    Console().print(table.newest(last))
+    typer.echo(f"{min(last, len(table.rows))} of {len(table.rows)} rows")
 
 
 def _migrate(url: str, revision: str) -> None:
@@ -276,22 +261,3 @@ def _migrate(url: str, revision: str) -> None:
 
     check_there(url)
     typer.echo(f"the journal is at revision {migrate(url, revision)}")
-
-
-def nest_options(options: list[str]) -> dict[str, object]:
-    """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word that is none."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    from pacesetter.errors import ConfigError
-
-    tree = OmegaConf.create()
-    for word in options:
-        if "=" not in word:
-            raise ConfigError(f"'{word}' is not KEY=VALUE; write it like feed=replay")
-        try:
-            tree.merge_with_dotlist([word])
-        except (YAMLError, OmegaConfBaseException) as problem:
-            raise ConfigError(f"'{word}' cannot be read; close its brackets and quotes") from problem
-    return dict(OmegaConf.to_container(tree))  # type: ignore[arg-type]

@@ -34,7 +34,6 @@ def reproduce(
 ) -> None:
     """Run a published lead–lag study and print ours beside the published figure, with the difference and its reason."""
     from rich.console import Console
-    from rich.table import Table
 
     from pacesetter.lab.reproduce import reproduce as run
 
@@ -44,11 +43,8 @@ def reproduce(
             raise ConfigError(f"'{text}' is unknown here; `pacesetter lab reproduce` takes data.path=FILE")
         path = text.removeprefix(PATH)
     result = run(study, path)
-    table = Table("", "ours", "published", "difference", "reason", title=result.title)
-    for line in result.comparisons:
-        table.add_row(*line.row())
     console = Console()
-    console.print(table)
+    console.print(result.table())
     for note in result.notes:
         console.print(f"Note: {note}", soft_wrap=True, markup=False, highlight=False)
     picture = result.to_png(pictures / f"{study}.png")

@@ -6,17 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-if TYPE_CHECKING:
-    from pacesetter.market.risk import RiskOptions
+__all__ = ["register"]
 
-__all__ = ["fitted_risk", "register"]
-
-SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the version matrix; versions.json has all
 SigningKey = Annotated[
     Path | None, typer.Option("--key", help="File of a signing key: a secret, or an Ed25519 PEM key.")
 ]
@@ -70,6 +66,7 @@ def bundle_make(
     despite_no_go: Annotated[bool, typer.Option(help="Bundle a run that `pacesetter validate` found a NO-GO.")] = False,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the current bundle."""
+    from pacesetter.evaluation.stored_run import fitted_risk
     from pacesetter.jobs.evaluate import agents_of
     from pacesetter.serving.bundle.hashed_files import pack
     from pacesetter.serving.bundle.packaging import bundle_run
@@ -108,18 +105,6 @@ def bundle_make(
         typer.echo(f"→ {pack(folder)}")
 
 
-def fitted_risk(run: Path) -> RiskOptions | None:
-    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
-    from pacesetter.build import stored_plan
-    from pacesetter.build.stored import stored_risk
-    from pacesetter.evaluation.stored_run import StoredRun
-
-    risk = stored_risk(run, stored_plan(run))
-    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
-        return None
-    return StoredRun(run).sizing
-
-
 def bundle_check(
     bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")],
     key: SigningKey = None,
@@ -147,21 +132,11 @@ def bundle_list(
 ) -> None:
     """Show the version matrix: every bundle with the versions it was made and checked with."""
     from rich.console import Console
-    from rich.table import Column, Table
 
     from pacesetter.serving.bundle.store import Store
-    from pacesetter.words import cell
 
     shelf = Store(store)
-    current = shelf.current.name
-    table = Table("", Column("bundle", no_wrap=True), "run", "model", "made", "signed", "gates", "versions")
-    for row in shelf.versions:
-        mark = "→" if row["bundle"] == current else ""
-        versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
-        signed, decision = "yes" if row["signed"] else "no", row.get("decision", "")
-        cells = (row["bundle"], row["run"], row["model"][:12], row["made"], signed, decision, versions)
-        table.add_row(mark, *map(cell, cells))
-    Console().print(table)
+    Console().print(shelf.table())
     if matrix is not None:
         from pacesetter.evaluation.report.judgement_page import write_pages
         from pacesetter.lab.versions import matrix_section

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -54,31 +54,34 @@ STRUCTURAL = ("order", "duplicate", "time_zone", "membership", "funding_stamp")
 
 @dataclass(frozen=True)
 class Loading:
-    """Options that every source has.
+    """Options that every source has."""
 
-    fill        repair of missing bars, asked for by name
-    allow       rules that may be broken (each finding names its rule)
-    start, end  first and last moment kept; a day, month or year as the end is kept whole
-    resolution  coarser bars, e.g. 1W, made of all the bars before they are repaired and cut
-    quality     where the rules draw their lines
-    cache       folder in which checked panels of files are kept, e.g. runs/panels; None keeps none
-    membership  file with symbol, start and end: symbols are seen while they are members; or a column `member`
-    currency    of the account, e.g. USD; prices of `currencies` are converted
-    currencies  symbols that are quoted in another currency, e.g. {7203: JPY}
-    fx          file with closes of exchange rates, e.g. USDJPY; None takes them from symbols of that name
-    """
-
-    fill: Fill = "none"
-    allow: tuple[str, ...] = ()
-    start: str | None = None
-    end: str | None = None
-    resolution: str | None = None
-    quality: Quality = dataclasses.field(default_factory=Quality)
-    cache: str | None = None
-    membership: str | None = None
-    currency: str | None = None
-    currencies: dict[str, str] = dataclasses.field(default_factory=dict)
-    fx: str | None = None
+    fill: Annotated[Fill, "repair of missing bars, asked for by name"] = "none"
+    allow: Annotated[tuple[str, ...], "rules that may be broken (each finding names its rule)"] = ()
+    start: Annotated[str | None, "first moment kept"] = None
+    end: Annotated[str | None, "last moment kept; a day, month or year is kept whole"] = None
+    resolution: Annotated[
+        str | None,
+        "coarser bars, e.g. 1W, made of all the bars before they are repaired and cut",
+    ] = None
+    quality: Annotated[Quality, "where the rules draw their lines"] = dataclasses.field(default_factory=Quality)
+    cache: Annotated[
+        str | None,
+        "folder in which checked panels of files are kept, e.g. runs/panels; None keeps none",
+    ] = None
+    membership: Annotated[
+        str | None,
+        "file with symbol, start and end: symbols are seen while they are members; or a column `member`",
+    ] = None
+    currency: Annotated[str | None, "of the account, e.g. USD; prices of `currencies` are converted"] = None
+    currencies: Annotated[
+        dict[str, str],
+        "symbols that are quoted in another currency, e.g. {7203: JPY}",
+    ] = dataclasses.field(default_factory=dict)
+    fx: Annotated[
+        str | None,
+        "file with closes of exchange rates, e.g. USDJPY; None takes them from symbols of that name",
+    ] = None
 
     def __post_init__(self) -> None:
         known = (*REPAIRABLE, *STRUCTURAL)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pandas as pd
 
@@ -35,21 +35,15 @@ ADJUSTED = "prices are adjusted for splits and dividends known at the download, 
 
 @dataclass(frozen=True)
 class Online(ABC):
-    """What all network sources share: the request, the cache, and the moment a bar is known.
+    """What all network sources share: the request, the cache, and the moment a bar is known."""
 
-    symbols, start, end   what to ask for; both days are included, `end` None means up to now
-    freq                  length of a bar
-    cache, refresh        folder of downloads; `refresh` asks the service again
-    calendar              whose session closes make a daily bar known
-    """
-
-    symbols: tuple[str, ...]
-    start: str
-    end: str | None = None
-    freq: Freq = "1D"
-    cache: str = "data_cache"
-    refresh: bool = False
-    calendar: str = "XNYS"
+    symbols: Annotated[tuple[str, ...], "what to ask for"]
+    start: Annotated[str, "first day, included"]
+    end: Annotated[str | None, "last day, included; None: up to now"] = None
+    freq: Annotated[Freq, "length of a bar"] = "1D"
+    cache: Annotated[str, "folder of downloads"] = "data_cache"
+    refresh: Annotated[bool, "ask the service again"] = False
+    calendar: Annotated[str, "whose session closes make a daily bar known"] = "XNYS"
 
     name: ClassVar[str]
     notes: ClassVar[tuple[str, ...]] = ()

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
+from pacesetter.cells import Table
 from pacesetter.data.calendars import sessions
 from pacesetter.data.membership import describe_survivorship
 from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
-from pacesetter.words import escape_controls
+from pacesetter.words import count_noun, escape_controls
 
 __all__ = [
     "REPAIRABLE",
@@ -51,18 +52,15 @@ COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 
 @dataclass(frozen=True)
 class Quality:
-    """Where a rule draws its line.
+    """Where a rule draws its line."""
 
-    jump_fraction      a one-bar move beyond this (up or down, as a ratio of prices) looks like a split
-    stale_bars         this many equal closes in a row are stale
-    newest_bars        these last bars should be observed
-    coverage_fraction  observed share of a symbol's life that it should have
-    """
-
-    jump_fraction: float = 0.4
-    stale_bars: int = 10
-    newest_bars: int = 3
-    coverage_fraction: float = 0.95
+    jump_fraction: Annotated[
+        float,
+        "a one-bar move beyond this (up or down, as a ratio of prices) looks like a split",
+    ] = 0.4
+    stale_bars: Annotated[int, "this many equal closes in a row are stale"] = 10
+    newest_bars: Annotated[int, "these last bars should be observed"] = 3
+    coverage_fraction: Annotated[float, "observed share of a symbol's life that it should have"] = 0.95
 
     def __post_init__(self) -> None:
         check_range(0, 0.999, owner="data.quality", jump_fraction=self.jump_fraction)
@@ -97,6 +95,23 @@ class Readiness:
     def to_json(self) -> dict[str, object]:
         """Plain dictionary for a JSON file."""
         return {**asdict(self), "ok": self.ok}
+
+    def table(self) -> Table:
+        """Coverage of each symbol."""
+        rows = [
+            (row["symbol"], row["first"][:10], row["last"][:10], row["bars"], row["missing"], f"{row['coverage']:.1%}")
+            for row in self.coverage
+        ]
+        title = f"{self.bars} bars, {self.first} → {self.last}, calendar {self.calendar}"
+        return Table(("symbol", "first", "last", "bars", "missing", "coverage"), rows, title)
+
+    def lines(self) -> list[str]:
+        """What is said under the table; the last line is the verdict."""
+        findings = [escape_controls(f"{finding.severity}: {finding.sentence()}") for finding in self.findings]
+        about = [escape_controls(line) for line in (*self.columns, self.survivorship) if line]
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        counts = f"{count_noun(errors, 'error')}, {count_noun(len(self.findings) - errors, 'warning')}"
+        return [*findings, *about, f"{'READY' if self.ok else 'NOT READY'}: {counts}"]
 
 
 def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:

@@ -22,8 +22,8 @@ SOURCES: Registry[type[Source]] = Registry(
     entries={
         "sample": "pacesetter.data.sample:Sample",
         "synthetic": "pacesetter.data.synthetic:Synthetic",
-        "deciles": "pacesetter.data.deciles.source:Deciles",
-        "markets": "pacesetter.data.markets.source:Markets",
+        "deciles": "pacesetter.data.deciles:Deciles",
+        "markets": "pacesetter.data.markets:Markets",
         "csv": "pacesetter.data.files.text:CsvFiles",
         "parquet": "pacesetter.data.files.parquet:ParquetFiles",
         "yahoo": "pacesetter.data.online:Yahoo",

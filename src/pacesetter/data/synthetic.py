@@ -18,7 +18,7 @@ import math
 from bisect import bisect
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -69,86 +69,78 @@ TYPICAL_PRICE, PRICE_SPREAD, LARGEST_LOG_RETURN = 50.0, 0.5, 300.0
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Options of a synthetic market; the same options and seed give the same bars.
+    """Options of a synthetic market; the same options and seed give the same bars."""
 
-    symbols, bars, seed     how many of each; the seed fixes everything that is drawn
-    freq, calendar, start   bars of `1D`, or a part of the session (7 hours closing at 21:00 UTC on weekdays, or 24/7)
-    groups                  groups of leaders and followers; None: one per five symbols, 0: pure noise
-    leaders                 leaders of each group, and
-    leader_correlation      the correlation of their own returns in units of volatility
-    unrelated_share         share of the symbols outside any group
-    strength                response per unit of the leaders' own return, ± `spread`; 0: pure noise
-    negative_share          chance that a follower moves against its leaders
-    min_delay, max_delay    bars between the leaders' move and the response
-    noise                   a follower's own noise, as a multiple of what its volatility says
-    relation_change_bars    bars until all relations are drawn again: one number, or one per regime; 0 is never
-    regime_relations        each regime has relations and delays of its own, to which it returns
-    signal_bars             bars after which no symbol follows another any more; 0: the signal never ends
-    market_correlation      correlation of all symbols' returns in units of volatility, before responses
-    volatility              annual volatility before responses
-    spread                  largest relative difference between symbols in volatility and strength
-    volatility_clustering   standard deviation of log volatility, and
-    volatility_persistence  its autocorrelation from bar to bar
-    tail_degrees            degrees of freedom of the Student t returns; large is Gaussian
-    regimes                 name → (annual log drift, multiple of the volatility)
-    regime_bars             mean length of a regime; each other regime follows with equal chance. Or give
-    transition              rows of probabilities from regime to regime, bar by bar
-    gap_share               share of a bar's variance that falls before the open, where a session opens
-    path_steps              steps of the path inside a bar that makes its high and low
-    sentiment_strength      correlation of the logit of sentiment with the next bar's own move after its open
-    late_share              share of symbols that list after the first bar
-    delisted_share          share of symbols that leave before the last bar
-    size_spread             deviation of the logarithm of symbols' typical volumes; half of it that of their prices
-    world                   what followers respond to, see `worlds`; planted is the relation above. `strength`,
-                            `relation_change_bars` and `signal_bars` are planted's alone, and
-    difficulty, large_move, fading_bars, persistence, fast, fading_state   of the other worlds, see
-                            `worlds.PlantedWorld`
-    randomise               option → distribution to draw it from, e.g. `{noise: {uniform: [0.5, 2]}}`
-    """
-
-    symbols: int = 20
-    bars: int = 2000
-    freq: str = "1D"
-    calendar: Literal["weekdays", "24/7"] = "weekdays"
-    start: str = "2000-01-03"
-    seed: int = 0
-    groups: int | None = None
-    leaders: int = 1
-    leader_correlation: float = 0.5
-    unrelated_share: float = 0.2
-    strength: float = 0.4
-    negative_share: float = 0.25
-    min_delay: int = 1
-    max_delay: int = 3
-    noise: float = 1.0
-    relation_change_bars: int | tuple[int, ...] = 0
-    regime_relations: bool = False
-    signal_bars: int = 0
-    market_correlation: float = 0.2
-    volatility: float = 0.25
-    spread: float = 0.25
-    volatility_clustering: float = 0.35
-    volatility_persistence: float = 0.97
-    tail_degrees: float = 5.0
-    regimes: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(REGIMES))
-    regime_bars: float = 120.0
-    transition: tuple[tuple[float, ...], ...] = ()
-    gap_share: float = 0.2
-    path_steps: int = 6
-    sentiment_strength: float = 0.0
-    late_share: float = 0.0
-    delisted_share: float = 0.0
-    size_spread: float = 1.0
-    world: Literal[
-        "planted", "threshold", "regime", "product", "fading", "persistent", "impact", "decay", "cushion"
+    symbols: Annotated[int, "how many there are"] = 20
+    bars: Annotated[int, "of the history"] = 2000
+    freq: Annotated[str, "length of a bar: `1D`, or a part of the session"] = "1D"
+    calendar: Annotated[
+        Literal["weekdays", "24/7"], "24/7, or weekdays: sessions of 7 hours that close at 21:00 UTC"
+    ] = "weekdays"
+    start: Annotated[str, "day of the first bar"] = "2000-01-03"
+    seed: Annotated[int, "fixes everything that is drawn"] = 0
+    groups: Annotated[int | None, "groups of leaders and followers; None: one per five symbols, 0: pure noise"] = None
+    leaders: Annotated[int, "of each group"] = 1
+    leader_correlation: Annotated[float, "correlation of the leaders' own returns in units of volatility"] = 0.5
+    unrelated_share: Annotated[float, "share of the symbols outside any group"] = 0.2
+    strength: Annotated[float, "response per unit of the leaders' own return, ± `spread`; 0: pure noise"] = 0.4
+    negative_share: Annotated[float, "chance that a follower moves against its leaders"] = 0.25
+    min_delay: Annotated[int, "fewest bars between the leaders' move and the response"] = 1
+    max_delay: Annotated[int, "most of these bars"] = 3
+    noise: Annotated[float, "a follower's own noise, as a multiple of what its volatility says"] = 1.0
+    relation_change_bars: Annotated[
+        int | tuple[int, ...],
+        "bars until all relations are drawn again: one number, or one per regime; 0 is never",
+    ] = 0
+    regime_relations: Annotated[bool, "each regime has relations and delays of its own, to which it returns"] = False
+    signal_bars: Annotated[int, "bars after which no symbol follows another any more; 0: the signal never ends"] = 0
+    market_correlation: Annotated[
+        float,
+        "correlation of all symbols' returns in units of volatility, before responses",
+    ] = 0.2
+    volatility: Annotated[float, "annual volatility before responses"] = 0.25
+    spread: Annotated[float, "largest relative difference between symbols in volatility and strength"] = 0.25
+    volatility_clustering: Annotated[float, "standard deviation of log volatility"] = 0.35
+    volatility_persistence: Annotated[float, "autocorrelation of log volatility from bar to bar"] = 0.97
+    tail_degrees: Annotated[float, "degrees of freedom of the Student t returns; large is Gaussian"] = 5.0
+    regimes: Annotated[
+        dict[str, tuple[float, float]],
+        "name → (annual log drift, multiple of the volatility)",
+    ] = field(default_factory=lambda: dict(REGIMES))
+    regime_bars: Annotated[
+        float, "mean length of a regime; each other regime follows with equal chance, unless `transition` is given"
+    ] = 120.0
+    transition: Annotated[
+        tuple[tuple[float, ...], ...],
+        "rows of probabilities from regime to regime, bar by bar, instead of `regime_bars`",
+    ] = ()
+    gap_share: Annotated[float, "share of a bar's variance that falls before the open, where a session opens"] = 0.2
+    path_steps: Annotated[int, "steps of the path inside a bar that makes its high and low"] = 6
+    sentiment_strength: Annotated[
+        float,
+        "correlation of the logit of sentiment with the next bar's own move after its open",
+    ] = 0.0
+    late_share: Annotated[float, "share of symbols that list after the first bar"] = 0.0
+    delisted_share: Annotated[float, "share of symbols that leave before the last bar"] = 0.0
+    size_spread: Annotated[
+        float,
+        "deviation of the logarithm of symbols' typical volumes; half of it that of their prices",
+    ] = 1.0
+    world: Annotated[
+        Literal["planted", "threshold", "regime", "product", "fading", "persistent", "impact", "decay", "cushion"],
+        "what followers respond to, see `worlds`; `strength`, `relation_change_bars` and `signal_bars` are of "
+        "`planted` alone",
     ] = "planted"
-    difficulty: float = 1.0
-    large_move: float = 1.5
-    fading_bars: float = 1200.0
-    persistence: float = 0.9
-    fast: float = 0.5
-    fading_state: float = 0.0
-    randomise: dict[str, object] = field(default_factory=dict)
+    difficulty: Annotated[float, "of other worlds than `planted`, see `worlds.PlantedWorld`"] = 1.0
+    large_move: Annotated[float, "of other worlds than `planted`, see `worlds.PlantedWorld`"] = 1.5
+    fading_bars: Annotated[float, "of other worlds than `planted`, see `worlds.PlantedWorld`"] = 1200.0
+    persistence: Annotated[float, "of other worlds than `planted`, see `worlds.PlantedWorld`"] = 0.9
+    fast: Annotated[float, "of other worlds than `planted`, see `worlds.PlantedWorld`"] = 0.5
+    fading_state: Annotated[float, "of other worlds than `planted`, see `worlds.PlantedWorld`"] = 0.0
+    randomise: Annotated[
+        dict[str, object],
+        "option → distribution to draw it from, e.g. `{noise: {uniform: [0.5, 2]}}`",
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, bounds in RANGES.items():
@@ -304,7 +296,7 @@ class Synthetic:
 
     def _end_signal(self, schedule: Relations, epochs: Array) -> tuple[Relations, Array]:
         """The schedule with a last epoch without relations, which holds from `signal_bars` on."""
-        return schedule.ended(), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
+        return schedule.with_end(), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
 
     def _draw_relations(self, generator: np.random.Generator) -> Relations:
         groups, leaders = np.full(self.symbols, -1), np.full((self.symbols, self.leaders), -1)

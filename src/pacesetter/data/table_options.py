@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import pandas as pd
 
@@ -17,29 +17,31 @@ __all__ = ["TableOptions"]
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options of a table of bars.
-
-    symbols      keep only these, in this order
-    calendar     exchange calendar: a bar stamped with a date (all are midnights, in UTC, in `timezone` or at the
-                 exchange) is known at its session's close. `auto` takes 24/7 where weekends have their share of bars
-                 and XNYS otherwise; none leaves a date at the end of its day
-    stamp        whether timestamps are the opens or the closes of bars; auto: opens in a column named so
-    bar          length of a bar stamped at its open, e.g. 1h; found from the data when left out
-    timezone     of stamps without an offset (UTC by default)
-    date_format  of stamps that are not ISO, e.g. %d/%m/%Y
-    close        where an adjusted close stands beside the close, which is meant: close or adj_close
-    decimal      of numbers that are not like 1234.5: point for $1,234.50, comma for 1.234,50
-    """
+    """Options of a table of bars."""
 
     _: KW_ONLY
-    symbols: tuple[str, ...] = ()
-    calendar: str | None = None
-    stamp: Literal["auto", "close", "open"] = "auto"
-    bar: str | None = None
-    timezone: str | None = None
-    date_format: str | None = None
-    close: Close = "auto"
-    decimal: Decimal | None = None
+    symbols: Annotated[tuple[str, ...], "keep only these, in this order"] = ()
+    calendar: Annotated[
+        str | None,
+        "exchange calendar: a bar stamped with a date (all are midnights, in UTC, in `timezone` or at the "
+        "exchange) is known at its session's close. `auto` takes 24/7 where weekends have their share of bars and "
+        "XNYS otherwise; none leaves a date at the end of its day",
+    ] = None
+    stamp: Annotated[
+        Literal["auto", "close", "open"],
+        "whether timestamps are the opens or the closes of bars; auto: opens in a column named so",
+    ] = "auto"
+    bar: Annotated[str | None, "length of a bar stamped at its open, e.g. 1h; found from the data when left out"] = None
+    timezone: Annotated[str | None, "of stamps without an offset (UTC by default)"] = None
+    date_format: Annotated[str | None, "of stamps that are not ISO, e.g. %d/%m/%Y"] = None
+    close: Annotated[
+        Close,
+        "where an adjusted close stands beside the close, which is meant: close or adj_close",
+    ] = "auto"
+    decimal: Annotated[
+        Decimal | None,
+        "of numbers that are not like 1234.5: point for $1,234.50, comma for 1.234,50",
+    ] = None
 
     def read_table(
         self, frame: pd.DataFrame, symbol: str = "asset", origin: str = "", numbers: Array | None = None

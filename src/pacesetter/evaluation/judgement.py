@@ -36,6 +36,7 @@ from pacesetter.evaluation.statistics.contribution import Contribution, contribu
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.intervals import Interval, interval
 from pacesetter.evaluation.statistics.metrics import annual_return, metrics, sharpe, total_return
+from pacesetter.evaluation.statistics.prior_gain import PriorGain
 from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, regime_table
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.features.table import forget_tables
@@ -88,6 +89,7 @@ class Judgement:
     capacity    equity at which impact halves the net return; None without a gain or a volume
     served      of a walk-forward account: figures of its last fit alone, on the bars after its own training
     trials      what else is to be said of the other trials, in words; see `Trials.describe_others`
+    prior       what the agent adds to the prior that it began at; None without one
     """
 
     results: dict[str, Backtest]
@@ -109,6 +111,7 @@ class Judgement:
     is_fast: bool = False
     refits: pd.DatetimeIndex | None = None
     served: dict[str, float] = field(default_factory=dict)
+    prior: PriorGain | None = None
 
     @property
     def walk(self) -> str:
@@ -133,7 +136,7 @@ class Judgement:
         """The verdict in words, and what is to be said of baselines that are the same and of the other trials."""
         return " ".join(filter(None, (self.verdict.sentence, self.walk, self.same, self.trials)))
 
-    def accepted_by(self, gates: GateSet, record: RunRecord | None = None) -> Judgement:
+    def with_acceptance(self, gates: GateSet, record: RunRecord | None = None) -> Judgement:
         """With the gates of a set, held against these figures and what else the run left."""
         beside = record or RunRecord({}, index=gates.index)
         # Without returns no interval is drawn once more: `pacesetter validate` shows them.
@@ -156,6 +159,7 @@ class Judgement:
             "bars_per_year": self.result.bars_per_year,
             "capacity": None if self.capacity is None else self.capacity._asdict(),
             "served": self.served,
+            "prior": None if self.prior is None else self.prior.to_json(),
             "refits": [] if self.refits is None else [each.isoformat() for each in self.refits],
             "index": None if self.index is None else self.index._asdict(),
         } | {name: table.to_dict("index") for name, table in tables.items()}
@@ -185,7 +189,7 @@ class JudgedAccount:
     def bank(self) -> Bank:
         return self.bank_of(self.panel)
 
-    def sized_for(self, policy: Policy) -> JudgedAccount:
+    def fit_scale(self, policy: Policy) -> JudgedAccount:
         """With the scale of the policy's views, so that costs, limits and stress do not measure it again."""
         risk = self.risk
         if risk is None or not risk.is_on:
@@ -230,6 +234,7 @@ def judge_policy(
     account: JudgedAccount,
     *,
     others: Sequence[Policy] = (),
+    rivals: Sequence[Policy] = (),
     baselines: Sequence[str] | None = None,
     other_sharpes: ArrayLike = (),
     draws: int = 1000,
@@ -239,7 +244,8 @@ def judge_policy(
 ) -> Judgement:
     """Judge a policy in an account.
 
-    others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
+    others          policies to be shown beside it, which it need not beat; `rivals` it must, as it must baselines, of
+                    which `baselines` None is all that are possible
     other_sharpes   see `verdict.judge`
     is_fast         leave out stressed markets, and limits other than the costs that the verdict reads
     tell            hears a line as each part begins
@@ -248,16 +254,17 @@ def judge_policy(
     panel, index = account.panel, account.index
     tell(f"{policy.name} on {len(panel) - 1 - account.first:,} test bars")
     # First: a policy that was fitted on these bars is refused before anything else is computed.
-    account = account.sized_for(policy)
+    account = account.fit_scale(policy)
     played = [account.play(each) for each in (policy, *others)]
     # Before the baselines: two more markets beside the results of twenty policies would be the peak of memory.
     stressed = [] if is_fast else [_play_stresses(policy, account, tell)]
     tell("baselines")
     plain = account.play_baselines(baselines)
     sized, without = _play_sized(account, plain)
-    own, *shown = _name_apart(played, plain | sized)
+    beaten = {each.name: account.play(each) for each in rivals}
+    own, *shown = _name_apart(played, beaten | plain | sized)
     idle = _idle_names(sized, without)
-    simple, same = drop_equal(plain | sized, explained=idle)
+    simple, same = drop_equal(beaten | plain | sized, explained=idle)
     limits, costs = _play_variants(policy, account, own, tell, is_fast)
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(
@@ -288,7 +295,7 @@ def judge_policy(
         is_fast=is_fast,
         index=None if index is None else _index_figures(index, own, panel),
     )
-    return judgement.accepted_by(read_gate_set(Evaluation().acceptance))
+    return judgement.with_acceptance(read_gate_set(Evaluation().acceptance))
 
 
 def _name_apart(played: Sequence[Backtest], baselines: Mapping[str, Backtest]) -> list[Backtest]:

@@ -22,6 +22,8 @@ from pacesetter.build import (
 )
 from pacesetter.build.environments import without_leadlag
 from pacesetter.build.members import load_policy
+from pacesetter.build.plan import has_prior
+from pacesetter.build.prior import prior_alone
 from pacesetter.build.stored import stored_risk
 from pacesetter.build.tasks.task import Stored
 from pacesetter.build.trading import Trading
@@ -43,6 +45,7 @@ from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import read_record
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.metrics import metrics
+from pacesetter.evaluation.statistics.prior_gain import PriorGain
 from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
@@ -52,8 +55,9 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
+from pacesetter.runs import Run
 
-__all__ = ["MARKETS", "StoredRun", "WalkForwardRun"]
+__all__ = ["MARKETS", "StoredRun", "WalkForwardRun", "fitted_risk"]
 
 MOST_MEASURED = 3_000  # bars of training and validation that the scale of views is measured on, the latest
 BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
@@ -65,7 +69,7 @@ class StoredRun:
 
     Refuses a run that trades nothing; one without a checkpoint is refused when its policy is asked for.
 
-    brief   columns of the verdict that a narrow console leaves out     printed   sections that a console shows
+    brief   columns of the verdict that a narrow console leaves out
     like    a run of the same data and features, whose tables are used instead of computing them once more
     is_alone   no baseline is played beside it: features that only those read are left out
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
@@ -74,7 +78,6 @@ class StoredRun:
     folder: Path
     like: StoredRun | None = None
     is_alone: bool = False
-    printed: ClassVar[int] = 2
     brief: ClassVar[tuple[str, ...]] = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
         "annual_return": "annual return",
@@ -88,6 +91,11 @@ class StoredRun:
     @cached_property
     def config(self) -> Plan:
         return stored_plan(self.folder)
+
+    @property
+    def printed(self) -> int:
+        """Sections that a console shows: verdict and gates, and what was added to a prior."""
+        return 2 + has_prior(self.config)
 
     @cached_property
     def risk(self) -> RiskOptions:
@@ -285,6 +293,7 @@ class StoredRun:
         judgement = judge_policy(
             policy,
             account,
+            rivals=() if self.prior is None else (self.prior,),
             other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
             seed=trial.seed,
@@ -296,7 +305,27 @@ class StoredRun:
         trials.add(replace(trial, sharpe=_per_bar(judgement)))
         returns = pd.Series(judgement.result.returns, judgement.result.times)
         rewards = reward_frame(judgement.result, self.task.reward, self.config.train.steps)
-        return replace(judgement, rewards=rewards, trials=trials.describe_others(trial, returns))
+        said = trials.describe_others(trial, returns)
+        return replace(judgement, rewards=rewards, trials=said, prior=self._prior_gain(judgement, draws))
+
+    @cached_property
+    def prior(self) -> Policy | None:
+        """What its agents began at, by itself; None of a run without a prior."""
+        if not has_prior(self.config):
+            return None
+        return prior_alone(Stored(self.folder, self.config, self.panel, self.table))
+
+    def _prior_gain(self, judgement: Judgement, draws: int) -> PriorGain | None:
+        # One that stays in cash is shown and counted as cash.
+        alone = None if self.prior is None else judgement.results.get(self.prior.name)
+        if alone is None:
+            return None
+        term = self.task.reward.components.get("mean_variance")
+        aversion = 0.0 if term is None else float(term.options["aversion"])
+        train, manifest = self.config.train, Run.open(self.folder).manifest
+        steps = int(manifest["best_step"]) if train.validate_every else train.steps, train.steps
+        cap = self.task.market.limits.position_cap_fraction
+        return PriorGain.of(judgement.result, alone, cap, steps, aversion, draws, self.trial.seed)
 
     @property
     def trials(self) -> Trials:
@@ -322,7 +351,7 @@ class StoredRun:
     def _apply_gates(self, judgement: Judgement) -> Judgement:
         """By the gates of `evaluation.acceptance`, which may read what training left too."""
         gates = read_gate_set(self.config.evaluation.acceptance)
-        return judgement.accepted_by(gates, read_record(self.folder, gates.index, judgement.to_json()))
+        return judgement.with_acceptance(gates, read_record(self.folder, gates.index, judgement.to_json()))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
@@ -422,3 +451,11 @@ MARKETS: dict[str, Callable[[StoredRun], Iterable[Scenario]]] = {
     "adversarial": _adversarial,
     "universes": _universes,
 }
+
+
+def fitted_risk(run: Path) -> RiskOptions | None:
+    """The stated risk of a run of several members, whose scale training does not store; None of any other run."""
+    risk = stored_risk(run, stored_plan(run))
+    if not risk.is_on or risk.scale is not None or risk.views_volatility is None:
+        return None
+    return StoredRun(run).sizing

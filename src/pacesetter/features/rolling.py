@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, register_jitable
 
 __all__ = [
     "change",
@@ -106,7 +105,7 @@ def run_kernel(kernel: Callable[..., None], inputs: tuple[Array, ...], *options:
 compiled = njit(cache=True, error_model="numpy")
 
 
-@register_jitable
+@register_jitable()
 def _first_window(x: Array, bars: int) -> int:
     """The bar at which the first window ends that begins with a value known of some symbol; `len(x)` without one."""
     for begin in range(len(x) - bars + 1):
@@ -122,7 +121,7 @@ def _make_fold_kernel(
     start: float = 0.0,
 ) -> Callable[..., None]:
     """A kernel that folds each whole window from its latest bar back: result so far, a bar, the latest bar."""
-    fold, finish = register_jitable(fold), register_jitable(finish)
+    fold, finish = register_jitable()(fold), register_jitable()(finish)
 
     @compiled
     def kernel(x: Array, bars: int, out: Array) -> None:
@@ -152,7 +151,7 @@ _rank = _make_fold_kernel(  # bars above less bars below
 _largest = _make_fold_kernel(lambda best, past, latest: past if past > best or np.isnan(past) else best, start=-np.inf)
 
 
-@register_jitable
+@register_jitable()
 def _squares(total: float, squares: float, bars: int) -> float:
     """Σ(x − x̄)² of a window, as Σa² − (Σa)²/n of the distances a from its latest bar.
 

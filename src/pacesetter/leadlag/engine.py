@@ -209,7 +209,7 @@ class Engine:
         """(window, symbol, symbol) scores of any windows: `ends` and `lookbacks` (window,), or one for all."""
         last, back = self._checked_windows(ends, lookbacks)
         shape = (len(last), self._symbols, self._symbols)
-        out = np.empty(shape) if out is None else self._checked_out(out, shape)
+        out = np.empty(shape) if out is None else self._check_out(out, shape)
         if self._batched:
             self.scorer_.score_many(last, back, out)
             return out
@@ -347,7 +347,7 @@ class Engine:
             self._refuse(int(last[bad[0]]), int(back[bad[0]]))
         return np.ascontiguousarray(last, dtype=np.int64), np.ascontiguousarray(back, dtype=np.int64)
 
-    def _checked_out(self, out: Array, shape: tuple[int, ...]) -> Array:
+    def _check_out(self, out: Array, shape: tuple[int, ...]) -> Array:
         if out.shape != shape or out.dtype != np.float64 or not out.flags.c_contiguous:
             raise ConfigError(f"out must be C-contiguous float64 of shape {shape}, not {out.dtype} of {out.shape}")
         return out

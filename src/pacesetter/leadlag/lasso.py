@@ -10,9 +10,9 @@ then solved for, and taken up to the first coordinate that changes its sign (Lee
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.errors import DataError, RunError
 
 __all__ = ["lasso"]

@@ -11,7 +11,7 @@ import pandas as pd
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.answer.answer import StrengthMeasure, answer_window
-from pacesetter.leadlag.answer.intervals import leader_table
+from pacesetter.leadlag.answer.intervals import chance_text, leader_table
 from pacesetter.leadlag.answer.links import Control, Test, find_links
 from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.groups import FIELDS
@@ -32,7 +32,7 @@ REPR_ROWS = 8  # of a ranking in a notebook
 
 
 class Ranking(pd.DataFrame):
-    """Symbols in order of leadership; when printed, a last line says if none is clear of zero."""
+    """Symbols in order of leadership; when printed, a last line says if none leads or follows beyond chance."""
 
     @property
     def _constructor(self) -> type[Ranking]:
@@ -86,12 +86,13 @@ class LeadLag(Engine):
 
         leadership   mean of the symbol's row of `matrix`      leads    how many symbols it is ahead of
         low, high    its interval, which holds for all symbols together with probability 1 − level (block bootstrap)
+        p_value      chance of so large a score among all symbols where nothing leads
         role         leader or follower where the interval is clear of zero and the null agrees, else –
 
         >>> import pacesetter as ps
         >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
         >>> ps.LeadLag("ccf_lag1").fit(market).ranking(lookback=250).columns.tolist()
-        ['leadership', 'low', 'high', 'leads', 'role']
+        ['leadership', 'low', 'high', 'p_value', 'leads', 'role']
         """
         window, gauge = self._increments(end, lookback), self._strength_measure()
         answer = answer_window(window, self.symbols_, gauge)
@@ -99,9 +100,12 @@ class LeadLag(Engine):
         table = leader_table(window, gauge, answer, links, draws=draws, level=level, seed=seed)
         leads = pd.Series((answer.leadership > 0).sum(axis=1), list(self.symbols_), name="leads")
         columns = {"score": "leadership", "sure_low": "low", "sure_high": "high"}
-        frame = Ranking(table.rename(columns=columns).join(leads)[["leadership", "low", "high", "leads", "role"]])
+        frame = Ranking(
+            table.rename(columns=columns).join(leads)[["leadership", "low", "high", "p_value", "leads", "role"]]
+        )
         if (table["role"] == "–").all():
-            frame.attrs["note"] = f"none is clear of zero ({1 - level:.0%}, all symbols together)"
+            why = chance_text(table) or "none is clear of zero"
+            frame.attrs["note"] = f"{why} ({1 - level:.0%}, all symbols together)"
         return as_kind(frame, self.kind_)
 
     def links(

@@ -12,9 +12,9 @@ the same rows, and one that is absent leads none.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.shrinkage import SHRINKAGE, noise_level, shrink
 from pacesetter.panel import Panel

@@ -17,9 +17,9 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.errors import check_range
 from pacesetter.leadlag.engine import Engine
 from pacesetter.leadlag.lookback.policy import SHORTEST

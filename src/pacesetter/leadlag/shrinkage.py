@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from numba import njit
+from pacesetter.compiled import njit
 
 __all__ = ["DEFAULT_SHRINKAGE", "SHRINKAGE", "noise_level", "shrink"]
 

@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features import Feature
 from pacesetter.features.feature import on_observed

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.errors import DataError, check_range
 from pacesetter.leadlag.structure.ranking import mark_leaders, row_mean
 from pacesetter.panel import Panel

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -61,50 +61,61 @@ ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single lette
 class Study:
     """What to look at.
 
-    method      score that everything comes from: ranking, links, delays, network, strategy; one of ESTIMATORS
-    lookback    bars in the window, or a length of time such as 30D; None for the usual one, see `windows`
-    end         last moment seen, e.g. 2016-12-30; the last bar when left out
-    step        bars between the windows of the time line; None for at most 500 windows, 20 bars or more apart
-    increments  `log`, `simple`, `difference`, `ranked` or `winsorised`, see `series`
-    residual    `none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window
-    thin        `flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce
-                (`most_bounce`, a share of variance) or turn over too little (`least_turnover`, price × volume a bar)
-    test        of a link: `predicts` beyond the follower's own past, and better than the reverse; `differs`: the two
-                directions are not equally strong; `either`, which groups are tested by
-    control     of false links: `max` family-wise, `bh` or `by` false-discovery rate
-    draws       of the null and of the bootstrap
-    level       chance of any false link (or share of false ones), and one minus the width of the intervals
-    groups      pooled: `liquidity`, `size`, `sector`, {name: [symbols]} or a CSV file, see `groups`; None for liquidity
-                where there is volume; `none` for none
-    clusters    groups of symbols that lead and follow alike (Hermitian clustering); 0 for none
     autoencoder whether a small network, too, judges how unusual each window's structure is
-    quantile    share of symbols that counts as leaders in the strategy
-    cost_bps    paid by the strategy on what it turns over, a side
-    agent       run folder of a lookback agent, whose window at the last bar is the one that is looked at
     """
 
-    method: str = "ccf_peak"
-    lookback: int | str | None = None
-    end: str | None = None
-    step: int | None = None
-    increments: Increments = "log"
-    residual: str = "none"
-    thin: Literal["flag", "exclude", "ignore"] = "flag"
+    method: Annotated[
+        str,
+        "score that everything comes from: ranking, links, delays, network, strategy; one of ESTIMATORS",
+    ] = "ccf_peak"
+    lookback: Annotated[
+        int | str | None,
+        "bars in the window, or a length of time such as 30D; None for the usual one, see `windows`",
+    ] = None
+    end: Annotated[str | None, "last moment seen, e.g. 2016-12-30; the last bar when left out"] = None
+    step: Annotated[
+        int | None,
+        "bars between the windows of the time line; None for at most 500 windows, 20 bars or more apart",
+    ] = None
+    increments: Annotated[Increments, "`log`, `simple`, `difference`, `ranked` or `winsorised`, see `series`"] = "log"
+    residual: Annotated[
+        str,
+        "`none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window",
+    ] = "none"
+    thin: Annotated[
+        Literal["flag", "exclude", "ignore"],
+        "`flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce "
+        "(`most_bounce`, a share of variance) or turn over too little (`least_turnover`, price × volume a bar)",
+    ] = "flag"
     most_stale: float = ThinTrading.most_stale
     most_bounce: float = ThinTrading.most_bounce
     least_turnover: float = ThinTrading.least_turnover
-    control: Control = "max"
-    test: Test = "predicts"
-    draws: int = 200
-    level: float = 0.05
-    groups: Any = None
-    clusters: int = 0
+    control: Annotated[Control, "of false links: `max` family-wise, `bh` or `by` false-discovery rate"] = "max"
+    test: Annotated[
+        Test,
+        "of a link: `predicts` beyond the follower's own past, and better than the reverse; `differs`: the two "
+        "directions are not equally strong; `either`, which groups are tested by",
+    ] = "predicts"
+    draws: Annotated[int, "of the null and of the bootstrap"] = 200
+    level: Annotated[
+        float,
+        "chance of any false link (or share of false ones), and one minus the width of the intervals",
+    ] = 0.05
+    groups: Annotated[
+        Any,
+        "pooled: `liquidity`, `size`, `sector`, {name: [symbols]} or a CSV file, see `groups`; None for liquidity "
+        "where there is volume; `none` for none",
+    ] = None
+    clusters: Annotated[int, "groups of symbols that lead and follow alike (Hermitian clustering); 0 for none"] = 0
     autoencoder: bool = False
-    quantile: float = 0.2
-    cost_bps: float = COST_BPS
+    quantile: Annotated[float, "share of symbols that counts as leaders in the strategy"] = 0.2
+    cost_bps: Annotated[float, "paid by the strategy on what it turns over, a side"] = COST_BPS
     seed: int = 0
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
-    agent: str | None = None
+    agent: Annotated[
+        str | None,
+        "run folder of a lookback agent, whose window at the last bar is the one that is looked at",
+    ] = None
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -133,10 +144,12 @@ class Study:
             if chosen not in known:
                 raise ConfigError(f"lag.{name}='{chosen}' is unknown{did_you_mean(chosen, known)}")
         self.preparation, self.thin_trading  # noqa: B018  (each refuses what it cannot read)
-        # Made once here, so that a wrong option is refused before any data is read.
-        gauge = self.make_gauge()
-        if isinstance(self.lookback, int):
-            gauge.check(self.lookback)
+        asked = (self.method, self.increments, self.engine, self.lookback)
+        if asked != (Study.method, Study.increments, {}, None):
+            # Made once here, so that a wrong option is refused before any data is read.
+            gauge = self.make_gauge()
+            if isinstance(self.lookback, int):
+                gauge.check(self.lookback)
 
     @property
     def preparation(self) -> Preparation:

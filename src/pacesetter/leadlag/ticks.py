@@ -16,9 +16,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.data.ticks import TickSeries
 from pacesetter.errors import ConfigError, DataError, check_range
 

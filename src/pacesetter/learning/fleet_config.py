@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pacesetter.errors import check_above, check_range
 from pacesetter.learning.extras.extra import check_extras
@@ -15,25 +15,25 @@ COUNTS = ("n_steps", "n_epochs", "train_freq", "gradient_steps", "batch_size", "
 
 @dataclass(frozen=True)
 class FleetConfig:
-    """Options of every fleet method.
+    """Options of every fleet method."""
 
-    learning_rate   of the heads; the encoder has its own, since every symbol pulls at it
-    gamma           discount of the next bar; most of what an order earns comes soon, and later bars only add noise
-    max_grad_norm   of the encoder, and of each symbol's heads
-    precision       of the encoder; heads, losses and weights are float32
-    compile         fuse the encoder by torch.compile, which pays on a GPU
-    graphs          replay whole rounds as CUDA graphs, which pays for small networks on a GPU
-    extras          name -> options of what is added to the method, e.g. curiosity; null leaves it out
-    """
-
-    learning_rate: float = 1e-3
+    learning_rate: Annotated[float, "of the heads; the encoder has its own, since every symbol pulls at it"] = 1e-3
     encoder_learning_rate: float = 1e-3
-    gamma: float = 0.9
-    max_grad_norm: float = 0.5
-    precision: Literal["float32", "bfloat16"] = "float32"
-    compile: bool = False
-    graphs: bool = False
-    extras: dict[str, Any] = field(default_factory=dict)
+    gamma: Annotated[
+        float,
+        "discount of the next bar; most of what an order earns comes soon, and later bars only add noise",
+    ] = 0.9
+    max_grad_norm: Annotated[float, "of the encoder, and of each symbol's heads"] = 0.5
+    precision: Annotated[
+        Literal["float32", "bfloat16"],
+        "of the encoder; heads, losses and weights are float32",
+    ] = "float32"
+    compile: Annotated[bool, "fuse the encoder by torch.compile, which pays on a GPU"] = False
+    graphs: Annotated[bool, "replay whole rounds as CUDA graphs, which pays for small networks on a GPU"] = False
+    extras: Annotated[
+        dict[str, Any],
+        "name -> options of what is added to the method, e.g. curiosity; null leaves it out",
+    ] = field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.late import load
@@ -94,20 +94,17 @@ class TaskSupport:
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """Options of every agent that may set targets, whatever its method.
+    """Options of every agent that may set targets, whatever its method."""
 
-    members       seeds that are trained and act as one policy, which holds the mean of their positions
-    prior         what is known before: direct, a direct policy of the training bars; expected, the rule on
-                  leadlag_expected; the folder of a run of agent=direct; or none. Agents see its wanted position,
-                  out-of-fold on the bars they learn from, and begin at it: what they do is added to it
-    prior_reach   largest change that they make to it, in halves of the range of positions
-    prior_bars    that the prior reads, as training has set it
-    """
-
-    members: int = 1
-    prior: str = "none"
-    prior_reach: float = 1.0
-    prior_bars: int = 0
+    members: Annotated[int, "seeds that are trained and act as one policy, which holds the mean of their positions"] = 1
+    prior: Annotated[
+        str,
+        "what is known before: direct, a direct policy of the training bars; expected, the rule on "
+        "leadlag_expected; the folder of a run of agent=direct; or none. Agents see its wanted position, "
+        "out-of-fold on the bars they learn from, and begin at it: what they do is added to it",
+    ] = "none"
+    prior_reach: Annotated[float, "largest change that they make to it, in halves of the range of positions"] = 1.0
+    prior_bars: Annotated[int, "that the prior reads, as training has set it"] = 0
 
     def __post_init__(self) -> None:
         check_range(1, owner="agent", members=self.members)
@@ -168,16 +165,15 @@ class NetworkOptions:
     """The network of one agent, among the options of each method that has one.
 
     Any other argument of the algorithm may be added by `+agent.NAME=VALUE`, and is checked.
-
-    network           name in NETWORKS       network_options   fields of it to change
-    heads             widths of the hidden layers of actor and critic
-    extras            name -> options of what is added to rewards, e.g. curiosity; null leaves it out
     """
 
-    network: str = "transformer_small"
-    network_options: dict[str, Any] | None = None
-    heads: tuple[int, ...] = (128,)
-    extras: dict[str, Any] = field(default_factory=dict)
+    network: Annotated[str, "name in NETWORKS"] = "transformer_small"
+    network_options: Annotated[dict[str, Any] | None, "fields of it to change"] = None
+    heads: Annotated[tuple[int, ...], "widths of the hidden layers of actor and critic"] = (128,)
+    extras: Annotated[
+        dict[str, Any],
+        "name -> options of what is added to rewards, e.g. curiosity; null leaves it out",
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

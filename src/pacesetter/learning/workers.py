@@ -6,18 +6,20 @@ the line of rollouts of `methods.impala`.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, RunError
 from pacesetter.threads import use_threads
 
 __all__ = [
@@ -38,6 +40,7 @@ START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() 
 LEAVE_SECONDS = 30.0  # that a free process has to end by itself, which a busy machine may need
 Result = TypeVar("Result")
 Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
+_Call = tuple[Future[Any], Callable[..., Any], tuple[object, ...]]
 
 
 class Worker(Protocol):
@@ -98,37 +101,77 @@ class ProcessWorker:
     """A process of this machine, which ends when this one does, with its share of the cores for compiled loops.
 
     start   spawn: from nothing; START: from a process that has imported for all, see `import_once`
+
+    Not a ProcessPoolExecutor: that one waits for the rest of an answer for ever where the process was killed while it
+    wrote it. Here the process alone holds the other end of the line, so that the line ends with it.
     """
 
     def __init__(self, threads: int = 1, start: str = "spawn") -> None:
-        # The executor does not say which process is its own: it is the child that was not there before.
-        before = set(multiprocessing.active_children())
         context = multiprocessing.get_context(start)
-        initial = threads, dict(os.environ)
-        self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=initial)
+        self.line, theirs = context.Pipe()
+        self.process: Any = context.Process(target=_serve, args=(theirs, threads, dict(os.environ)))  # type: ignore[attr-defined]
         with _same_modules():
-            self.latest: Future[Any] = self.pool.submit(os.getpid)  # starts the process
-        self.processes = set(multiprocessing.active_children()) - before
+            self.process.start()
+        theirs.close()
+        self.tasks: SimpleQueue[_Call | None] = SimpleQueue()
+        self.latest: Future[Any] | None = None
+        threading.Thread(target=self._ask_in_turn, daemon=True).start()
+        atexit.register(self.dismiss)  # before Python waits for its processes, which wait for work
 
     def submit(self, function: Callable[..., Result], *arguments: object) -> Future[Result]:
-        try:
-            future = self.pool.submit(function, *arguments)
-        except BrokenProcessPool as problem:  # it died while it was free
-            future = Future[Result]()
-            future.set_exception(problem)
-        else:
-            self.latest = future
+        self.latest = future = Future[Result]()
+        self.tasks.put((future, function, arguments))
         return future
 
     def dismiss(self) -> None:
-        if self.latest.done():
+        atexit.unregister(self.dismiss)
+        self.tasks.put(None)
+        if self.latest is None or self.latest.done():
             # A free one ends by itself and gives its locks back; killed, Python would warn that they were leaked.
-            self.pool.shutdown(wait=False)
-            for process in self.processes:
-                process.join(LEAVE_SECONDS)
-        for process in self.processes:
-            process.kill()
-        self.pool.shutdown(wait=False, cancel_futures=True)
+            self.process.join(LEAVE_SECONDS)
+        self.process.kill()
+
+    def _ask_in_turn(self) -> None:
+        """Send one call after another and hand on the answers, until it is dismissed."""
+        while (call := self.tasks.get()) is not None:
+            future, *asked = call
+            try:
+                result, problem = self._answer(asked)
+            except (EOFError, OSError):
+                self.process.join(LEAVE_SECONDS)
+                problem = EOFError(f"process {self.process.pid} ended with exit code {self.process.exitcode}")
+            except Exception as unsent:  # what cannot be sent is known before anything of it is
+                problem = unsent
+            if problem is None:
+                future.set_result(result)
+            else:
+                future.set_exception(problem)
+        with suppress(OSError):
+            self.line.send(None)
+
+    def _answer(self, asked: list[Any]) -> tuple[Any, BaseException | None]:
+        self.line.send(asked)
+        wait([self.line, self.process.sentinel])
+        if not self.line.poll():
+            raise EOFError
+        answer: tuple[Any, BaseException | None] = self.line.recv()
+        return answer
+
+
+def _serve(line: Connection, threads: int, environment: Mapping[str, str]) -> None:
+    """Answer calls until there are no more."""
+    _follow_parent(threads, environment)
+    while (asked := line.recv()) is not None:
+        function, arguments = asked
+        answer: tuple[Any, BaseException | None]
+        try:
+            answer = function(*arguments), None
+        except BaseException as problem:
+            answer = None, problem
+        try:
+            line.send(answer)
+        except Exception as problem:
+            line.send((None, RunError(f"an answer cannot be sent between processes: {problem}; return plain data")))
 
 
 def _follow_parent(threads: int, environment: Mapping[str, str]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, prange
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import prange
 from pacesetter.errors import ConfigError
 from pacesetter.market.account_bars import apply_market, check_account_bars, check_step_symbols
 from pacesetter.market.bars import MarketBars
@@ -19,7 +19,7 @@ from pacesetter.market.orders import OrderKind, check_actions
 from pacesetter.market.parameters import MarketParameters, Slot
 from pacesetter.market.rows import open_row, step_row
 from pacesetter.market.state import Account, Position
-from pacesetter.threads import FasterOf
+from pacesetter.threads import FasterOf, compiled_threads
 
 __all__ = ["Accounts", "step_parallel", "step_serial"]
 
@@ -79,7 +79,7 @@ class Accounts:
         self.fills = np.zeros((count, width, len(Fill)))
         self.times = np.zeros(count, dtype=np.int64)
         self.kinds = np.full(count, int(kind), dtype=np.int64)
-        is_large = count * width >= PARALLEL_FROM and get_num_threads() > 1
+        is_large = count * width >= PARALLEL_FROM and compiled_threads() > 1
         self._step: Any = FasterOf(step_serial, step_parallel) if is_large else step_serial
         self.open()
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from pacesetter.arrays import Array, DeviceArray
+from pacesetter.compiled import load_numba
 from pacesetter.errors import ConfigError
 from pacesetter.market.batch import Accounts
 from pacesetter.market.orders import OrderKind, check_actions
@@ -35,6 +36,7 @@ class Kernel(Protocol):
     def specialize(self, *arrays: object) -> Kernel: ...
 
 
+load_numba()
 cuda: Any = import_module("numba.cuda")  # by name, since its type hints do not know `grid`
 import_module("numba.core.typing.arraydecl")  # its rules index an array by an IntEnum; those of numba-cuda do not
 SIMULATED: bool = import_module("numba.core.config").ENABLE_CUDASIM

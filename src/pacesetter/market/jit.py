@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic, register_jitable
+
+from pacesetter.compiled import before_compiling, njit, register_jitable
 
 __all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable", "prefetch", "seldom", "source_digest"]
 
@@ -36,8 +36,12 @@ def compile_for_cpu(function: Function, *, parallel: bool = False) -> Function:
     return compiled
 
 
+def prefetch(row: object) -> None:
+    """Ask the processor for the memory where an array begins, in a loop that is compiled for the CPU."""
+
+
 def _prefetch(typing: object, row: Any) -> Any:
-    """Ask the processor for the memory where an array begins; for loops that are compiled for the CPU."""
+    from numba import types
 
     def emit(context: Any, builder: Any, signature: object, arguments: Any) -> Any:
         cgutils, ir = import_module("numba.core.cgutils"), import_module("llvmlite.ir")  # neither has type hints
@@ -51,7 +55,15 @@ def _prefetch(typing: object, row: Any) -> Any:
     return types.none(row), emit
 
 
-prefetch: Any = intrinsic(_prefetch)
+def _compile_prefetch() -> None:
+    from numba.extending import intrinsic, overload
+
+    instruction: Any = intrinsic(_prefetch)
+    options: Any = _OPTIONS | {"forceinline": True}
+    overload(prefetch, jit_options=options)(lambda row: lambda row: instruction(row))
+
+
+before_compiling(_compile_prefetch)
 
 
 def source_digest(*paths: Path) -> int:

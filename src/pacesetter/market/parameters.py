@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -120,33 +120,36 @@ class Costs:
     bar's volume); with `impact_model: linear` it is impact_bps · share, so that costs are quadratic in what is traded;
     with `almgren_chriss` it is ½ · permanent_bps · share + impact_bps · share^0.6. Cash
     earns interest; cash that leverage borrowed pays the loan rate; a short pays the borrow rate.
-
-    commission_bps          of the money traded, a side      minimum_commission   money, of each fill
-    spread_bps              between bid and ask; a fill pays half of it
-    slippage_bps            of the price, against the trader
-    impact_bps              of the price for a fill of the bar's whole volume; needs limits.volume_cap_fraction
-    impact_model            square_root, linear, or almgren_chriss with a permanent part
-    permanent_bps           of the price that stays behind a fill of the whole volume; half of it is paid
-    impact_left             share of an impact that is left a bar later, and makes more of the same side cost more; what
-                            is sold after a purchase, or bought after a sale, gains nothing from it
-    by_symbol               symbols that cost more or less than the others: [{symbol: NVDA, extra_bps: 4}]
-    borrow_bps_per_year     of a short position's value
-    interest_bps_per_year   that cash earns
-    loan_bps_per_year       of cash that leverage borrowed
     """
 
-    commission_bps: float = 5.0
-    minimum_commission: float = 0.0
-    spread_bps: float = 4.0
-    slippage_bps: float = 3.0
-    impact_bps: float = 0.0
-    borrow_bps_per_year: float = 50.0
-    interest_bps_per_year: float = 0.0
-    loan_bps_per_year: float = 0.0
-    impact_model: Literal["square_root", "linear", "almgren_chriss"] = "square_root"
-    permanent_bps: float = 0.0
-    impact_left: float = 0.0
-    by_symbol: tuple[SymbolCost, ...] = ()
+    commission_bps: Annotated[float, "of the money traded, a side"] = 5.0
+    minimum_commission: Annotated[float, "money, of each fill"] = 0.0
+    spread_bps: Annotated[float, "between bid and ask; a fill pays half of it"] = 4.0
+    slippage_bps: Annotated[float, "of the price, against the trader"] = 3.0
+    impact_bps: Annotated[
+        float,
+        "of the price for a fill of the bar's whole volume; needs limits.volume_cap_fraction",
+    ] = 0.0
+    borrow_bps_per_year: Annotated[float, "of a short position's value"] = 50.0
+    interest_bps_per_year: Annotated[float, "that cash earns"] = 0.0
+    loan_bps_per_year: Annotated[float, "of cash that leverage borrowed"] = 0.0
+    impact_model: Annotated[
+        Literal["square_root", "linear", "almgren_chriss"],
+        "square_root, linear, or almgren_chriss with a permanent part",
+    ] = "square_root"
+    permanent_bps: Annotated[
+        float,
+        "of the price that stays behind a fill of the whole volume; half of it is paid",
+    ] = 0.0
+    impact_left: Annotated[
+        float,
+        "share of an impact that is left a bar later, and makes more of the same side cost more; what is sold "
+        "after a purchase, or bought after a sale, gains nothing from it",
+    ] = 0.0
+    by_symbol: Annotated[
+        tuple[SymbolCost, ...],
+        "symbols that cost more or less than the others: [{symbol: NVDA, extra_bps: 4}]",
+    ] = ()
 
     def __post_init__(self) -> None:
         words = ("impact_model", "by_symbol")
@@ -192,26 +195,25 @@ class Costs:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an account may hold and lose, in fractions of equity unless said; None is off.
+    """How much an account may hold and lose, in fractions of equity unless said; None is off."""
 
-    position_cap_fraction           most that one position may have
-    reserve_cash_fraction           kept in cash
-    gross_leverage                  most of Σ |position value| / equity after an opening
-    volume_cap_fraction             most of a bar's volume that the fills of one position take together
-    position_loss_limit_fraction    of the entry price; seen at a close, the position is closed in the next bar
-    portfolio_loss_limit_fraction   fall from the highest equity; closes everything, then the episode terminates
-    ruin_fraction                   of the initial cash; equity at or below it terminates the episode
-    shorting                        whether positions below zero are allowed
-    """
-
-    position_cap_fraction: float = 0.15
-    reserve_cash_fraction: float = 0.0
-    gross_leverage: float = 1.0
-    volume_cap_fraction: float | None = None
-    position_loss_limit_fraction: float | None = None
-    portfolio_loss_limit_fraction: float | None = None
-    ruin_fraction: float = 0.1
-    shorting: bool = False
+    position_cap_fraction: Annotated[float, "most that one position may have"] = 0.15
+    reserve_cash_fraction: Annotated[float, "kept in cash"] = 0.0
+    gross_leverage: Annotated[float, "most of Σ |position value| / equity after an opening"] = 1.0
+    volume_cap_fraction: Annotated[
+        float | None,
+        "most of a bar's volume that the fills of one position take together",
+    ] = None
+    position_loss_limit_fraction: Annotated[
+        float | None,
+        "of the entry price; seen at a close, the position is closed in the next bar",
+    ] = None
+    portfolio_loss_limit_fraction: Annotated[
+        float | None,
+        "fall from the highest equity; closes everything, then the episode terminates",
+    ] = None
+    ruin_fraction: Annotated[float, "of the initial cash; equity at or below it terminates the episode"] = 0.1
+    shorting: Annotated[bool, "whether positions below zero are allowed"] = False
 
     def __post_init__(self) -> None:
         check_range(0, owner="market", position_cap=self.position_cap_fraction)
@@ -239,18 +241,19 @@ class Limits:
 class Margin:
     """The margin of perpetuals and futures: when the venue closes a position that its account can no longer bear.
 
-    mode                  none; cross: all positions share the account's equity; isolated: each has its own margin
-    initial               of a position's value when it is opened; 1 / leverage where left out
-    maintenance           of its value, at which it is liquidated; half of the initial margin where left out
-    liquidation_fee_bps   of the value that the venue closes
-
     With a margin nothing is borrowed: neither shorts nor leverage pay borrow or loan rates, but funding.
     """
 
-    mode: Literal["none", "cross", "isolated"] = "none"
-    initial: float | None = None
-    maintenance: float | None = None
-    liquidation_fee_bps: float = 50.0
+    mode: Annotated[
+        Literal["none", "cross", "isolated"],
+        "none; cross: all positions share the account's equity; isolated: each has its own margin",
+    ] = "none"
+    initial: Annotated[float | None, "of a position's value when it is opened; 1 / leverage where left out"] = None
+    maintenance: Annotated[
+        float | None,
+        "of its value, at which it is liquidated; half of the initial margin where left out",
+    ] = None
+    liquidation_fee_bps: Annotated[float, "of the value that the venue closes"] = 50.0
 
     def __post_init__(self) -> None:
         check_range(0, owner="market.margin", liquidation_fee_bps=self.liquidation_fee_bps)
@@ -285,16 +288,14 @@ class Margin:
 
 @dataclass(frozen=True)
 class Exits:
-    """Resting exits in the bar; None is off.
+    """Resting exits in the bar; None is off."""
 
-    stop_loss_fraction      of the entry price: a fall by it closes the position
-    take_profit_fraction    of the entry price: a gain by it closes the position
-    trailing_stop_fraction  of the best price since the entry: a fall by it closes the position
-    """
-
-    stop_loss_fraction: float | None = None
-    take_profit_fraction: float | None = None
-    trailing_stop_fraction: float | None = None
+    stop_loss_fraction: Annotated[float | None, "of the entry price: a fall by it closes the position"] = None
+    take_profit_fraction: Annotated[float | None, "of the entry price: a gain by it closes the position"] = None
+    trailing_stop_fraction: Annotated[
+        float | None,
+        "of the best price since the entry: a fall by it closes the position",
+    ] = None
 
     def __post_init__(self) -> None:
         _check_shares("exits", **vars(self))
@@ -302,19 +303,19 @@ class Exits:
 
 @dataclass(frozen=True)
 class Orders:
-    """How an action becomes an order.
+    """How an action becomes an order."""
 
-    hold_zone        an order smaller than this does nothing
-    buy_fraction     share of the free cash that an order of 1 spends
-    smoothing_bars   span of the moving average over actions, s ← s + 2/(span + 1)·(a − s); 1 is none
-    minimum_trade    money; a smaller order is not sent, and a sale that would leave less closes the position; never
-                     less than 1e-9 of equity, which is rounding
-    """
-
-    hold_zone: float = 0.1
-    buy_fraction: float = 0.15
-    smoothing_bars: int = 3
-    minimum_trade: float = 25.0
+    hold_zone: Annotated[float, "an order smaller than this does nothing"] = 0.1
+    buy_fraction: Annotated[float, "share of the free cash that an order of 1 spends"] = 0.15
+    smoothing_bars: Annotated[
+        int,
+        "span of the moving average over actions, s ← s + 2/(span + 1)·(a − s); 1 is none",
+    ] = 3
+    minimum_trade: Annotated[
+        float,
+        "money; a smaller order is not sent, and a sale that would leave less closes the position; never less than "
+        "1e-9 of equity, which is rounding",
+    ] = 25.0
 
     def __post_init__(self) -> None:
         check_range(0, 1, owner="orders", hold_zone=self.hold_zone, buy_fraction=self.buy_fraction)
@@ -324,40 +325,53 @@ class Orders:
 
 @dataclass(frozen=True)
 class MarketParameters:
-    """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar.
-
-    initial_cash   money that an episode begins with
-    holdings       positions that an account begins with, e.g. [{symbol: SPY, quantity: 10}]: in backtests, on paper
-                   and in every episode of training, where an account of one symbol has that one's only
-    band           share of equity; a position that is less than this away from its target is left as it is. 0 is off
-    margin         when a venue liquidates; `margin=cross` is short for `margin.mode=cross`
-    funding        of perpetuals: auto, by the bars' `funding_rate` where they have it; none; or a flat annual rate
-    lot            smallest step of a quantity, e.g. 1 for whole shares, or by symbol {BTC: 0.001}; None for fractions
-    tick           smallest step of a price, in the same way; fills are rounded against the trader
-    prices         adjusted, or unadjusted: `close_unadjusted` is traded, with its dividends and splits
-    dividends      pay the bars' `dividend` to longs, from shorts; prices=unadjusted does so in any case
-    splits         multiply quantities by the bars' `split`; prices=unadjusted does so in any case
-    delisting_return   of the last price, e.g. -0.3, that is lost or gained when a symbol vanishes
-    conversion_bps     of a fill of a symbol in another currency, see `data.currency`
-    """
+    """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar."""
 
     costs: Costs = field(default_factory=Costs)
     limits: Limits = field(default_factory=Limits)
     exits: Exits = field(default_factory=Exits)
     orders: Orders = field(default_factory=Orders)
-    initial_cash: float = 100_000.0
+    initial_cash: Annotated[float, "money that an episode begins with"] = 100_000.0
     bars_per_year: float = 252.0
-    band: float = 0.0
-    holdings: tuple[StartingHolding, ...] = ()
-    margin: Margin = field(default_factory=Margin)
-    funding: Literal["auto", "none"] | float = "auto"
-    lot: float | dict[str, float] | None = None
-    tick: float | dict[str, float] | None = None
-    prices: Literal["adjusted", "unadjusted"] = "adjusted"
-    dividends: bool = False
-    splits: bool = False
-    delisting_return: float = 0.0
-    conversion_bps: float = 0.0
+    band: Annotated[
+        float,
+        "share of equity; a position that is less than this away from its target is left as it is. 0 is off",
+    ] = 0.0
+    holdings: Annotated[
+        tuple[StartingHolding, ...],
+        "positions that an account begins with, e.g. [{symbol: SPY, quantity: 10}]: in backtests, on paper and in "
+        "every episode of training, where an account of one symbol has that one's only",
+    ] = ()
+    margin: Annotated[
+        Margin,
+        "when a venue liquidates; `margin=cross` is short for `margin.mode=cross`",
+    ] = field(default_factory=Margin)
+    funding: Annotated[
+        Literal["auto", "none"] | float,
+        "of perpetuals: auto, by the bars' `funding_rate` where they have it; none; or a flat annual rate",
+    ] = "auto"
+    lot: Annotated[
+        float | dict[str, float] | None,
+        "smallest step of a quantity, e.g. 1 for whole shares, or by symbol {BTC: 0.001}; None for fractions",
+    ] = None
+    tick: Annotated[
+        float | dict[str, float] | None,
+        "smallest step of a price, in the same way; fills are rounded against the trader",
+    ] = None
+    prices: Annotated[
+        Literal["adjusted", "unadjusted"],
+        "adjusted, or unadjusted: `close_unadjusted` is traded, with its dividends and splits",
+    ] = "adjusted"
+    dividends: Annotated[
+        bool,
+        "pay the bars' `dividend` to longs, from shorts; prices=unadjusted does so in any case",
+    ] = False
+    splits: Annotated[bool, "multiply quantities by the bars' `split`; prices=unadjusted does so in any case"] = False
+    delisting_return: Annotated[
+        float,
+        "of the last price, e.g. -0.3, that is lost or gained when a symbol vanishes",
+    ] = 0.0
+    conversion_bps: Annotated[float, "of a fill of a symbol in another currency, see `data.currency`"] = 0.0
 
     def __post_init__(self) -> None:
         check_range(1, owner="market", initial_cash=self.initial_cash, bars_per_year=self.bars_per_year)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf, sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,23 +94,23 @@ RISK_COLUMNS = ("scale", "base_share", "volatility_before", "volatility_after", 
 
 @dataclass(frozen=True)
 class RiskOptions:
-    """How much risk an account takes, and around which base; nothing changes where both are left out.
+    """How much risk an account takes, and around which base; nothing changes where both are left out."""
 
-    target_volatility   annual, 0.1 for ten percent; None holds the whole base, and views as they are
-    base                cash, equal_weight, inverse_volatility, or shares by symbol that sum to 1,
-                        e.g. {SPY: 0.6, TLT: 0.4}
-    tracking_error      annual volatility that views may add around the base; not used where the base is cash
-    half_life_days      of volatilities; correlations use three times it
-    band                share of a base weight within which it is left to drift
-    scale               of the views (k̄); None fits it to earlier bars, see `fit_scale`
-    """
-
-    target_volatility: float | None = None
-    base: str | dict[str, float] = "cash"
-    tracking_error: float | None = None
-    half_life_days: float = 20.0
-    band: float = 0.2
-    scale: float | None = None
+    target_volatility: Annotated[
+        float | None,
+        "annual, 0.1 for ten percent; None holds the whole base, and views as they are",
+    ] = None
+    base: Annotated[
+        str | dict[str, float],
+        "cash, equal_weight, inverse_volatility, or shares by symbol that sum to 1, e.g. {SPY: 0.6, TLT: 0.4}",
+    ] = "cash"
+    tracking_error: Annotated[
+        float | None,
+        "annual volatility that views may add around the base; not used where the base is cash",
+    ] = None
+    half_life_days: Annotated[float, "of volatilities; correlations use three times it"] = 20.0
+    band: Annotated[float, "share of a base weight within which it is left to drift"] = 0.2
+    scale: Annotated[float | None, "of the views (k̄); None fits it to earlier bars, see `fit_scale`"] = None
 
     def __post_init__(self) -> None:
         shares = {"target_volatility": self.target_volatility, "tracking_error": self.tracking_error}

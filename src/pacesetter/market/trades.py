@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.errors import DataError
+from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu
 from pacesetter.market.ledger import Fill, Flag
 
-__all__ = ["Trade", "follow_splits", "trades"]
+__all__ = ["Trade", "count_round_trips", "follow_splits", "trades"]
 
 _EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.LIQUIDATED, Flag.DELISTED)
 ROUNDING = 1e-12  # of a position: what splits that follow each other may leave of it
@@ -43,12 +45,48 @@ class Trade:
 
 def trades(fills: ArrayLike, first_bar: int = 0) -> list[Trade]:
     """All trades in one account's `fills` (step, position, column of `Fill`), the first step filling in `first_bar`."""
+    rows = follow_splits(_check_fills(fills))
+    by_position = (_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1]))
+    return sorted(chain.from_iterable(by_position), key=lambda trade: (trade.entry_bar, trade.position))
+
+
+def count_round_trips(fills: ArrayLike) -> int:
+    """How many of `trades` are closed.
+
+    Compiled, since an account that rebalances has a fill for each bar and symbol.
+    """
+    rows = follow_splits(_check_fills(fills))
+    return int(_count_closed(np.ascontiguousarray(rows[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]]), ROUNDING))
+
+
+def _check_fills(fills: ArrayLike) -> Array:
     rows = np.asarray(fills, dtype=np.float64)
     if rows.ndim != 3 or rows.shape[2] != len(Fill):
         raise DataError(f"fills have shape {rows.shape}; give (step, position, {len(Fill)}) of one account")
-    rows = follow_splits(rows)
-    by_position = (_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1]))
-    return sorted(chain.from_iterable(by_position), key=lambda trade: (trade.entry_bar, trade.position))
+    return rows
+
+
+def _compile_count(digest: int) -> Any:
+    def count_closed(quantities: Array, rounding: float) -> int:
+        closed = 0 * digest
+        for k in range(quantities.shape[1]):
+            held = 0.0
+            for t in range(quantities.shape[0]):
+                for leg in range(2):  # the order's own, then the bar's exit
+                    quantity = quantities[t, k, leg]
+                    if quantity == 0.0:
+                        continue
+                    after = held + quantity
+                    if abs(after) <= rounding * abs(held):
+                        after = 0.0
+                        closed += 1
+                    held = after
+        return closed
+
+    return compile_for_cpu(count_closed)
+
+
+_count_closed = _compile_count(SOURCE_DIGEST)
 
 
 def follow_splits(fills: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,11 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["QUANTITIES", "Policy", "Snapshot"]
+    from pacesetter.agents.agent import Agent
+
+__all__ = ["QUANTITIES", "MarketReader", "Policy", "Snapshot"]
+
+MarketReader = Callable[["Agent"], Mapping[str, Array]]  # an agent -> what it made of a bar, see `Agent.read_market`
 
 QUANTITIES = "quantities"  # action of a policy that sizes orders itself, as a guarded one does
 
@@ -26,6 +30,7 @@ class Snapshot(NamedTuple):
                   (symbol, ·), portfolio (·,)
     masks         (symbol, 7) True where a discrete order would be sent; None for other actions
     first         bar of the first decision, from which rebalancing counts
+    read          what an agent that `reads_ahead` makes of bar t; None where each bar is read as it comes
     """
 
     panel: Panel
@@ -33,6 +38,7 @@ class Snapshot(NamedTuple):
     observation: Mapping[str, Array]
     masks: Array | None = None
     first: int = 0
+    read: MarketReader | None = None
 
 
 class Policy(ABC):

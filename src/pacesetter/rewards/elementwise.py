@@ -12,8 +12,8 @@ import sys
 from types import ModuleType
 
 import numpy as np
-from numba.extending import overload
 
+from pacesetter.compiled import before_compiling
 from pacesetter.market.jit import jitable
 
 __all__ = ["exp", "has", "log1p", "maximum", "minimum", "namespace", "sqrt", "where"]
@@ -58,12 +58,18 @@ def has(flags: float, flag: int) -> bool:
     return flags // flag % 2 == 1
 
 
-# What numba compiles for one number: the outer function takes types, the inner one values.
-overload(where)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
-overload(exp)(lambda values: lambda values: math.exp(values))
-overload(log1p)(lambda values: lambda values: math.log1p(values))
-overload(sqrt)(lambda values: lambda values: math.sqrt(values))
-overload(has)(lambda flags, flag: lambda flags, flag: (int(flags) & flag) != 0)
+def _compile_for_one_number() -> None:
+    """What numba compiles of each: the outer function takes types, the inner one values."""
+    from numba.extending import overload
+
+    overload(where)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
+    overload(exp)(lambda values: lambda values: math.exp(values))
+    overload(log1p)(lambda values: lambda values: math.log1p(values))
+    overload(sqrt)(lambda values: lambda values: math.sqrt(values))
+    overload(has)(lambda flags, flag: lambda flags, flag: (int(flags) & flag) != 0)
+
+
+before_compiling(_compile_for_one_number)
 
 
 @jitable

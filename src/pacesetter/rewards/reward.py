@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,20 +57,25 @@ class Term:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Which components make the reward, and how.
+    """Which components make the reward, and how."""
 
-    components      name -> a weight, or a `Term` (or its options)
-    scalarisation   weighted_sum, or chebyshev: −max_c w_c·|reference_c − x_c|
-    reference       chebyshev's reference point by component; 1, the best of a scaled component, where not given
-    clip            the reward of a bar is kept within ±clip; None leaves it
-    paid            bar, or episode: all that the bars of an episode earned is paid at its end, and nothing before
-    """
-
-    components: dict[str, Any] = field(default_factory=lambda: {"pnl": 1.0})
-    scalarisation: Scalarisation = "weighted_sum"
-    reference: dict[str, float] = field(default_factory=dict)
-    clip: float | None = 1.0
-    paid: Paid = "bar"
+    components: Annotated[
+        dict[str, Any],
+        "name -> a weight, or a `Term` (or its options)",
+    ] = field(default_factory=lambda: {"pnl": 1.0})
+    scalarisation: Annotated[
+        Scalarisation,
+        "weighted_sum, or chebyshev: −max_c w_c·|reference_c − x_c|",
+    ] = "weighted_sum"
+    reference: Annotated[
+        dict[str, float],
+        "chebyshev's reference point by component; 1, the best of a scaled component, where not given",
+    ] = field(default_factory=dict)
+    clip: Annotated[float | None, "the reward of a bar is kept within ±clip; None leaves it"] = 1.0
+    paid: Annotated[
+        Paid,
+        "bar, or episode: all that the bars of an episode earned is paid at its end, and nothing before",
+    ] = "bar"
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Mapping) or not self.components:

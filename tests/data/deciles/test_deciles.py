@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacesetter.data import load
-from pacesetter.data.deciles import PORTFOLIOS, Deciles, source
-from pacesetter.data.deciles.source import FILE, LICENCE, NOT_SECURITIES
+from pacesetter.data import deciles, load
+from pacesetter.data.deciles import FILE, LICENCE, NOT_SECURITIES, PORTFOLIOS, Deciles
 from pacesetter.errors import DataError
 from pacesetter.leadlag import LeadLag
 from pacesetter.panel import Panel
@@ -68,7 +67,7 @@ def test_every_panel_says_what_it_is_not(panel: Panel) -> None:
 
 
 def test_a_removed_file_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "FILE", FILE.with_name("gone.parquet"))
-    assert not source.has_deciles()
+    monkeypatch.setattr(deciles, "FILE", FILE.with_name("gone.parquet"))
+    assert not deciles.has_deciles()
     with pytest.raises(DataError, match=r"^gone\.parquet is not in this installation; use data=synthetic"):
         Deciles().read()

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.envs.lookback.controller import ControllerLearner
 from pacesetter.envs.lookback.curriculum import common_labels
 from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
+from pacesetter.envs.lookback.table import reward_table
 from pacesetter.envs.lookback.two_level import TwoLevelConfig
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError
@@ -92,6 +94,68 @@ def test_a_controller_by_regime_reads_the_first_bar_of_its_interval(market: Pane
     assert cut.setting[0] == batch.setting[240 - 80]
 
 
+LEARNED: dict[str, Any] = {"every": 10, "rule": "learned", "settings": [{"longest": 16}, {"shortest": 32}]}
+
+
+def test_what_it_learns_is_the_gain_over_a_random_window_by_regime_and_setting(market: Panel) -> None:
+    config = two_level(**LEARNED)
+    env = LookbackVectorEnv(market, 3, config)
+    env.reset(seed=1)
+    batch: Any = env.batch
+    labels, own = common_labels(market), batch.markets[0]
+    kept = np.einsum("tkk->tk", reward_table(own, config, own.first, own.last).total).mean(axis=1)
+    usual = {bar // 10: [] for bar in range(len(market))}  # type: dict[int, list[float]]
+    for bar, value in zip(range(own.first, own.last + 1), kept, strict=True):
+        usual[bar // 10].append(value)
+    expected, drawn = np.zeros((2, len(REGIMES), 2)), set()
+    held: dict[tuple[int, int], set[int]] = {}
+    episode = np.zeros(3, dtype=int)
+    for _ in range(60):
+        bars, setting = batch.t.copy(), batch.setting.copy()
+        _, rewards, _, truncated, infos = env.step(np.array([0, 3, 1]))
+        assert np.where(setting == 0, infos["lookback"] <= 16, infos["lookback"] >= 32).all()
+        for row in range(3):
+            held.setdefault((row, 1000 * episode[row] + bars[row] // 10), set()).add(setting[row])
+            label = labels[bars[row] - bars[row] % 10]
+            if label >= 0:
+                expected[:, label, setting[row]] += 1.0, rewards[row] - np.mean(usual[bars[row] // 10])
+        drawn |= set(setting.tolist())
+        episode += truncated
+    assert drawn == {0, 1}  # both are tried
+    assert all(len(settings) == 1 for settings in held.values())  # and each for a whole interval
+    # What was seen counts (1 − 1/memory) less with every bar: at most 180 of 10,000 here.
+    np.testing.assert_allclose(batch.learned[:2], expected, rtol=0.02, atol=1e-9)
+
+
+def test_a_controller_finds_the_better_setting_of_each_regime_and_others_play_it_as_a_rule() -> None:
+    generator, learner = np.random.default_rng(0), ControllerLearner(3, 20, 10_000)
+    worth = np.array([[0.0, 0.1, 0.0], [0.1, 0.0, 0.0], [0.0, 0.0, 0.1], [0.0, 0.1, 0.0]])
+    generators = [np.random.default_rng(seed) for seed in range(8)]
+    tried = np.zeros((4, 3))
+    for _ in range(300):
+        regimes = generator.integers(0, 4, 8)
+        settings = learner.draw(regimes, generators)
+        np.add.at(tried, (regimes, settings), 1)
+        for _ in range(20):
+            learner.observe(regimes, settings, worth[regimes, settings] + 0.3 * generator.standard_normal(8))
+    assert np.array_equal(learner.best(), [1, 0, 2, 1])
+    # Thompson sampling spends its draws on the better one: far above the third that chance gives it.
+    assert (tried[np.arange(4), learner.best()] / tried.sum(axis=1) > 0.6).all()
+    rule = two_level(**LEARNED | {"settings": [{}, {"longest": 16}, {"shortest": 32}]}).controller
+    assert rule.as_learned(learner.best()).regimes == dict(zip(REGIMES, [1, 0, 2, 1], strict=True))
+    assert rule.as_learned([0, 0, 0, 0]).rule == "constant"
+
+
+def test_settings_that_are_alike_learn_one_level(market: Panel) -> None:
+    """With settings that change nothing, any controller is one level but for what it shows."""
+    plain = LookbackVectorEnv(market, 2, configure(LookbackConfig, OPTIONS, "task"))
+    learned = LookbackVectorEnv(market, 2, two_level(every=1, rule="learned", settings=[{}, {}]))
+    plain.reset(seed=3)
+    learned.reset(seed=3)
+    for action in np.random.default_rng(0).integers(0, 4, (25, 2)):  # before an episode ends, and starts are drawn
+        assert np.array_equal(plain.step(action)[1], learned.step(action)[1])
+
+
 def test_a_resolution_changes_the_bars_of_an_episode_and_not_its_moment(market: Panel) -> None:
     config = two_level(every=30, rule="cycle", settings=[{}, {"resolution": "1W"}])
     env = LookbackVectorEnv(market, 2, config)
@@ -109,8 +173,9 @@ def test_a_resolution_changes_the_bars_of_an_episode_and_not_its_moment(market: 
     assert resolutions == {"", "1W"}
 
 
-def test_it_resumes_bit_exactly(market: Panel) -> None:
-    config = two_level(every=5, rule="cycle", settings=[{"longest": 16}, {"weights": {"signal": 0.5}}])
+@pytest.mark.parametrize("rule", ["cycle", "learned"])
+def test_it_resumes_bit_exactly(market: Panel, rule: str) -> None:
+    config = two_level(every=5, rule=rule, settings=[{"longest": 16}, {"weights": {"signal": 0.5}}])
     first = LookbackVectorEnv(market, 2, config)
     first.reset(seed=1)
     actions = np.random.default_rng(0).integers(0, 4, (60, 2))
@@ -150,6 +215,8 @@ def test_an_agent_is_judged_by_the_configured_reward_within_its_controllers_rang
         ({"rule": "regime", "regimes": {"bul": 0}}, "has no regime 'bul'; did you mean 'bull'"),
         ({"rule": "regime", "regimes": {"bull": 1}}, r"regimes\.bull=1 is not the place of a setting, 0 to 0"),
         ({"rule": "often"}, "often"),
+        ({"rule": "learned"}, "rule=learned has one setting and nothing to learn; give two or more"),
+        ({"memory": 0}, r"task\.controller\.memory=0"),
     ],
 )
 def test_wrong_controllers_get_one_sentence(controller: dict[str, Any], text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,37 @@ def test_what_training_logged_and_heads_predicted_are_read(run: Path) -> None:
     held = decide(run, parse_gate_set("mine", {"about": "x", "gates": limits})).held
     assert [each.gate.value for each in held] == [0.5, 3.0, 0.58]
     assert [each.state for each in held] == ["FAIL", "pass", "n/a"]  # the oracle is not above 60 % either
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gates", "line", "failed"),
+    [
+        (["agent=options", "task.action=continuous"], "phase_b", {"value_loss": 0.2}, {"option_value_loss"}),
+        (["agent=ppo", "agent.extras.potential={}"], "phase_c", {"potential/loss": 0.02}, {"potential_loss"}),
+        (["agent=impala"], "phase_d", {"vtrace/advantage_mean": -0.2}, {"advantage_size"}),
+        (["agent=impala"], "phase_d", {"vtrace/advantage_std": 6.0}, {"advantage_deviation"}),
+        (["agent=impala"], "phase_d", {"vtrace/advantage_std": 4.0, "vtrace/advantage_mean": 0.01}, set()),
+    ],
+)
+def test_what_learning_came_to_is_held_against_its_phase(
+    tmp_path: Path, overrides: list[str], gates: str, line: dict[str, float], failed: set[str]
+) -> None:
+    folder = make_run(tmp_path, "run", *overrides)
+    (folder / "metrics.jsonl").write_text(json.dumps({"step": 1} | line) + "\n", encoding="utf-8")
+    held = {each.limit.metric: each for each in decide(folder, read_gate_set(gates)).held}
+    learned = {"option_value_loss", "potential_loss", "advantage_size", "advantage_deviation"} & set(held)
+    assert learned
+    assert {metric for metric in learned if held[metric].state == "FAIL"} == failed
+
+
+def test_gains_without_a_loss_pass_and_no_trade_is_not_measured(run: Path) -> None:
+    gates = parse_gate_set("mine", {"about": "x", "gates": [{"metric": "profit_factor", "sense": ">", "limit": 1.3}]})
+    write(run, lot_win_rate=1.0, lot_profit_factor=math.nan)
+    found = decide(run, gates)
+    assert (found.name, found.held[0].row[1]) == ("GO", "∞")
+    assert json.loads(store_decision(found, run).read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    write(run, lot_win_rate=math.nan, lot_profit_factor=math.nan)
+    assert decide(run, gates).held[0].state == "not measured"
 
 
 @pytest.mark.parametrize(("succeed", "decision"), [(8, "GO"), (7, "CONDITIONAL"), (5, "CONDITIONAL"), (4, "NO-GO")])

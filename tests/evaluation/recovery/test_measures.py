@@ -27,7 +27,13 @@ def trace(actions, kinds=7, **entries) -> Trace:
     actions = actions[:, None] if actions.ndim == 1 else actions
     none = np.zeros(actions.shape)
     parts = dict.fromkeys(("weight", "unrealised", "returns"), none)
-    parts |= {"is_played": none == 0, "filled": none > 0, "closed": none > 0, "regime": none.astype(np.int64)}
+    parts |= {
+        "is_played": none == 0,
+        "filled": none > 0,
+        "closed": none > 0,
+        "left": none > 0,
+        "regime": none.astype(np.int64),
+    }
     options = {"kinds": kinds, "cap": 0.15, "hold_zone": 0.1, "bars_per_year": 252.0}
     return Trace(actions=actions, **(parts | options | entries))
 
@@ -42,7 +48,7 @@ def test_a_policy_that_only_holds_fails_what_it_should():
     failed = {gate.name for gate in all_gates(trace(np.zeros(100)), LIMITS, 0.0) if not gate.passed}
     assert failed == {
         *("most used action", "trade rate", "action entropy", "distinct actions", "round trips per 1,000 steps"),
-        *("states visited", ABOVE_CONSTANT),
+        *("voluntary round trips per 1,000 steps", "states visited", ABOVE_CONSTANT),
     }
 
 
@@ -76,9 +82,13 @@ def test_round_trips_and_states_are_those_of_played_steps_alone():
     unrealised[20:60, 0] = np.tile([-0.02, -0.005, 0.005, 0.02], 10)
     regime = np.where(np.arange(200)[:, None] < 100, 0, 3)
     played = np.arange(200)[:, None] < 100
-    one = trace(np.zeros(200), closed=closed, weight=weight, unrealised=unrealised, regime=regime, is_played=played)
+    left = closed & (np.arange(200)[:, None] != 50)  # a stop closed that one
+    one = trace(
+        np.zeros(200), closed=closed, left=left, weight=weight, unrealised=unrealised, regime=regime, is_played=played
+    )
     values = trace_values(one)
     assert values["round trips per 1,000 steps"] == 20
+    assert values["voluntary round trips per 1,000 steps"] == 10
     assert values["states visited"] == 1  # all nine, in the one regime that was played in
     assert state_counts(one)[:, 0].tolist() == [60, *[5] * 8]
     both = trace(np.zeros(200), weight=weight, unrealised=unrealised, regime=regime)
@@ -93,7 +103,8 @@ def test_a_number_that_is_none_is_noticed():
 
 def test_what_the_oracle_fails_does_not_apply_and_recovery_needs_the_best_constant_beaten():
     gates = all_gates(trace(np.arange(700) % 7, filled=np.ones((700, 1), bool)), LIMITS)
-    told = gates_by_name(beside_oracle(gates, {"round trips per 1,000 steps": 5.0, "states visited": 0.5}))
+    trips = dict.fromkeys(("round trips per 1,000 steps", "voluntary round trips per 1,000 steps"), 5.0)
+    told = gates_by_name(beside_oracle(gates, trips | {"states visited": 0.5}))
     assert not told["round trips per 1,000 steps"]["applicable"]
     assert told["action entropy"]["applicable"]
     assert set(told["action entropy"]) == {"value", "sense", "limit", "passed", "oracle", "applicable"}

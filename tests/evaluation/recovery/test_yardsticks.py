@@ -11,12 +11,12 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.evaluation.recovery.measures import trace_sharpe
 from pacesetter.evaluation.recovery.page import gate_rows, store_gates
-from pacesetter.evaluation.recovery.trace import constant_actions, play_trace
+from pacesetter.evaluation.recovery.trace import Act, constant_actions, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.features import feature_table
 from pacesetter.market.orders import Discrete
-from pacesetter.market.parameters import Costs, MarketParameters
+from pacesetter.market.parameters import Costs, Exits, MarketParameters
 from pacesetter.runs import Run
 
 CHEAP = MarketParameters(costs=Costs(commission_bps=1.0, spread_bps=1.0, slippage_bps=1.0))
@@ -65,6 +65,21 @@ def test_where_no_trade_earns_its_costs_the_oracle_holds(panel, bank):
     assert Yardsticks(batch, LIMITS, panel, 200).oracle_values()["trade rate"] == 0
     assert Yardsticks(batch, LIMITS, None, 0).oracle_values() is None
     assert Yardsticks(batch, Gates(), panel, 200).best_constant() is None
+
+
+def test_a_stop_closes_a_position_and_the_policy_did_not(bank):
+    """Every round trip of a policy that only buys is a stop's; of one that sells what it bought each is its own."""
+    stopped = MarketParameters(exits=Exits(stop_loss_fraction=0.01))
+    batch = Batch(bank, 3, action="discrete", window_bars=2, market=stopped, has_windows=False, starts="fixed")
+    buying = play_trace(batch, constant_actions(batch)[Discrete.BUY_SMALL])
+    assert buying.closed.sum() > 10
+    assert not buying.left.any()
+    batch = fixed(bank, "discrete")
+    bars = iter(range(10_000))
+    orders = (Discrete.BUY_SMALL, Discrete.SELL_ALL)
+    turning = play_trace(batch, Act(lambda observation, masks: np.full(batch.inputs.shape, orders[next(bars) % 2])))
+    assert turning.closed.sum() > 10
+    assert (turning.closed == turning.left).all()
 
 
 def test_gates_are_stored_by_name_with_a_page(tmp_path, bank):

@@ -15,7 +15,7 @@ import pytest
 from pacesetter.evaluation import Section, write_report
 from pacesetter.evaluation.report import page as page_module
 from pacesetter.evaluation.report.page import format_number, format_signed
-from pacesetter.evaluation.report.texts import PERSIAN
+from pacesetter.evaluation.report.texts import read_texts
 
 
 def test_page_holds_sections_notes_and_facts(tmp_path):
@@ -113,7 +113,7 @@ def test_persian_words_are_of_this_page():
     written = "".join(path.read_text() for path in package.rglob("*.py")) + "".join(
         path.read_text() for path in (Path(page_module.__file__).parent / "templates").iterdir()
     )
-    missing = [word for word in PERSIAN if not re.search(rf'["\'>]{re.escape(word)}["\'<]', written)]
+    missing = [word for word in read_texts("report", "fa") if not re.search(rf'["\'>]{re.escape(word)}["\'<]', written)]
     assert missing == []
 
 

@@ -1,33 +1,12 @@
-"""What keys mean comes from the docstrings of their dataclasses."""
+"""What keys mean is the text beside the type of their fields."""
 
 from __future__ import annotations
 
 import pytest
 
-from pacesetter.build.sections import Train
 from pacesetter.errors import ConfigError
 from pacesetter.jobs import resolve
-from pacesetter.jobs.hydra.explain import explain_keys, field_texts
-
-
-def test_lines_of_a_docstring_are_told_by_field() -> None:
-    class Told:
-        """About.
-
-        first          what it is, and
-                       more of it
-        second, third  of both           fourth   beside them
-
-        Not a field  of any
-        """
-
-    assert field_texts(Told) == {
-        "first": "what it is, and more of it",
-        "second": "of both",
-        "third": "of both",
-        "fourth": "beside them",
-    }
-    assert "leave the test set" not in field_texts(Train)["purge_bars"]
+from pacesetter.jobs.hydra.explain import explain_keys
 
 
 def test_a_group_lists_its_keys_with_values_and_meaning() -> None:

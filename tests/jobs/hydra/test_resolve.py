@@ -211,8 +211,8 @@ GUARD = "breakers are set where an account is played: pacesetter paper BUNDLE gu
         ("agent.objective=x", "unknown key 'agent.objective'; only agent=direct has it"),
         ("task=lookback agent.objective=x", "unknown key 'agent.objective'; only agent=direct of task=trading has it"),
         (
-            "task=fleet agent=option_critic agent.prior=direct",
-            "unknown key 'agent.prior'; agent=es, agent=hybrid, agent=impala and 3 more have it",
+            "task=fleet agent=meta agent.prior=direct",
+            "unknown key 'agent.prior'; agent=es, agent=hybrid, agent=impala and 4 more have it",
         ),
         ("leverage=2", "unknown key 'leverage'; did you mean 'market.leverage'?"),
         ("lev=2", "unknown key 'lev'; did you mean 'market.leverage'?"),

@@ -52,6 +52,20 @@ def elsewhere(function, tasks):
     return pickle.loads(pickle.dumps([sent[0](task) for task in sent[1]]))
 
 
+def test_keys_are_set_in_the_grammar_of_the_command_line():
+    """As a search writes its values: 1e-05 is a number, and a schedule is a mapping."""
+    config = resolve(["agent=ppo"])
+    cosine = "{kind:cosine,points:[[0,1.0e-3],[512,1.0e-5]]}"
+    changed = change_config(
+        config, ["agent.learning_rate=1e-05", f"train.schedules={{ent_coef:{cosine}}}", "data.start=2020-01-01"]
+    )
+    assert changed.agent.options["learning_rate"] == 1e-5
+    assert changed.train.schedules["ent_coef"].at(0) == 1e-3
+    assert changed.data.options["start"] == "2020-01-01"
+    with pytest.raises(ConfigError, match=r"does not set a key of the run; give e\.g\. train\.steps=1000"):
+        change_config(config, ["train.nothing.steps=1"])
+
+
 def test_folds_that_are_fitted_elsewhere_are_the_same(run):
     config = change_config(run.config, SHORT)
     here, _ = run_walk_forward(config, run.panel, 3, refit_every=2)

@@ -109,6 +109,36 @@ def test_every_usual_space_fits_its_agent(algorithm: str) -> None:
     assert {text.partition("=")[0].removeprefix("agent.") for text in SPACES[algorithm]} <= set(known.to_dict())
 
 
+COSINE = "{kind:cosine,points:[[0,3.0e-4],[64,1.0e-5]]}"
+
+
+def test_the_usual_search_leaves_out_what_a_schedule_sets(trained: list[Plan], tmp_path: Path) -> None:
+    words = [f"runs={tmp_path}", "agent=ppo", f"train.schedules={{learning_rate:{COSINE}}}", "tune.trials=1"]
+    words.append("train.best_by=sharpe")
+    searched = set(tune(words, console=QUIET).values)
+    assert "agent.learning_rate" not in searched  # each trial would have learned at the same rate
+    assert {"agent.ent_coef", "agent.gae_lambda", "agent.clip_range", "task.reward.components.pnl.weight"} <= searched
+
+
+def test_a_schedule_can_be_searched_and_the_value_that_it_replaces_cannot(trained: list[Plan], tmp_path: Path) -> None:
+    given = [f"runs={tmp_path}", "agent=ppo", "tune.trials=2"]
+    with pytest.raises(
+        ConfigError, match=r"agent\.learning_rate is searched, and train\.schedules\.learning_rate sets"
+    ):
+        tune([*given, RATE, f"train.schedules={{learning_rate:{COSINE}}}"], console=QUIET)
+    assert list(tmp_path.iterdir()) == []
+    steep = COSINE.replace("3.0e-4", "3.0e-3")
+    tune([*given, f"train.schedules={{learning_rate:{COSINE}}},{{learning_rate:{steep}}}"], console=QUIET)
+    rates = {config.train.schedules["learning_rate"].at(0) for config in trained if config.train.schedules}
+    assert rates <= {3e-4, 3e-3}
+    assert len(trained) == 2
+
+
+def test_the_reward_is_not_scaled_where_trials_are_compared_by_it(trained: list[Plan], tmp_path: Path) -> None:
+    result = tune([f"runs={tmp_path}", "agent=ppo", "tune.trials=1"], console=QUIET)
+    assert not any(key.startswith("task.reward") for key in result.values)
+
+
 def test_wrong_searches_are_refused_before_a_trial(trained: list[Plan], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tune\.trials=0"):
         tune(["tune.trials=0"], console=QUIET)

@@ -1,6 +1,6 @@
 """The store that a trader follows has the fleet in force, wherever the learner was killed.
 
-Runs `cli.offline`.
+Runs `cli.offline`, `serving.bundle.promotion`.
 """
 
 from __future__ import annotations

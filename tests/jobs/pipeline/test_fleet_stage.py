@@ -26,7 +26,7 @@ from pacesetter.runs import Run
 SMALL = [
     *("data=synthetic", "data.symbols=3", "data.bars=500", "features.names=[return_1]", "job.fleet_steps=1024"),
     "job.direct_steps=2048",
-    *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7", "train.envs=2"),
+    *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7"),
 ]
 
 
@@ -36,8 +36,12 @@ def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path
     assert made.market.costs.commission_bps == 7
     assert (made.task.problem, made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
     assert made.agent == AgentOptions("direct")
-    asked = resolve([*SMALL, "features.leadlag.lookback=40"])
+    asked = resolve([*SMALL, "features.leadlag.lookback=40", "train.envs=2"])
     assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
+    assert fleet_config(asked, tmp_path, "elsewhere").train.envs == 2
+    # null is none, as in `train`: +preset=original says that its agents saw no lead–lag features
+    none = resolve([*SMALL, "features.leadlag.lookback=null"])
+    assert fleet_config(none, tmp_path, "elsewhere").features.leadlag.lookback is None
     own = resolve(["task=fleet", "agent.heads=[8]", "job.fleet_steps=1024"])
     assert fleet_config(own, tmp_path, 60).agent.options["heads"] == [8]
     assert fleet_config(own, tmp_path, 60).train.steps == 1024

@@ -20,7 +20,7 @@ def played(actions, trades=0.5, voluntary=0.5):
     actions = np.reshape(actions, (-1, 1))
     count = len(actions)
     happened = [np.arange(count) < share * count for share in (trades, voluntary)]
-    return Played(actions, np.zeros(count), np.zeros(count), *happened)
+    return Played(actions, np.zeros(count), np.zeros(count), np.zeros(count), *happened)
 
 
 def failed(gates):

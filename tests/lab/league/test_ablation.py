@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from pacesetter.build import build_panel
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league import cell as cells
-from pacesetter.lab.league import ladder, windows
+from pacesetter.lab.league import estimate, ladder, windows
 from pacesetter.lab.league.ablation import Ablation, ablate, ablation_names, ablation_table, load_ablation
+from pacesetter.lab.league.cell import cell_key
 
 MARKET = ("+preset=planted", "data.bars=900", "data.strength=0.8", "features.leadlag.lookback=null", ladder.SHARES)
 PRESET = """
@@ -30,6 +32,26 @@ def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "sizes.yaml"
     path.write_text(PRESET)
     return path
+
+
+def test_hours_are_told_before_anything_is_played(preset: Path, tmp_path: Path) -> None:
+    asked = [f"ablate={preset}", f"ablate.folder={tmp_path / 'out'}", "ablate.seeds=1+2", "ablate.estimate=true"]
+    left = ablate(asked, Console(quiet=True)).set_index("entrant")
+    assert left["cells"].to_dict() == {"full": 2, "narrow": 2}  # yardsticks do not train
+    assert (left["seconds"] > 0).all()
+    assert not (tmp_path / "out").exists()
+
+
+def test_kept_cells_take_no_time(preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = Ablation(str(preset), "1", folder=str(tmp_path / "out")).cells(load_ablation(str(preset)))
+    monkeypatch.setattr(estimate, "_probe", lambda cell: 3600.0)
+    known = cell_key(cells[0], cells[0].config, build_panel(cells[0].config))
+    (tmp_path / "out" / "cells").mkdir(parents=True)
+    (tmp_path / "out" / "cells" / f"{known}.json").write_text("{}")
+    (left,) = estimate.estimate_cells(cells)
+    assert (left.entrant, left.cells, left.hours) == ("narrow", 1, 1.0)
+    assert estimate.estimate_table([left, left], 2).rows[-1] == ("all", "2", "", "2.00")
+    assert "1.0 hours with 2 workers" in str(estimate.estimate_table([left, left], 2).title)
 
 
 @pytest.mark.proof

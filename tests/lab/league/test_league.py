@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,16 @@ def test_a_method_is_trained_and_judged_on_the_bars_behind(one_market, tmp_path,
     assert row["buys"] + row["holds"] + row["sells"] == pytest.approx(1)
     assert np.isfinite(table["sharpe"]).all()
     assert np.isnan(table["share"]).all()  # no oracle was played
+
+
+def test_a_run_that_a_signal_cuts_short_is_not_scored(one_market, tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        return SimpleNamespace(stopped="signal")
+
+    monkeypatch.setattr("pacesetter.jobs.run.train.train", stopped)
+    with pytest.raises(SystemExit):
+        league([f"league.folder={tmp_path}", "league.seeds=1", "league.entrants=[direct]"], Console(quiet=True))
+    assert not (tmp_path / "cells").exists()
 
 
 def test_shares_are_ratios_of_means_over_the_seeds_that_both_played():

@@ -114,6 +114,24 @@ def test_a_method_without_agents_and_an_unknown_phase_are_refused(tmp_path: Path
     assert not list(tmp_path.iterdir())  # what is refused leaves no folder
 
 
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        ("agent.gama=0.9,0.99", r"did you mean 'agent\.gamma'"),
+        ("agent.learning_rate=1e-3,1e-4", r"train\.schedules\.learning_rate sets it in every trial"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_before_the_prototype_is_trained(
+    tmp_path: Path, search: str, sentence: str
+) -> None:
+    cosine = "{learning_rate:{kind:cosine,points:[[0,1.0e-3],[64,1.0e-5]]}}"
+    words = ["+preset=prototype_offline", "data.bars=900", "data.symbols=4", f"train.schedules={cosine}"]
+    config = resolve([*words, f"programme.search=['{search}']", f"runs={tmp_path}"])
+    with pytest.raises(ConfigError, match=sentence):
+        run_programme(config, no_bundle)
+    assert not list(tmp_path.iterdir())
+
+
 def written(folder: Path, *states: PhaseStatus) -> Path:
     folder.mkdir(parents=True)
     write_status(ProgrammeStatus(folder.name, "2026", states), folder)

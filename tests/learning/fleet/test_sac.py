@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,10 +21,12 @@ from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
 
 
-def make_sac(bank: Bank, symbols: tuple[str, ...] | None = None, **options: Any) -> FleetTrainer:
+def make_sac(
+    bank: Bank, symbols: tuple[str, ...] | None = None, action: str = "continuous", **options: Any
+) -> FleetTrainer:
     torch.manual_seed(3)
-    market = FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10)
-    fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, None, hidden=8)
+    market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10)
+    fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, market.actions, hidden=8)
     small = {"train_freq": 4, "gradient_steps": 2, "batch_size": 16, "buffer_size": 30, "learning_starts": 24}
     return FleetTrainer(SAC(fleet, market, FleetSAC(**(small | options))))
 
@@ -40,8 +43,9 @@ def test_a_replay_keeps_the_latest_and_draws_symbol_by_symbol() -> None:
         Replay(4, 2, 3).sample(1)
 
 
-def test_a_run_repeats_and_resumes_to_the_bit(bank: Bank, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"extras": {"curiosity": CuriosityConfig(warmup_steps=30, hidden=8)}}
+@pytest.mark.parametrize("action", ["continuous", "discrete"])
+def test_a_run_repeats_and_resumes_to_the_bit(bank: Bank, tmp_path: Path, action: str) -> None:
+    options: dict[str, Any] = {"extras": {"curiosity": CuriosityConfig(warmup_steps=30, hidden=8)}, "action": action}
     whole = make_sac(bank, **options)
     whole.learn(96, Between(lambda: whole.save(tmp_path) and None if whole.steps == 60 else None))
     resumed = make_sac(bank, **options)
@@ -130,8 +134,35 @@ def test_the_state_value_never_learns_and_says_so(bank: Bank) -> None:
     assert not learner.fleet.has_state_value
 
 
-def test_discrete_markets_are_refused(bank: Bank) -> None:
-    market = FleetMarket(bank, 1, window_bars=6)
-    fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, 7)
-    with pytest.raises(ConfigError, match=r"task\.action=continuous"):
-        SAC(fleet, market, FleetSAC())
+def test_discrete_orders_are_valued_all_at_once(bank: Bank) -> None:
+    """Targets and the actor's loss are exact means over the orders that the mask allows (Christodoulou 2019)."""
+    learner = make_sac(bank, action="discrete", gamma=0.5)
+    learner.learn(24)
+    method: Any = learner.method
+    batch = method.transitions(method.replay.sample(4))
+    features, mask = learner.features(batch.following), batch.following["action_mask"]
+    assert not bool(mask.all())  # flat accounts cannot sell
+    with torch.no_grad():
+        wanted = method.critic_targets(batch, features, features, learner)
+        policy: Any = learner.fleet.decide(features, mask)[0]
+        assert float(policy.probabilities[~(mask > 0.5)].max()) == 0.0
+        q, temperatures = method.targets(features, None).amin(0), method.temperature.log.exp().repeat_interleave(4)
+        soft = torch.zeros(16)
+        for row in range(16):
+            for order in torch.nonzero(mask[row] > 0.5).flatten().tolist():
+                share = policy.probabilities[row, order]
+                soft[row] += share * (q[row, order] - temperatures[row] * share.log())
+        torch.testing.assert_close(wanted, batch.rewards + 0.5 * torch.where(batch.terminated, 0.0, soft))
+        taken = method.values_of(method.critics, features, batch.actions)
+        expected = method.critics(features, None)[:, torch.arange(16), batch.actions]
+        assert torch.equal(taken, expected)
+    assert method.target_entropy == pytest.approx(0.3 * np.log(7))
+
+
+def test_random_first_orders_are_those_that_are_allowed(bank: Bank) -> None:
+    learner = make_sac(bank, action="discrete")
+    observation = learner.observation
+    drawn = torch.stack([learner.method.choose(observation, learner)[0] for _ in range(60)])
+    allowed = observation["action_mask"] > 0.5
+    seen = torch.zeros_like(allowed).scatter_(1, drawn.T, True)
+    assert torch.equal(seen, allowed)

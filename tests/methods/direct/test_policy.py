@@ -95,8 +95,8 @@ def test_an_aim_is_the_mean_of_what_is_said_of_the_bars_to_come() -> None:
             expected = sum(share * (1 - share) ** k * part for k, part in enumerate(said))
             own = policy.raw_inputs(Moves(seen, volatility, volatility, seen[..., :0], volatility)) / policy.scale
             # Slow means are of 40 bars, and what leaves them is not counted.
-            torch.testing.assert_close(own @ policy.aimed(weights, share), expected, rtol=0, atol=2e-2)
-        torch.testing.assert_close(policy.aimed(weights, 1.0), weights)
+            torch.testing.assert_close(own @ policy.aim_ahead(weights, share), expected, rtol=0, atol=2e-2)
+        torch.testing.assert_close(policy.aim_ahead(weights, 1.0), weights)
 
 
 def test_a_speed_goes_a_part_of_the_way() -> None:

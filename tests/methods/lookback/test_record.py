@@ -132,9 +132,9 @@ def test_what_a_rule_earns_is_played_bar_by_bar() -> None:
         chosen = int((worth[t] - 0.7 * np.abs(np.array([0, 0.5, 1]) - held / 2)).argmax())
         earned.append(table.total[t, held, chosen])
         held = chosen
-    np.testing.assert_array_equal(table.earned(worth, 0.7), earned)
+    np.testing.assert_array_equal(table.rewards_of(worth, 0.7), earned)
     rule = RecordRule(np.array([0.0, 1.0]), 0.7)  # of two records the second alone counts
-    np.testing.assert_array_equal(rule.earned(np.hstack([-worth, worth]), table), earned)
+    np.testing.assert_array_equal(rule.rewards_of(np.hstack([-worth, worth]), table), earned)
 
 
 def test_a_constant_counts_where_it_is_clearly_better_than_the_records() -> None:
@@ -167,8 +167,10 @@ def test_a_switch_must_pay_where_records_are_noise() -> None:
     record = 0.1 * rng.normal(size=(bars, 3))
     rule = best_rule(record, 1, held_rewards(0.1 * noise, 0.05), usable, by_state=False)
     assert rule.stay >= 0.08
-    switching = RecordRule(np.ones(1), 0.0).earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean()
-    assert rule.earned(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean() > 0.3 * switching  # what switches cost
+    switching = RecordRule(np.ones(1), 0.0).rewards_of(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean()
+    assert (
+        rule.rewards_of(record, held_rewards(np.zeros((bars, 3)), 0.05)).mean() > 0.3 * switching
+    )  # what switches cost
     # Where the record tells the next best window, every switch pays, and nothing is waited for.
     assert best_rule(0.1 * noise, 1, held_rewards(noise, 0.0), usable, by_state=False).stay == 0.0
 

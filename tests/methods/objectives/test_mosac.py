@@ -31,22 +31,25 @@ SMALL = {"train_freq": 4, "gradient_steps": 2, "batch_size": 16, "buffer_size": 
 TWO = {"pnl": 1.0, "drawdown": 1.0}
 
 
-def make_learner(bank: Bank, objectives: dict[str, float] = TWO, **options: Any) -> FleetTrainer:
+def make_learner(
+    bank: Bank, objectives: dict[str, float] = TWO, action: str = "continuous", **options: Any
+) -> FleetTrainer:
     torch.manual_seed(3)
     asked: Any = adapt_to_objectives(
         TASKS["fleet"], AgentOptions("mosac", {"objectives": objectives} | options)
     ).conditions
     reward = RewardConfig(dict(asked.weights), clip=None)
-    market = FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10, reward=reward)
+    market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10, reward=reward)
     (market,) = asked.markets([market])
-    fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, None, hidden=8)
+    fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, market.actions, hidden=8)
     config = FleetMOSAC(objectives=objectives, **(SMALL | options))  # type: ignore[arg-type]
     return FleetTrainer(MOSAC(fleet, market, config))
 
 
+@pytest.mark.parametrize("action", ["continuous", "discrete"])
 @pytest.mark.parametrize("scalarisation", ["weighted_sum", "chebyshev", "state_dependent"])
-def test_a_run_resumes_bit_exactly(bank: Bank, tmp_path: Path, scalarisation: str) -> None:
-    options: dict[str, Any] = {"scalarisation": scalarisation, "preferences": 4, "population": 1}
+def test_a_run_resumes_bit_exactly(bank: Bank, tmp_path: Path, scalarisation: str, action: str) -> None:
+    options: dict[str, Any] = {"scalarisation": scalarisation, "preferences": 4, "population": 1, "action": action}
     whole = make_learner(bank, **options)
     whole.learn(96, Between(lambda: whole.save(tmp_path) and None if whole.steps == 60 else None))
     resumed = make_learner(bank, **options)
@@ -133,6 +136,20 @@ def test_values_become_one_number_by_the_weights_of_each_row(bank: Bank) -> None
         values = plain.method.critics(features, actions, None).amin(0)
         expected = (values.T * batch.observation["preference"]).sum(1)
         assert torch.allclose(plain.method.critic_values(features, actions, batch), expected)
+
+
+@pytest.mark.parametrize("scalarisation", ["weighted_sum", "chebyshev"])
+def test_each_discrete_order_becomes_one_number_as_if_it_alone_were_taken(bank: Bank, scalarisation: str) -> None:
+    learner = make_learner(bank, action="discrete", scalarisation=scalarisation)
+    learner.learn(24)
+    method: Any = learner.method
+    batch = method.transitions(method.replay.sample(3))
+    features = learner.features(batch.observation)
+    with torch.no_grad():
+        together = method.critic_values(features, None, batch)
+        for order in range(7):
+            alone = method.critic_values(features, torch.full((12,), order), batch)
+            torch.testing.assert_close(together[:, order], alone)
 
 
 def test_weights_that_are_asked_for_are_in_force_for_an_episode(bank: Bank) -> None:

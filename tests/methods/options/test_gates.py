@@ -10,7 +10,7 @@ from pacesetter.methods.options.gates import option_gates, option_runs, option_v
 
 def trace(option: np.ndarray, began: np.ndarray, returns: np.ndarray, regime: np.ndarray) -> Trace:
     nothing = np.zeros(option.shape)
-    common = {"actions": nothing, "filled": nothing, "closed": nothing, "weight": nothing, "unrealised": nothing}
+    common = dict.fromkeys(("actions", "filled", "closed", "left", "weight", "unrealised"), nothing)
     rest = {"kinds": None, "cap": 0.15, "hold_zone": 0.1, "bars_per_year": 252.0, "options": ("a", "b")}
     played = np.ones(option.shape, bool)
     return Trace(is_played=played, returns=returns, regime=regime, option=option, began=began, **common, **rest)

@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from typer.main import get_command
 
 from pacesetter.cli import app
-from pacesetter.cli.paper import nest_options
+from pacesetter.jobs.hydra.overrides import nest_options
 from pacesetter.registry import configure
 from pacesetter.serving.trader.session import PaperConfig
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numba.core.dispatcher import Dispatcher
 
+from pacesetter.compiled import LateKernel
 from pacesetter.envs.batch import loops
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import rolling, technical
@@ -47,7 +47,7 @@ def test_after_a_rehearsal_a_decision_compiles_nothing(kind: str, request: pytes
 def kernels() -> dict[str, int]:
     """Name -> signatures compiled so far, of every function that features and desk have numba compile."""
     rooms = (rolling, technical, loops, market_batch)
-    found = {name: part for room in rooms for name, part in vars(room).items() if isinstance(part, Dispatcher)}
+    found = {name: part for room in rooms for name, part in vars(room).items() if isinstance(part, LateKernel)}
     return {name: len(part.signatures) for name, part in found.items()}
 
 

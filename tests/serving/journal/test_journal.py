@@ -4,7 +4,7 @@ Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journ
 `serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`,
 `serving.journal.migrations.versions.r0003_target`, `serving.journal.migrations.versions.r0004_pnl`,
 `serving.journal.migrations.versions.r0005_order_kind`, `serving.journal.migrations.versions.r0006_stops`,
-`serving.journal.evidence`.
+`serving.journal.evidence`, `serving.journal.actions`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,9 @@ import pytest
 from bundles import QUIET, TRAINING, Made, make
 
 from pacesetter.build.stored import SCALE
-from pacesetter.cli.serve import fitted_risk
 from pacesetter.errors import DataError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.evaluation.stored_run import StoredRun, fitted_risk
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import OrderKind
 from pacesetter.market.state import Account, Position

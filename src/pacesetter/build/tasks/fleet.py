@@ -163,7 +163,7 @@ class FleetTask(Task):
 
         return serve_agent(fleet, names, targets_in, trades)
 
-    def shown_in(self, market: SymbolMarket, fleet: Fleet) -> SymbolMarket:
+    def observe_as(self, market: SymbolMarket, fleet: Fleet) -> SymbolMarket:
         """The market whose observations an exported graph is compared on."""
         return market
 
@@ -194,7 +194,7 @@ class FleetTask(Task):
         module, spec = self.make_served(fleet, names, targets_in, task.trades)
         options: dict[str, Any] = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
         (market,) = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
-        market = self.shown_in(market, fleet)
+        market = self.observe_as(market, fleet)
 
         def draw(generator: torch.Generator) -> torch.Tensor:
             drawn = torch.rand(len(spec.symbols), generator=generator)

@@ -152,6 +152,10 @@ class Task(ABC):
         """The configuration with what the task takes from another run."""
         return config
 
+    def as_stored(self, config: Plan, run: Path) -> Plan:
+        """The configuration of a stored run with what training has decided of the task."""
+        return config
+
     def check_bars(self, config: Plan, panel: Panel, bars: int) -> None:
         """Refuse a panel whose first `bars` are too few to learn from, before anything is trained."""
         return None

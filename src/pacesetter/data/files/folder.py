@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pandas as pd
 
@@ -24,20 +24,14 @@ __all__ = ["Files", "open_file"]
 
 @dataclass(frozen=True)
 class Files(TableOptions, ABC):
-    """Options of both file sources, beside those of any table; of a folder only the files of `symbols` are read.
+    """Options of both file sources, beside those of any table; of a folder only the files of `symbols` are read."""
 
-    path       a file, or a folder with one file per symbol (named after it)
-    skip       files of a folder to leave out, by name or symbol, e.g. one that is broken
-    sha256     hex digest the file must have
-    max_mb     refuse larger files
-    """
-
-    path: str
+    path: Annotated[str, "a file, or a folder with one file per symbol (named after it)"]
     _: KW_ONLY
     calendar: str | None = "auto"
-    skip: tuple[str, ...] = ()
-    sha256: str | None = None
-    max_mb: int = 2048
+    skip: Annotated[tuple[str, ...], "files of a folder to leave out, by name or symbol, e.g. one that is broken"] = ()
+    sha256: Annotated[str | None, "hex digest the file must have"] = None
+    max_mb: Annotated[int, "refuse larger files"] = 2048
 
     endings: ClassVar[tuple[str, ...]] = ()
 

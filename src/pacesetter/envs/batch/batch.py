@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
-from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import load_numba
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.counterfactual import Counterfactual, try_orders
 from pacesetter.envs.batch.loops import (
@@ -39,7 +39,7 @@ from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
-from pacesetter.threads import FasterOf
+from pacesetter.threads import FasterOf, compiled_threads
 
 if TYPE_CHECKING:
     from pacesetter.envs.batch.sizing import BatchSizer
@@ -395,7 +395,7 @@ class Batch:
         self._unseen = self._tables(0)
         self._is_scalar, self._input = self.inputs.size == 1, self.inputs.reshape(-1)
         # A parallel loop over one environment would only start threads.
-        self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
+        self._is_parallel = compiled_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in REMADE}
@@ -441,7 +441,7 @@ class Batch:
     def _step_rows(self) -> Callable[..., int]:
         """The compiled step for the types of these arrays; called directly, numba does not look at them each time."""
         arguments = self._arguments(*self._outputs())
-        types, has_one = tuple(map(typeof, arguments)), has_known_widths(arguments[-1])
+        types, has_one = tuple(map(load_numba().typeof, arguments)), has_known_widths(arguments[-1])
         alone = _typed_step(types, False, has_one)
         return FasterOf(alone, _typed_step(types, True, has_one)) if self._is_parallel else alone
 

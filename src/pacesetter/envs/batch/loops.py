@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from numba import prange
-
 from pacesetter.arrays import Array, Booleans, Floats, Integers, Singles
+from pacesetter.compiled import prange
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_account
 from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.rows import (

@@ -60,6 +60,12 @@ class ObservationBuilder:
             observation[entry] = views[block][t]
         return observation
 
+    def market(self, block: int, first: int, end: int) -> dict[str, Array]:
+        """Window and context (bar, …) at the closes first … end − 1 of a block."""
+        before = self._bars_before
+        context = {entry: views[block][first:end] for entry, views in self._context}
+        return context | {"window": self._windows[block][first - before : end - before]}
+
     def arrange(self, vectors: Array, index: Array, windows: Array | None, context: Array | None) -> dict[str, Array]:
         """The observations of a batch from what the compiled step wrote, as views of its arrays."""
         if not self.has_windows or windows is None or context is None:

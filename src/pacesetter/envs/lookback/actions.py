@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import IntFlag
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import SHORTEST
 
@@ -44,26 +44,24 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows an agent chooses from and the ones it always sees, in bars.
+    """The windows an agent chooses from and the ones it always sees, in bars."""
 
-    shortest, longest    bounds of the choice
-    seen                 the short, the middle and the long window of every observation
-    initial              in force when an episode starts; None: the middle one of `seen`
-    action               absolute: the window itself; delta: its change
-    space                discrete: an entry of `grid` or `deltas`; continuous: −1 … 1, absolute on a logarithmic scale
-                         from shortest to longest, delta in units of `max_delta`
-    max_delta            largest change in one step; None: any
-    """
-
-    shortest: int = 10
-    longest: int = 250
-    seen: tuple[int, int, int] = (20, 60, 250)
-    initial: int | None = None
-    action: Literal["absolute", "delta"] = "absolute"
-    space: Literal["discrete", "continuous"] = "discrete"
+    shortest: Annotated[int, "window that can be chosen, in bars"] = 10
+    longest: Annotated[int, "window that can be chosen, in bars"] = 250
+    seen: Annotated[
+        tuple[int, int, int],
+        "the short, the middle and the long window of every observation",
+    ] = (20, 60, 250)
+    initial: Annotated[int | None, "in force when an episode starts; None: the middle one of `seen`"] = None
+    action: Annotated[Literal["absolute", "delta"], "absolute: the window itself; delta: its change"] = "absolute"
+    space: Annotated[
+        Literal["discrete", "continuous"],
+        "discrete: an entry of `grid` or `deltas`; continuous: −1 … 1, absolute on a logarithmic scale from "
+        "shortest to longest, delta in units of `max_delta`",
+    ] = "discrete"
     grid: tuple[int, ...] = (10, 20, 60, 120, 250)
     deltas: tuple[int, ...] = (-50, -10, 0, 10, 50)
-    max_delta: int | None = None
+    max_delta: Annotated[int | None, "largest change in one step; None: any"] = None
 
     def __post_init__(self) -> None:
         if not SHORTEST <= self.shortest < self.longest:

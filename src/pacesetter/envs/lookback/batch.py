@@ -8,7 +8,7 @@ Stable-Baselines3. A single environment is a batch of one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,13 +38,7 @@ UNBEGUN = -1  # last bar of an environment that was never reset
 
 @dataclass(frozen=True)
 class LookbackConfig(TaskOptions):
-    """All that makes a lookback environment beside its panel.
-
-    quantile       share of the assets that are leaders, and that are followers, in the follow-through strategy
-    costs          of that strategy; a turnover of 1 pays commission, half the spread, slippage and impact
-    trouble_limit  decisions in a row without a measurable reward after which the environment stops
-    symbols        the training universe; () is every symbol of the data, others are left for testing
-    """
+    """All that makes a lookback environment beside its panel."""
 
     problem: ClassVar[str] = "lookback"
 
@@ -53,10 +47,22 @@ class LookbackConfig(TaskOptions):
     episodes: Episodes = field(default_factory=Episodes)
     liquidity: LiquidityFilter = field(default_factory=LiquidityFilter)
     reward: RewardConfig = field(default_factory=lambda: RewardConfig(dict(LOOKBACK), clip=None))
-    costs: Costs = field(default_factory=Costs)
-    quantile: float = 0.2
-    trouble_limit: int = 50
-    symbols: tuple[str, ...] = ()
+    costs: Annotated[
+        Costs,
+        "of that strategy; a turnover of 1 pays commission, half the spread, slippage and impact",
+    ] = field(default_factory=Costs)
+    quantile: Annotated[
+        float,
+        "share of the assets that are leaders, and that are followers, in the follow-through strategy",
+    ] = 0.2
+    trouble_limit: Annotated[
+        int,
+        "decisions in a row without a measurable reward after which the environment stops",
+    ] = 50
+    symbols: Annotated[
+        tuple[str, ...],
+        "the training universe; () is every symbol of the data, others are left for testing",
+    ] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile <= 0.5:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,15 +30,14 @@ OWN_RESOLUTION = ""
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Bounds of the lookback that widen stage by stage; none: the full range at once.
+    """Bounds of the lookback that widen stage by stage; none: the full range at once."""
 
-    stages     (shortest, longest) of each stage, in bars
-    advance    episodes: after every `episodes` of them; score: when the mean reward per step of the latest `episodes`
-               episodes reaches `score`
-    """
-
-    stages: tuple[tuple[int, int], ...] = ()
-    advance: Literal["episodes", "score"] = "episodes"
+    stages: Annotated[tuple[tuple[int, int], ...], "(shortest, longest) of each stage, in bars"] = ()
+    advance: Annotated[
+        Literal["episodes", "score"],
+        "episodes: after every `episodes` of them; score: when the mean reward per step of the latest `episodes` "
+        "episodes reaches `score`",
+    ] = "episodes"
     episodes: int = 100
     score: float = 0.0
 
@@ -49,31 +48,31 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class Episodes:
-    """What episodes are made of.
+    """What episodes are made of."""
 
-    bars               decisions in an episode; None: until the data ends
-    starts             random bars; stratified: a regime first, then one of its bars; fixed: the first usable bar;
-                       consecutive: where the episode dealt before ends; adversarial: where the lead–lag structure
-                       breaks most
-    warmup_bars        history before any start; None: enough for the longest window
-    resolutions        coarser bars ("1W") that take turns with the panel's own (""), episode by episode, or each from
-    resolution_from    the episode given here on
-    synthetic_share    chance that an episode is played on a synthetic market instead, made from
-    synthetic          options of the source `synthetic`, with `randomise`: each market is drawn again
-    synthetic_pool     markets kept at once, each played `synthetic_plays` times before it is drawn again
-    adversarial_count  breaks to start from
-    """
-
-    bars: int | None = 250
-    starts: Literal["random", "stratified", "fixed", "consecutive", "adversarial"] = "random"
-    warmup_bars: int | None = None
-    resolutions: tuple[str, ...] = (OWN_RESOLUTION,)
-    resolution_from: tuple[int, ...] = ()
-    synthetic_share: float = 0.0
-    synthetic: dict[str, Any] = field(default_factory=dict)
-    synthetic_pool: int = 4
+    bars: Annotated[int | None, "decisions in an episode; None: until the data ends"] = 250
+    starts: Annotated[
+        Literal["random", "stratified", "fixed", "consecutive", "adversarial"],
+        "random bars; stratified: a regime first, then one of its bars; fixed: the first usable bar; consecutive: "
+        "where the episode dealt before ends; adversarial: where the lead–lag structure breaks most",
+    ] = "random"
+    warmup_bars: Annotated[int | None, "history before any start; None: enough for the longest window"] = None
+    resolutions: Annotated[
+        tuple[str, ...],
+        'coarser bars ("1W") that take turns with the panel\'s own (""), episode by episode, or each from',
+    ] = (OWN_RESOLUTION,)
+    resolution_from: Annotated[tuple[int, ...], "the episode given here on"] = ()
+    synthetic_share: Annotated[float, "chance that an episode is played on a synthetic market instead, made from"] = 0.0
+    synthetic: Annotated[
+        dict[str, Any],
+        "options of the source `synthetic`, with `randomise`: each market is drawn again",
+    ] = field(default_factory=dict)
+    synthetic_pool: Annotated[
+        int,
+        "markets kept at once, each played `synthetic_plays` times before it is drawn again",
+    ] = 4
     synthetic_plays: int = 16
-    adversarial_count: int = 10
+    adversarial_count: Annotated[int, "breaks to start from"] = 10
     curriculum: Curriculum = field(default_factory=Curriculum)
 
     def __post_init__(self) -> None:

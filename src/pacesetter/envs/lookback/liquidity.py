@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -54,20 +54,16 @@ class Liquidity:
 
 @dataclass(frozen=True)
 class LiquidityFilter:
-    """Which windows are thin, and what then happens.
+    """Which windows are thin, and what then happens."""
 
-    min_coverage   least share of bars that were observed
-    min_value      least mean traded value of a bar, in the panel's currency
-    min_trades     least mean number of trades of a bar, from the panel's field `trades`
-    max_range      largest mean (high − low)/close of a bar, a stand-in for the spread
-    thin           reject: the window before stays in force; penalise: the component `thinness` counts it
-    """
-
-    min_coverage: float = 0.0
-    min_value: float = 0.0
-    min_trades: float = 0.0
-    max_range: float = float("inf")
-    thin: Literal["reject", "penalise"] = "reject"
+    min_coverage: Annotated[float, "least share of bars that were observed"] = 0.0
+    min_value: Annotated[float, "least mean traded value of a bar, in the panel's currency"] = 0.0
+    min_trades: Annotated[float, "least mean number of trades of a bar, from the panel's field `trades`"] = 0.0
+    max_range: Annotated[float, "largest mean (high − low)/close of a bar, a stand-in for the spread"] = float("inf")
+    thin: Annotated[
+        Literal["reject", "penalise"],
+        "reject: the window before stays in force; penalise: the component `thinness` counts it",
+    ] = "reject"
 
     @property
     def is_on(self) -> bool:

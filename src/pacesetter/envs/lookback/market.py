@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.liquidity import Liquidity
 from pacesetter.errors import ConfigError, DataError
@@ -40,29 +40,32 @@ REGIME_CONTEXT = tuple(name for name in FEATURES if name.startswith("regime_"))
 
 @dataclass(frozen=True)
 class View:
-    """How windows are scored and shown.
+    """How windows are scored and shown."""
 
-    method, options   lead–lag estimator and its options
-    encoder           name in ENCODERS, with its options
-    context           features, averaged over the symbols, that tell the regime; `("regime",)` is all regime indicators
-    max_assets        symbols of the largest universe; smaller ones are padded; None: those of the panel
-    horizon_bars      bars over which followers are given to respond, for the reward
-    record_bars       bars over which the mean prediction of each window of the grid is shown, as far as its outcomes
-                      are known; several numbers show it over each of them, None shows none. Cross-validation chooses
-                      by that of 250 bars
-    state_bars        bars over which one more record is shown: of those among them whose first context feature was
-                      like today's, e.g. volatility. It tells the right window where the state does; None shows none
-    """
-
-    method: str = "ccf_auc"
-    options: dict[str, Any] = field(default_factory=dict)
-    encoder: str = "row_sums"
+    method: Annotated[str, "lead–lag estimator"] = "ccf_auc"
+    options: Annotated[dict[str, Any], "of the lead–lag estimator"] = field(default_factory=dict)
+    encoder: Annotated[str, "name in ENCODERS, with its options"] = "row_sums"
     encoder_options: dict[str, Any] = field(default_factory=dict)
-    context: tuple[str, ...] = ()
-    max_assets: int | None = None
-    horizon_bars: int = 1
-    record_bars: int | tuple[int, ...] | None = None
-    state_bars: int | None = None
+    context: Annotated[
+        tuple[str, ...],
+        'features, averaged over the symbols, that tell the regime; `("regime",)` is all regime indicators',
+    ] = ()
+    max_assets: Annotated[
+        int | None,
+        "symbols of the largest universe; smaller ones are padded; None: those of the panel",
+    ] = None
+    horizon_bars: Annotated[int, "bars over which followers are given to respond, for the reward"] = 1
+    record_bars: Annotated[
+        int | tuple[int, ...] | None,
+        "bars over which the mean prediction of each window of the grid is shown, as far as its outcomes are "
+        "known; several numbers show it over each of them, None shows none. Cross-validation chooses by that of "
+        "250 bars",
+    ] = None
+    state_bars: Annotated[
+        int | None,
+        "bars over which one more record is shown: of those among them whose first context feature was like "
+        "today's, e.g. volatility. It tells the right window where the state does; None shows none",
+    ] = None
 
     def __post_init__(self) -> None:
         if self.record_bars is not None and min(self.records, default=0) < 1:

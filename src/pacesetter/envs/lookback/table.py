@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.errors import ConfigError
@@ -49,7 +49,7 @@ class RewardTable:
     measured: Array
     places: Array
 
-    def earned(self, worth: Array, stay: float = 0.0) -> Array:
+    def rewards_of(self, worth: Array, stay: float = 0.0) -> Array:
         """(time,) rewards of choosing at every bar the window k of highest worth[t, k] − stay·|place_k − place_now|."""
         rewards = np.empty(len(self.total))
         _choose(np.asarray(worth, dtype=np.float64), stay * self.places, self.total, self.in_force, rewards)

@@ -3,14 +3,17 @@
 The setting in force at a bar follows from the bar alone: it is what the rule says at the first of the `every` bars that
 the bar is one of. Episodes, validation and backtests therefore agree, and there is nothing to remember. The lower agent
 is shown which setting is in force. One setting that changes nothing is the plain lookback environment, bit for bit.
+
+A controller that learns (`rule=learned`, see `controller`) draws settings in training, each environment its own. What
+it has learned is a table of regimes, so that everything else plays it as `rule=regime`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,8 +22,10 @@ from numpy.typing import ArrayLike
 from pacesetter.arrays import Array
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep
+from pacesetter.envs.lookback.controller import ControllerLearner
 from pacesetter.envs.lookback.curriculum import OWN_RESOLUTION, EpisodeSampler, common_labels
 from pacesetter.envs.lookback.market import LookbackMarket
+from pacesetter.envs.lookback.table import check_tabular, reward_table
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.panel import Panel
@@ -37,36 +42,36 @@ WHERE = "task.controller"
 
 @dataclass(frozen=True)
 class LevelSetting:
-    """What the controller sets; what is not given stays as configured.
+    """What the controller sets; what is not given stays as configured."""
 
-    weights             of reward components, by name
-    resolution          bars of the decisions: "1W" …, or "" for the panel's own; in episodes, not in backtests
-    shortest, longest   range of the windows, in bars
-    """
-
-    weights: dict[str, float] = field(default_factory=dict)
-    resolution: str = OWN_RESOLUTION
-    shortest: int | None = None
-    longest: int | None = None
+    weights: Annotated[dict[str, float], "of reward components, by name"] = field(default_factory=dict)
+    resolution: Annotated[
+        str,
+        'bars of the decisions: "1W" …, or "" for the panel\'s own; in episodes, not in backtests',
+    ] = OWN_RESOLUTION
+    shortest: Annotated[int | None, "window, in bars"] = None
+    longest: Annotated[int | None, "window, in bars"] = None
 
 
 @dataclass(frozen=True)
 class Controller:
-    """Which setting is in force.
+    """Which setting is in force."""
 
-    every      bars from one decision of the controller to its next
-    rule       constant: the first setting; cycle: one after another; regime: by that of most symbols
-    settings   to choose from
-    regimes    regime -> place of its setting, from 0, for rule=regime
-    """
-
-    every: int = 20
-    rule: Literal["constant", "cycle", "regime"] = "constant"
-    settings: tuple[LevelSetting, ...] = (LevelSetting(),)
-    regimes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
+    every: Annotated[int, "bars from one decision of the controller to its next"] = 20
+    rule: Annotated[
+        Literal["constant", "cycle", "regime", "learned"],
+        "constant: the first setting; cycle: one after another; regime: by that of most symbols; learned: by regime "
+        "too, as the lower agent fared best in training",
+    ] = "constant"
+    settings: Annotated[tuple[LevelSetting, ...], "to choose from"] = (LevelSetting(),)
+    regimes: Annotated[
+        dict[str, int],
+        "regime -> place of its setting, from 0, for rule=regime",
+    ] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
+    memory: Annotated[int, "bars of training after which what rule=learned has seen counts a third"] = 10_000
 
     def __post_init__(self) -> None:
-        check_range(1, owner=WHERE, every=self.every)
+        check_range(1, owner=WHERE, every=self.every, memory=self.memory)
         if not self.settings:
             raise ConfigError(f"{WHERE}.settings is empty; give one or more, e.g. [{{longest: 60}}]")
         for name, place in self.regimes.items():
@@ -80,6 +85,15 @@ class Controller:
                 f"{WHERE}.rule=regime needs a regime with another setting than the first, e.g. {WHERE}.regimes.bear=1, "
                 "and other rules need none"
             )
+        if self.rule == "learned" and len(self.settings) < 2:
+            raise ConfigError(f"{WHERE}.rule=learned has one setting and nothing to learn; give two or more settings")
+
+    def as_learned(self, best: Sequence[int]) -> Controller:
+        """The same with the setting that was best in each regime, as a rule that is written down."""
+        places = dict(zip(REGIMES, map(int, best), strict=True))
+        if not any(places.values()):
+            return replace(self, rule="constant")
+        return replace(self, rule="regime", regimes=places)
 
     @property
     def resolutions(self) -> set[str]:
@@ -112,6 +126,8 @@ class Controller:
         is_scheduled = any(isinstance(term.weight, Schedule) for term in reward.components.values())
         if is_scheduled and any(setting.weights for setting in self.settings):
             raise ConfigError("a reward weight has a schedule and a controller; leave one of them out")
+        if self.rule == "learned":
+            check_tabular(reward)  # its settings are compared with what any window earns at the same bars
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,12 @@ class TwoLevelConfig(LookbackConfig):
 
 
 class TwoLevelBatch(LookbackBatch):
-    """Lookback environments whose rows each have a `setting` in force, told by its place; bounds were dealt before."""
+    """Lookback environments whose rows each have a `setting` in force, told by its place; bounds were dealt before.
+
+    learner      what rule=learned has learned      explores   whether it draws settings, as training does
+    interval     (env,) first bar of the interval that the setting is in force for; −1: none yet
+    regime       (env,) at that bar; −1: none is known yet
+    """
 
     is_steered = True
 
@@ -145,13 +166,19 @@ class TwoLevelBatch(LookbackBatch):
     ) -> None:
         self.controller = config.controller
         self.setting, self.dealt_low, self.dealt_high = np.zeros((3, env_count), dtype=np.int64)
+        self.interval, self.regime = np.full((2, env_count), -1)
+        rule = self.controller
+        self.learner = ControllerLearner(len(rule.settings), rule.every, rule.memory)
+        self.explores = rule.rule == "learned"
         self._labels: WeakKeyDictionary[LookbackMarket, Array] = WeakKeyDictionary()
+        self._usual: WeakKeyDictionary[LookbackMarket, Array] = WeakKeyDictionary()
         self._own_bars: dict[str, Array] = {}
         self._keeps_market = False
         super().__init__(panel, config, env_count, dealer)
         self._decided_in, self._decided_groups = list(self.markets), list[tuple[LookbackMarket, Any]]()
         settings = self.controller.settings
         own = dict(zip(self.reward.names, self.reward.weights.tolist(), strict=True))
+        self._weights_own = np.array(list(own.values()))
         self._weights = np.array([list((own | setting.weights).values()) for setting in settings])
         self._weighs = any(setting.weights for setting in settings)
         self._lows = np.array([setting.shortest or 0 for setting in settings])
@@ -162,7 +189,18 @@ class TwoLevelBatch(LookbackBatch):
     @property
     def stored_rows(self) -> dict[str, Array]:
         own = {"dealt_low": self.dealt_low, "dealt_high": self.dealt_high, "setting": self.setting}
+        if self.controller.rule == "learned":
+            own |= {"interval": self.interval, "regime": self.regime, "learned": self.learned}
         return super().stored_rows | own
+
+    @property
+    def learned(self) -> Array:
+        """What the controller has learned so far; environments that share a learner read the same."""
+        return self.learner.counts
+
+    @learned.setter
+    def learned(self, counts: Array) -> None:
+        self.learner.counts = counts
 
     def place(self, market: LookbackMarket, bars: ArrayLike, lookbacks: ArrayLike) -> None:
         """As for one level; the market stays the one given, whatever resolution a setting has."""
@@ -176,13 +214,37 @@ class TwoLevelBatch(LookbackBatch):
     def move(self, asked: Array) -> LookbackStep:
         self._decided_in, self._decided_groups = list(self.markets), self.groups
         step = super().move(asked)
+        if self.explores:
+            self._learn(step)
         self._part_from_handed_out()
         self._steer()
         return step
 
+    def _learn(self, step: LookbackStep) -> None:
+        """Tell the learner what each row's bar gained by the configured weights, over the usual at its interval."""
+        gains = step.reward.shaped @ self._weights_own
+        for market, rows in self._decided_groups:
+            usual = self._usual_of(market)
+            gains[rows] -= usual[self._panel_bars(market)[step.bars[rows]] // self.controller.every]
+        known = self.regime >= 0
+        self.learner.observe(self.regime[known], self.setting[known], gains[known])
+
+    def _usual_of(self, market: LookbackMarket) -> Array:
+        """(interval,) mean reward of a bar under a window of the grid drawn at random and kept, on the panel's bars."""
+        if market not in self._usual:
+            is_own = market.resolution == OWN_RESOLUTION
+            base = market if is_own else self.dealer.market(OWN_RESOLUTION)
+            table = reward_table(base, self.config, base.first, base.last)
+            kept = np.einsum("tkk->tk", table.total).mean(axis=1)
+            intervals = table.bars // self.controller.every
+            counts = np.bincount(intervals, minlength=len(base.panel) // self.controller.every + 1)
+            sums = np.bincount(intervals, weights=kept, minlength=len(counts))
+            self._usual[market] = sums / np.maximum(counts, 1)
+        return self._usual[market]
+
     def _place(self, rows: Any, start: ArrayLike, stop: int, low: int, high: int) -> None:
         super()._place(rows, start, stop, low, high)
-        self.dealt_low[rows], self.dealt_high[rows] = low, high
+        self.dealt_low[rows], self.dealt_high[rows], self.interval[rows] = low, high, -1
 
     def _group(self, fresh: Array) -> None:
         super()._group(fresh)
@@ -191,14 +253,32 @@ class TwoLevelBatch(LookbackBatch):
     def _steer(self) -> None:
         """Put the setting of each row in force: first its market, then its range and its weights."""
         for market, rows in list(self.groups):
-            labels = partial(self._labels_of, market)
-            self.setting[rows] = self.controller.places(self._panel_bars(market)[self.t[rows]], labels)
+            labels, bars = partial(self._labels_of, market), self._panel_bars(market)[self.t[rows]]
+            if self.controller.rule == "learned":
+                self._choose(rows, bars, labels)
+            else:
+                self.setting[rows] = self.controller.places(bars, labels)
         if not self._keeps_market and self.controller.resolutions != {OWN_RESOLUTION}:
             self._change_markets()
         self.high = np.minimum(self.dealt_high, self._highs[self.setting])
         self.low = np.minimum(np.maximum(self.dealt_low, self._lows[self.setting]), self.high)
         if self._weighs:
             self.reward.use_weights(self._weights[self.setting].T)
+
+    def _choose(self, rows: Any, bars: Array, labels: Callable[[], Array]) -> None:
+        """Let the learner choose for the rows that have come to another interval."""
+        begun = bars - bars % self.controller.every
+        is_new = begun != self.interval[rows]
+        if not is_new.any():
+            return
+        fresh, begun = np.arange(self.env_count)[rows][is_new], begun[is_new]
+        regimes = labels()[begun]
+        if self.explores and not self._keeps_market:
+            # One that is not known yet draws as the first does, and teaches nothing.
+            chosen = self.learner.draw(np.maximum(regimes, 0), [self.generators[row] for row in fresh])
+        else:
+            chosen = np.where(regimes >= 0, self.learner.best()[regimes], 0)
+        self.interval[fresh], self.regime[fresh], self.setting[fresh] = begun, regimes, chosen
 
     # ---- resolutions ----------------------------------------------------------------------------------------------
 

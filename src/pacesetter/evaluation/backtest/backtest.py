@@ -24,6 +24,8 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.evaluation.backtest.reading import MarketReading
+from pacesetter.evaluation.backtest.sparse import keep_sparse
 from pacesetter.market.bars import Bar
 from pacesetter.market.covariance import JOIN_DAYS, RiskTables, make_tables
 from pacesetter.market.holdings import check_priced
@@ -71,6 +73,7 @@ SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at b
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 
+@keep_sparse(fills=0.0, orders=np.nan)
 @dataclass(frozen=True, eq=False)
 class Backtest:
     """The result of a policy, bar by bar.
@@ -282,6 +285,9 @@ def backtest_many(
         ]
     # Markets may be of different lengths: those that are over leave the batch, and the others keep their numbers.
     accounts = [_Account(policy, market, first, last, None, window_bars, is_unseen) for market in markets]
+    readings = {id(account.bank): account.reading for account in accounts}
+    for account in accounts:  # those that see the same bars read them once
+        account.reading = readings[id(account.bank)]
     for t in range(first, max((account.last for account in accounts), default=first)):
         going = [account for account in accounts if not account.is_over and t < account.last]
         if not going:
@@ -324,6 +330,7 @@ class _Account:
         self.policy, self.panel, self.bank, self.first, self.is_over = policy, panel, bank, first, False
         # Without its truth: a policy must not find the planted relations in the panel that it is shown.
         self._shown = replace(panel, truth=None)
+        self.reading = MarketReading(self.batch.builder, self.last)
         bars, width = self.last - first, len(panel.symbols)
         self._ledger, self._fills = np.zeros((bars, len(Column))), np.zeros((bars, width, len(Fill)))
         self._orders = np.full((bars, width), np.nan)
@@ -361,7 +368,7 @@ class _Account:
             position[:, PositionEntry.WEIGHT] = self._sizer.views_held(*state)
             observation = {**observation, "position": position}
         # Rows up to t only, so that a policy cannot look ahead even by mistake.
-        return Snapshot(self._shown.rows(0, t + 1), t, observation, masks, self.first)
+        return Snapshot(self._shown.rows(0, t + 1), t, observation, masks, self.first, self.reading.at(t))
 
     def send(self, decided: Array, t: int) -> None:
         """Fill what was decided at the close of bar t, and mark the account at the next close."""

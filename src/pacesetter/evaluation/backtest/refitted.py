@@ -30,6 +30,7 @@ class RefittedPolicy(Policy):
     scales: tuple[float, ...] = ()
     name: str = field(init=False)
     action: str = field(init=False)
+    _moments: Array = field(init=False, repr=False)  # nanoseconds: pandas takes most of a bar's time
     asks_many: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -43,6 +44,7 @@ class RefittedPolicy(Policy):
                 raise DataError(f"a fit of {policy.name} ends at {until}, after its first decision at {start}")
         object.__setattr__(self, "name", self.policies[-1].name)
         object.__setattr__(self, "action", self.policies[-1].action)
+        object.__setattr__(self, "_moments", self.starts.as_unit("ns").asi8)
 
     def decide(self, snapshot: Snapshot) -> Array:
         """(symbol,) orders of the fit in force; before the first start, those of the first."""
@@ -59,15 +61,14 @@ class RefittedPolicy(Policy):
         return [order * self._scale(place) for order in orders]
 
     def _place(self, snapshot: Snapshot) -> int:
-        now = snapshot.panel.index[snapshot.t]
-        return max(int(self.starts.searchsorted(now, side="right")) - 1, 0)
+        return max(int(self._moments.searchsorted(snapshot.panel.index.asi8[snapshot.t], side="right")) - 1, 0)
 
     def _scale(self, place: int) -> float:
         return self.scales[place] if self.scales else 1.0
 
     def _own_view(self, snapshot: Snapshot, place: int) -> Snapshot:
         """As the fit sees it: its own first decision, and its position in its own units."""
-        first = int(snapshot.panel.index.searchsorted(self.starts[place]))
+        first = int(snapshot.panel.index.asi8.searchsorted(self._moments[place]))
         own, scale = snapshot._replace(first=max(first, snapshot.first)), self._scale(place)
         if scale in (0.0, 1.0):
             return own

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
 from pacesetter.policies.policy import Snapshot
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "Cash",
@@ -143,7 +147,6 @@ class Optimised(Allocation):
         from skfolio.moments import LedoitWolf
         from skfolio.optimization import EqualWeighted
         from skfolio.prior import EmpiricalPrior
-        from threadpoolctl import threadpool_limits
 
         optimiser = self.optimiser(
             prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
@@ -152,7 +155,7 @@ class Optimised(Allocation):
             fallback=EqualWeighted(),
         )
         # The matrices are small: one thread is faster, and the result does not depend on how many there are.
-        with threadpool_limits(1), warnings.catch_warnings():
+        with _libraries().limit(limits=1), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # for shares it is enough
             weights = np.maximum(optimiser.fit(returns).weights_, 0.0)  # a solver leaves −1e-12
         shares: Array = weights / weights.sum()
@@ -161,6 +164,14 @@ class Optimised(Allocation):
     @abstractmethod
     def optimiser(self, **options: object) -> Any:
         """The skfolio estimator to be fitted, with the options that all of them take."""
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The loaded libraries that have threads; looked for once, since that takes as long as solving."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @BASELINES.register("minimum_variance")

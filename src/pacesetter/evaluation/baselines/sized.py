@@ -152,12 +152,19 @@ def recent_volatility(returns: Array) -> Array:
     A symbol with an infinite volatility is not held.
     """
     observed, weights = np.isfinite(returns), DECAY[::-1]
-    windows = np.lib.stride_tricks.sliding_window_view
-    squares = windows(np.where(observed, returns, 0.0) ** 2, VOLATILITY_BARS, axis=0) @ weights
-    shares = windows(observed.astype(float), VOLATILITY_BARS, axis=0) @ weights
-    counts = windows(observed, VOLATILITY_BARS, axis=0).sum(axis=-1)
+    squares = _windows(np.where(observed, returns, 0.0) ** 2) @ weights
+    shares = _windows(observed.astype(float)) @ weights
+    counts = _windows(observed).sum(axis=-1)
     volatility = np.maximum(np.sqrt(squares / np.maximum(shares, 1e-12)), LEAST_VOLATILITY)
     return np.where(counts >= LEAST_OBSERVED * VOLATILITY_BARS, volatility, np.inf)
+
+
+def _windows(values: Array) -> Array:
+    """(time − 39, symbol, bar) windows of (time, symbol) values as views; one alone without NumPy's detour."""
+    if len(values) == VOLATILITY_BARS:
+        return values.T[None]
+    windows: Array = np.lib.stride_tricks.sliding_window_view(values, VOLATILITY_BARS, axis=0)
+    return windows
 
 
 def net_returns(

@@ -123,10 +123,15 @@ def parse_gate_set(name: str, content: object) -> GateSet:
 def _in_words(gates: GateSet) -> GateSet:
     """With the words of each metric where a limit has none of its own."""
 
-    def named(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
+    def name_limits(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
         return tuple(replace(limit, about=limit.about or _words(limit.metric)) for limit in limits)
 
-    return replace(gates, gates=named(gates.gates), conditional=named(gates.conditional), stretch=named(gates.stretch))
+    return replace(
+        gates,
+        gates=name_limits(gates.gates),
+        conditional=name_limits(gates.conditional),
+        stretch=name_limits(gates.stretch),
+    )
 
 
 def _words(metric: str) -> str:

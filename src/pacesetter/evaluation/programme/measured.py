@@ -210,6 +210,10 @@ def _last(name: str) -> Callable[[RunRecord], Measured]:
     return lambda record: Measured(record.logged.get(name, math.nan))
 
 
+def _size(name: str) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(abs(record.logged.get(name, math.nan)))
+
+
 def _largest_weight(record: RunRecord) -> Measured:
     weights = [
         value for name, value in record.logged.items() if name.startswith("reward/") and name.endswith("_weight")
@@ -335,6 +339,13 @@ def _win_rate(record: RunRecord) -> Measured:
     return _share(record.figure("lot_win_rate"), record.figure("round_trips"))
 
 
+def _profit_factor(record: RunRecord) -> Measured:
+    value = record.figure("lot_profit_factor")
+    # gains over no losses: larger than any limit, where a ratio is undefined
+    has_only_gains = math.isnan(value) and record.figure("lot_win_rate") == 1.0
+    return Measured(math.inf if has_only_gains else value)
+
+
 def _agents(count: Callable[[pd.DataFrame], float]) -> Callable[[RunRecord], Measured]:
     return lambda record: Measured(math.nan if record.agents is None else float(count(record.agents)))
 
@@ -430,7 +441,7 @@ METRICS: dict[str, Metric] = {
         "largest drawdown", _with_interval("max_drawdown", lambda _: max_drawdown, is_risk=True), 0.0, 1.0
     ),
     "win_rate": Metric("win rate of lots", _win_rate, 0.0, 1.0),
-    "profit_factor": Metric("profit factor of lots", _figure("lot_profit_factor"), 0.0),
+    "profit_factor": Metric("profit factor of lots", _profit_factor, 0.0),
     "trades": Metric("round trips", _figure("round_trips"), 0.0),
     "excess_annual_return": Metric("annual return above the index", _above_index),
     "sharpe_above_supervised": Metric("Sharpe ratio above the best forecast", _above_supervised),
@@ -453,6 +464,10 @@ METRICS: dict[str, Metric] = {
     ),
     "agents_crashed": Metric("agents that lost more than half", _agents(_count_crashed), 0.0),
     "curiosity_gradient": Metric("gradient norm of curiosity", _last("icm/gradient_norm"), 0.0),
+    "option_value_loss": Metric("loss of the options' values", _last("value_loss"), 0.0),
+    "potential_loss": Metric("loss of the learned potential", _last("potential/loss"), 0.0),
+    "advantage_size": Metric("size of the mean advantage", _size("vtrace/advantage_mean"), 0.0),
+    "advantage_deviation": Metric("standard deviation of advantages", _last("vtrace/advantage_std"), 0.0),
     "goal_success_gain": Metric(
         "goals reached, gain over the run beside", _gain(_last("her/goal_achievement_rate")), by=BESIDE
     ),

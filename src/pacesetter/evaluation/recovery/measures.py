@@ -49,9 +49,17 @@ STATE_NAMES = ("flat", *(f"{size}, {level}" for size in SIZES for level in LEVEL
 ENTROPY, COVERAGE, LARGEST, DISTINCT = "action entropy", "range coverage", "most used action", "distinct actions"
 FILLS, TRIPS, STATES, FINITE = "trade rate", "round trips per 1,000 steps", "states visited", "finite numbers"
 HISTOGRAM, VOLUNTARY = "histogram entropy", "voluntary trades"
+VOLUNTARY_TRIPS = "voluntary round trips per 1,000 steps"
 ABOVE_CONSTANT = "Sharpe ratio above the best constant action"
 SPREAD = "policy spread"
-TRACED = (ENTROPY, DISTINCT, TRIPS, STATES, FINITE)  # only where the validation set is played once more
+TRACED = (
+    ENTROPY,
+    DISTINCT,
+    TRIPS,
+    VOLUNTARY_TRIPS,
+    STATES,
+    FINITE,
+)  # only where the validation set is played once more
 SHARES = (HISTOGRAM, COVERAGE, LARGEST, DISTINCT, FILLS, VOLUNTARY, STATES, FINITE, SPREAD)
 SMALLEST_OPTION, LARGEST_OPTION = "smallest option share", "largest option share"
 OPTION_SUCCESS, OPTIONS_USED = "option success", "options used"
@@ -60,7 +68,7 @@ OPTION_DURATION, OPTION_ALIGNED = "mean option duration", "option switches at re
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(SHARES, (0.0, 1.0)),
     ENTROPY: (0.0, float(np.log(BINS))),
-    TRIPS: (0.0, 1000.0),
+    **dict.fromkeys((TRIPS, VOLUNTARY_TRIPS), (0.0, 1000.0)),
     ABOVE_CONSTANT: (-np.inf, np.inf),
     **dict.fromkeys((SMALLEST_OPTION, LARGEST_OPTION, OPTION_SUCCESS, OPTIONS_USED), (0.0, 1.0)),
     OPTION_DURATION: (0.0, np.inf),
@@ -79,7 +87,7 @@ def trace_values(trace: Trace) -> dict[str, float]:
     most used action    share of one discrete order, or of sell, hold and buy; not of targets, which are not orders
     distinct actions    mean number of different ones in 20 steps / the most that there can be
     trade rate          share of steps with a fill (voluntary trades: the same here)
-    round trips         positions closed in full, per 1,000 steps
+    round trips         positions closed in full, per 1,000 steps; voluntary ones by an order of the policy's own
     states visited      share of position × unrealised return × regime that were seen; regimes that never occur are left
                         out, and a flat position has no return
     finite numbers      share of steps whose action and return are numbers
@@ -96,6 +104,7 @@ def trace_values(trace: Trace) -> dict[str, float]:
         FILLS: fills,
         VOLUNTARY: fills,
         TRIPS: 1000.0 * float((trace.closed & trace.is_played).sum()) / played,
+        VOLUNTARY_TRIPS: 1000.0 * float((trace.left & trace.is_played).sum()) / played,
         STATES: _visited_share(trace),
         FINITE: float((np.isfinite(trace.actions) & np.isfinite(trace.returns))[trace.is_played].mean()),
     }
@@ -141,6 +150,7 @@ def _training_limits(gates: Gates, kinds: int | None) -> list[Limit]:
         (ENTROPY, ">", entropy),
         (DISTINCT, ">", gates.min_distinct),
         (TRIPS, ">=", gates.min_round_trips),
+        (VOLUNTARY_TRIPS, ">=", gates.min_round_trips),
         (STATES, ">", gates.min_states),
         (FINITE, ">=", 1.0 if is_traced else None),
         (ABOVE_CONSTANT, ">", 0.0),

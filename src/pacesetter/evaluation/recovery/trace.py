@@ -21,6 +21,7 @@ from pacesetter.market.orders import Discrete, target_range
 
 __all__ = ["Act", "Trace", "constant_actions", "play_trace"]
 
+LIMITS = int(Flag.POSITION_LIMIT | Flag.PORTFOLIO_LIMIT)
 STEADY = (-1.0, -0.5, 0.0, 0.5, 1.0)  # constant continuous orders that a policy is held against
 
 
@@ -50,6 +51,7 @@ class Trace:
     is_played    False after the column's first episode has ended; other entries mean nothing there
     actions      as the policy names them: an order's number, or a number in [-1, 1]
     filled       True where its order was filled        closed      True where a position was closed in full
+    left         the same by its own order, and not by a limit, a stop or the venue
     weight       share of equity held at the decision   unrealised  return of that position since its entry
     regime       place in `REGIMES`, −1 unknown         returns     of the account's equity
     kinds        how many discrete actions there are; None for continuous ones
@@ -62,6 +64,7 @@ class Trace:
     actions: Array
     filled: Array
     closed: Array
+    left: Array
     weight: Array
     unrealised: Array
     regime: Array
@@ -102,13 +105,16 @@ def play_trace(batch: Batch, act: Act) -> Trace:
         held = observation["position"].reshape(*shape, -1).astype(np.float64)
         growth = step.ledger[:, Column.EQUITY_CHANGE] / step.ledger[:, Column.EQUITY_BEFORE]
         flags = batch.fills[..., Fill.FLAGS].astype(np.int64)
+        closed = (flags & int(Flag.CLOSED)) != 0
+        is_forced = ((flags & LIMITS) != 0) | (batch.fills[..., Fill.EXIT_QUANTITY] != 0.0)
         numbers = chosen.reshape(batch.env_count, -1)[:, -shape[1] :].astype(np.float64)  # of a hybrid one the value
         rows.append(
             {
                 "is_played": np.broadcast_to(alive[:, None], shape),
                 "actions": target_number(numbers, batch) if batch.action == "target" else numbers,
                 "filled": batch.fills[..., Fill.QUANTITY] != 0.0,
-                "closed": (flags & int(Flag.CLOSED)) != 0,
+                "closed": closed,
+                "left": closed & ~is_forced,
                 "weight": held[..., PositionEntry.WEIGHT],
                 "unrealised": held[..., PositionEntry.UNREALISED_RETURN],
                 "regime": batch.bank.labels[block, :, time].astype(np.int64),

@@ -30,7 +30,7 @@ from pacesetter.words import for_markdown
 
 __all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement", "write_pages"]
 
-VERDICT = "Verdict"
+VERDICT, PRIOR = "Verdict", "Around its prior"
 SCORES = (
     *("policy", "annual return", "volatility", "volatility (21 days)", "Sharpe ratio", "Sharpe (21 days)"),
     *("drawdown", "turnover", "costs", "round trips"),
@@ -51,9 +51,10 @@ def judgement_sections(judgement: Judgement) -> list[Section]:
     if is_idle(judgement):
         others = {name: each for name, each in judgement.results.items() if name != judgement.verdict.name}
         beside = [results_section(others, judgement.intervals)] if others else []
-        return [_verdict_section(judgement), *beside, _gates_section(judgement)]
+        return [_verdict_section(judgement), *_prior_sections(judgement), *beside, _gates_section(judgement)]
     return [
         _verdict_section(judgement),
+        *_prior_sections(judgement),
         _gates_section(judgement),
         _benchmark_section(judgement),
         monthly_section(judgement.result),
@@ -166,6 +167,19 @@ def _score(name: str, row: Mapping[str, float], intervals: Mapping[str, Interval
         number(row["cost_share"], ".1%"),
         number(row["round_trips"], ".0f"),
     )
+
+
+def _prior_sections(judgement: Judgement) -> list[Section]:
+    """What an agent adds to the prior that it began at; nothing without one."""
+    gain = judgement.prior
+    if gain is None:
+        return []
+    rows = tuple(
+        (name, format_number(own), format_number(prior), *(f"{each:+.3g}" for each in gap[:3]))
+        for name, (own, prior, gap) in gain.figures.items()
+    )
+    text = f"Paired over the same bars. {gain.sentence}"
+    return [Section(PRIOR, text, header=("figure", "agent", "prior alone", "difference", "95 % from", "to"), rows=rows)]
 
 
 def _gates_section(judgement: Judgement) -> Section:

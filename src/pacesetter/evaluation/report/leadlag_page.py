@@ -12,6 +12,7 @@ import pandas as pd
 from pacesetter.evaluation.report.page import Section, day_form
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.leadlag import pictures
+from pacesetter.leadlag.answer.intervals import chance_text
 from pacesetter.leadlag.answer.network import HALF
 from pacesetter.leadlag.study import GroupFinding, StudyResult
 from pacesetter.words import for_spreadsheets
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["group_verdict", "leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
-HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "windows as top leader", "note")
+HEADER = ("rank", "symbol", "role", "leader score", "interval", "p", "rank interval", "windows as top leader", "note")
 MOST_SPREADSHEET = 1000  # symbols whose matrix a spreadsheet opens
 MARGINS, ROW_HEIGHT = 200, 40  # of a picture with a row for each symbol, in pixels
 LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
@@ -38,7 +39,7 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
     for symbol, row in table.iterrows():
         if np.isnan(row["score"]):
             why = result.diagnostics.get(str(symbol), "no other symbol is")
-            rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", "", ""))
+            rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", "", "", ""))
             continue
         rows.append(
             (
@@ -47,6 +48,7 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
                 row["role"],
                 f"{row['score']:+.3f}",
                 f"{level:.0%} {row['sure_low']:+.3f} … {row['sure_high']:+.3f}",
+                f"{row['p_value']:.2g}",
                 f"{row['rank_low']:.0f} … {row['rank_high']:.0f}",
                 f"{row['leads']:.0%}",
                 _symbol_note(result, str(symbol), row),
@@ -220,7 +222,8 @@ def leadlag_verdict(result: StudyResult) -> str:
         earned = "The return of following the leaders could not be measured: too few windows were scored."
     smallest = _smallest_effect(result)
     if not leaders and not followers:
-        return f"No evidence of a leader: over {window} no interval excludes zero. {smallest}{earned}"
+        why = chance_text(result.ranking) or "no interval excludes zero"
+        return f"No evidence of a leader: over {window} {why}. {smallest}{earned}"
     names = f"leaders: {_names(leaders)}; followers: {_names(followers)}"
     return f"Over {window}, all symbols tested together: {names}. {smallest}{earned}"
 

@@ -21,7 +21,7 @@ from pacesetter.cells import UNKNOWN, Table
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.report.static import static_svg
-from pacesetter.evaluation.report.texts import PERSIAN
+from pacesetter.evaluation.report.texts import read_texts
 from pacesetter.runs import write_atomic
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ REST = "More"  # the tab of what no other has
 TABS = {  # tab -> titles of its sections
     "Result": (
         "Verdict",
+        "Around its prior",
         "Results",
         "Gates",
         "Against the index",
@@ -224,7 +225,7 @@ def write_report(
         plotly=_plotly() if figures else "",
         figures=_pack_text(json.dumps(figures, separators=(",", ":"))) if figures else "",
         persian_of=_persian_attribute,
-        persian=json.dumps(PERSIAN, ensure_ascii=False).replace("</", "<\\/"),
+        persian=json.dumps(read_texts("report", "fa"), ensure_ascii=False).replace("</", "<\\/"),
     )
     return write_atomic(path, html)
 

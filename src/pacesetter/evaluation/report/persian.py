@@ -6,6 +6,7 @@ A text is translated whole or not at all, so that a page never mixes two languag
 from __future__ import annotations
 
 import re
+from functools import cache
 from itertools import product
 
 __all__ = ["in_persian"]
@@ -251,7 +252,11 @@ SENTENCES = (
     ),
     (r"Nothing was traded\.", r"چیزی معامله نشد."),
 )
-_COMPILED = tuple((re.compile(rf"{english}(?= |$)"), persian) for english, persian in SENTENCES)
+
+
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(rf"{english}(?= |$)"), persian) for english, persian in SENTENCES)
 
 
 def in_persian(text: str) -> str:
@@ -269,7 +274,7 @@ def in_persian(text: str) -> str:
 
 def _sentence(text: str, place: int) -> tuple[str, int] | None:
     """The Persian of the sentence that begins there, and where the next one begins."""
-    for pattern, persian in _COMPILED:
+    for pattern, persian in _compiled():
         match = pattern.match(text, place)
         if match is None:
             continue

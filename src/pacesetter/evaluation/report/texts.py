@@ -1,91 +1,17 @@
-"""The fixed words of a report in Persian: tabs, titles, headings; sentences are in `persian.py`."""
+"""What pages say, from `conf/texts.yaml`: the store of every language, for reports and for the dashboard."""
 
 from __future__ import annotations
 
-__all__ = ["PERSIAN"]
+from functools import cache
+from importlib.resources import files
 
-PERSIAN: dict[str, str] = {
-    # ---- the page
-    "Evidence": "شواهد هست",
-    "No evidence": "شواهدی نیست",
-    "How this was made": "این گزارش چگونه ساخته شد",
-    "Search": "جست‌وجو",
-    "Show all": "نمایش همه",
-    "Show fewer": "نمایش کمتر",
-    "Symbol": "نماد",
-    "previous": "قبلی",
-    "next": "بعدی",
-    # ---- header
-    "data": "داده",
-    "period": "دوره",
-    "judged": "دورهٔ آزمون",
-    "costs": "هزینه‌ها",
-    "capital": "سرمایه",
-    "limits": "محدودیت‌ها",
-    "seed": "بذر تصادفی",
-    "symbols": "نمادها",
-    # ---- tabs
-    "Result": "نتیجه",
-    "Trades": "معامله‌ها",
-    "Robustness": "پایداری",
-    "Agents": "عامل‌ها",
-    "Data": "داده‌ها",
-    "More": "بیشتر",
-    # ---- titles
-    "Verdict": "حکم",
-    "Gates": "آستانه‌ها",
-    "Against the index": "در برابر شاخص",
-    "Monthly returns": "بازده ماهانه",
-    "Trades on prices": "معامله‌ها روی قیمت",
-    "Weights over time": "وزن‌ها در زمان",
-    "Contribution by asset": "سهم هر دارایی",
-    "Results by regime": "نتیجه بر پایهٔ رژیم بازار",
-    "Stress": "آزمون تنش",
-    "Costs and limits": "هزینه‌ها و محدودیت‌ها",
-    "Lead–lag": "پیشرو–پیرو",
-    "Links and lags": "پیوندها و تأخیرها",
-    "Leadership over time": "پیشروی در زمان",
-    "Groups": "گروه‌ها",
-    "When it began and ended": "چه زمانی آغاز شد و پایان یافت",
-    "Lookback": "پنجرهٔ نگاه به گذشته",
-    "Allocations": "تخصیص‌ها",
-    "Bars": "میله‌ها",
-    "Data quality": "کیفیت داده",
-    "Features": "ویژگی‌ها",
-    "Regimes": "رژیم‌های بازار",
-    "Walk-forward": "پیش‌روی گام‌به‌گام",
-    # ---- headings of tables
-    "policy": "سیاست",
-    "annual return": "بازده سالانه",
-    "volatility": "نوسان",
-    "Sharpe ratio": "نسبت شارپ",
-    "drawdown": "افت سرمایه",
-    "turnover": "گردش",
-    "round trips": "رفت‌وبرگشت‌ها",
-    "gate": "آستانه",
-    "value": "مقدار",
-    "limit": "حد",
-    "alpha": "آلفا",
-    "beta": "بتا",
-    "correlation": "همبستگی",
-    "regime": "رژیم",
-    "bars": "میله‌ها",
-    "total return": "بازده کل",
-    "scenario": "سناریو",
-    "symbol": "نماد",
-    "rank": "رتبه",
-    "role": "نقش",
-    "leader": "پیشرو",
-    "follower": "پیرو",
-    "leader score": "امتیاز پیشروی",
-    "interval": "بازهٔ اطمینان",
-    "profit and loss": "سود و زیان",
-    "share": "سهم",
-    "share of risk": "سهم ریسک",
-    "lots": "بخش‌ها",
-    "volatility (21 days)": "نوسان (21 روز)",
-    "Sharpe (21 days)": "شارپ (21 روز)",
-    "severity": "شدت",
-    "rule": "قاعده",
-    "what": "چه",
-}
+from pacesetter.runs import read_yaml
+
+__all__ = ["read_texts"]
+
+
+@cache
+def read_texts(page: str, language: str) -> dict[str, str]:
+    """Key → text of `report` or `dashboard` in a language, `en` or `fa`; a key that it lacks is left out."""
+    texts = read_yaml((files("pacesetter.conf") / "texts.yaml").read_text(encoding="utf-8"))
+    return {key: said[language] for key, said in texts[page].items() if language in said}

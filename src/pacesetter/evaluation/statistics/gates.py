@@ -115,15 +115,18 @@ class Held:
             return self.limit.name, "", wanted, "", self.state
         low, high = self.measured.low, self.measured.high
         sure = "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
-        return self.limit.name, f"{self.measured.value:.4g}", wanted, sure, self.state
+        value = self.measured.value
+        said = f"{value:.4g}" if math.isfinite(value) else "∞" if value > 0 else "−∞"
+        return self.limit.name, said, wanted, sure, self.state
 
     def to_json(self) -> dict[str, object]:
-        """Plain values; what was not measured is null."""
+        """Plain values; what was not measured, or is infinite, is null: strict JSON has no infinity."""
         measured = self.measured
+        has_number = measured is not None and math.isfinite(measured.value)
         return {
             "metric": self.limit.metric,
             "about": self.limit.name,
-            "value": None if measured is None else measured.value,
+            "value": measured.value if measured is not None and has_number else None,
             "interval": None if measured is None or math.isnan(measured.low) else [measured.low, measured.high],
             "sense": self.limit.sense,
             "limit": self.limit.limit,

@@ -17,6 +17,7 @@ from pacesetter.arrays import Array
 from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
 from pacesetter.market.ledger import Column
+from pacesetter.market.trades import count_round_trips
 from pacesetter.rewards.sharpe import sharpe
 from pacesetter.stamps import bars_per_day
 
@@ -260,7 +261,7 @@ def _trading(result: Backtest) -> dict[str, object]:
         "turnover": ledger[:, Column.TURNOVER].mean() * result.bars_per_year,
         "exposure": ledger[:, Column.EXPOSURE].mean(),
         # An open trade has no result yet, and counting its paper gain would flatter the last one.
-        "round_trips": sum(trade.exit_bar is not None for trade in result.trades()),
+        "round_trips": count_round_trips(result.fills),
         "lots": len(lots.pnl),
         "lot_win_rate": win_rate(lots.pnl),
         "lot_profit_factor": profit_factor(lots.pnl),

@@ -1,13 +1,11 @@
-"""`pacesetter config --explain KEY`: a line for each key, its value and meaning, as the dataclasses' docstrings say."""
+"""`pacesetter config --explain KEY`: a line for each key, its value and meaning, as the dataclasses say."""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pacesetter.build import Plan
 from pacesetter.build.sections import Evaluation, Programme, Track, Train
@@ -21,9 +19,9 @@ from pacesetter.leadlag.study import Study
 from pacesetter.learning.methods import TargetOptions, find_support
 from pacesetter.market.parameters import SHORT_KEYS
 
-__all__ = ["Explained", "explain_keys", "field_texts"]
+__all__ = ["Explained", "explain_keys"]
 
-# Words of the field that many sections share; a section's own docstring comes first.
+# Words of the field that many sections share; what a field says of itself comes first.
 COMMON = {
     "action": "what an order is: discrete, continuous, hybrid or target (a weight of equity)",
     "algorithm": "the learning method, chosen by agent=NAME",
@@ -87,8 +85,6 @@ COMMON = {
     "vf_coef": "weight of the value loss",
     "window_bars": "latest bars that an agent sees",
 }
-ENTRY = re.compile(r"^(?P<names>\w+(?:, \w+)*)\s{2,}(?P<text>\S.*)$")
-NEXT = re.compile(r"\s{3,}(?P<names>\w+)\s{2,}(?P<text>\S.*)$")
 
 
 class Explained(NamedTuple):
@@ -165,34 +161,7 @@ def _below(kinds: Sequence[type[object]], name: str) -> list[type[object]]:
 
 
 def _texts(kinds: Sequence[type[object]]) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for kind in kinds:
-        # From the base to the child: a child's line on an inherited field wins.
-        for base in reversed(kind.__mro__):
-            texts |= field_texts(base)
-    return texts
-
-
-def field_texts(kind: type[object]) -> dict[str, str]:
-    """Field → what its line in the docstring says; a line may name several, and two may stand side by side."""
-    texts: dict[str, str] = {}
-    latest: tuple[str, ...] = ()
-    for line in (inspect.cleandoc(kind.__doc__ or "")).splitlines():
-        entry = ENTRY.match(line)
-        if entry:
-            text, latest = _side_by_side(entry["text"], texts), tuple(entry["names"].split(", "))
-            texts |= dict.fromkeys(latest, text)
-        elif line.startswith(" ") and latest:
-            texts |= {name: f"{texts[name]} {line.strip()}" for name in latest}
-        else:
-            latest = ()
-    return texts
-
-
-def _side_by_side(text: str, texts: dict[str, str]) -> str:
-    """The text of the first of two entries in one line; the second is filed."""
-    second = NEXT.search(text)
-    if second is None:
-        return text
-    texts[second["names"]] = second["text"]
-    return text[: second.start()].rstrip()
+    """Field → what it says of itself, `Annotated[type, text]`; one that a child declares again has the child's."""
+    hints = {name: hint for kind in kinds for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
+    said = {name: hint.__metadata__ for name, hint in hints.items() if typing.get_origin(hint) is Annotated}
+    return {name: text for name, (text, *_) in said.items() if isinstance(text, str)}

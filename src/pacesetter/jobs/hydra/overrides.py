@@ -23,6 +23,7 @@ __all__ = [
     "choices",
     "expand_market_keys",
     "name_source",
+    "nest_options",
     "parse_override",
     "split_varied",
     "stored_overrides",
@@ -174,3 +175,19 @@ def parse_override(text: str) -> Override:
 
 def _not_an_override(text: str) -> ConfigError:
     return ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50")
+
+
+def nest_options(options: list[str]) -> dict[str, object]:
+    """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word that is none."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    tree = OmegaConf.create()
+    for word in options:
+        if "=" not in word:
+            raise ConfigError(f"'{word}' is not KEY=VALUE; write it like feed=replay")
+        try:
+            tree.merge_with_dotlist([word])
+        except (yaml.YAMLError, OmegaConfBaseException) as problem:
+            raise ConfigError(f"'{word}' cannot be read; close its brackets and quotes") from problem
+    return dict(OmegaConf.to_container(tree))  # type: ignore[arg-type]

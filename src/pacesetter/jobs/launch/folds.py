@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from pacesetter.build import (
     Plan,
@@ -31,6 +30,7 @@ from pacesetter.evaluation.backtest.walk_forward import (
 )
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
+from pacesetter.jobs.hydra.overrides import parse_override
 from pacesetter.learning.learner import StepRecord
 from pacesetter.panel import Panel
 from pacesetter.policies.ensemble import average_policies
@@ -69,14 +69,14 @@ def change_config(config: Plan, overrides: Sequence[str]) -> Plan:
     # A deep copy in plain types, as `configure` reads them.
     plain = json.loads(json.dumps(config.to_dict()))
     for text in overrides:
-        key, is_set, value = text.partition("=")
+        key, is_set, _ = text.partition("=")
         *path, name = key.split(".")
         node = plain
         for part in path:
             node = node.get(part) if isinstance(node, dict) else None
         if not is_set or not isinstance(node, dict):
             raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
-        node[name] = yaml.safe_load(value)
+        node[name] = parse_override(text).value()
     return parse_plan(plain)
 
 

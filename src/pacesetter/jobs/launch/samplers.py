@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 WEIGHTS = "task.reward.components"
+SCALES = (0.5, 1, 2)  # of the weight of what was earned
 # Beside a reward of `pnl` alone, as shares of its weight: in a bar each is then about as large as the profit.
 COMPANIONS = {"cost": 0.5, "drawdown": 0.02, "differential_sharpe": 1e-3, "hold": 1e-4}
 
@@ -131,6 +132,15 @@ def reward_weights(fixed: Sequence[str]) -> tuple[list[str], list[str]]:
     if len(own) == 1:
         raise ConfigError(f"a search of reward weights needs two components; add one with +{WEIGHTS}.NAME=WEIGHT")
     return [*fixed, *more], [_interval(key, weight) for key, weight in own.values()]
+
+
+def scale_key(fixed: Sequence[str]) -> str:
+    """The reward's scale as a key to search: half, once and twice the weight of `pnl`; empty where it has none."""
+    term = resolve_tree(fixed)["task"]["reward"]["components"].get("pnl")
+    value = term.get("weight") if isinstance(term, Mapping) else term
+    if not isinstance(value, int | float):
+        return ""
+    return f"{_weight('pnl', term)[0]}={','.join(f'{scale * value:g}' for scale in SCALES)}"
 
 
 def _weight(name: str, term: object) -> tuple[str, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from pacesetter.build import Plan
+from pacesetter.build.trading import Trading
 from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
@@ -28,6 +29,7 @@ from pacesetter.jobs.launch.samplers import (
     cross_entropy_sampler,
     generations_of,
     reward_weights,
+    scale_key,
     tpe_sampler,
     value_at,
 )
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["Search", "SearchResult", "distribution", "tune"]
+__all__ = ["Search", "SearchResult", "check_space", "distribution", "tune"]
 
 STUDY = "tune"
 HEADER = ("trial", "state", "score", "values")
@@ -130,14 +132,9 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     console = console or Console()
     overrides = [*(stored_overrides(resume) if resume else ()), *overrides]
     launcher, rest = take_options(overrides, "launcher", Launcher)
-    search, rest = take_options(rest, "tune", Search)
-    fixed, space = _space(rest, search)
-    distributions = {key: distribution(override) for key, override in space.items()}
-    if search.is_cem:
-        check_intervals(distributions)
-    config = _check_space(fixed, space)
+    search, fixed, distributions, config = check_space(rest)
     run = Run.open(resume) if resume else Run.create(config.runs, "tune", {"overrides": overrides})
-    console.print(f"{search.trials} trials over {', '.join(space)} → {run.folder}", soft_wrap=True)
+    console.print(f"{search.trials} trials over {', '.join(distributions)} → {run.folder}", soft_wrap=True)
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
     study = _resumed_study(storage, search.unpruned, run)
     # Made here, not stored: a study in a database keeps trials, not its sampler.
@@ -155,6 +152,16 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
                 _tell_study(study, trial, outcome)
                 console.print(_trial_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console, search, distributions)
+
+
+def check_space(overrides: Sequence[str]) -> tuple[Search, list[str], dict[str, BaseDistribution], Plan]:
+    """How to search, the fixed overrides, what each key is drawn from, and the configuration with the first values."""
+    search, rest = take_options(overrides, "tune", Search)
+    fixed, space = _space(rest, search)
+    distributions = {key: distribution(override) for key, override in space.items()}
+    if search.is_cem:
+        check_intervals(distributions)
+    return search, fixed, distributions, _check_space(fixed, space)
 
 
 def attempt(work: Attempt) -> RunOutcome | None:
@@ -242,11 +249,25 @@ def _space(overrides: Sequence[str], search: Search) -> tuple[list[str], dict[st
         if not any(text.startswith("train.best_by=") for text in fixed):
             fixed.append("train.best_by=sharpe")
     elif not varied:
-        algorithm = resolve(fixed).agent.algorithm
-        if algorithm not in SPACES:
-            raise ConfigError(f"nothing to search for {algorithm}; give several values for a key, {RATE} or {DISCOUNT}")
-        varied = split_varied(SPACES[algorithm])[1]
+        varied = split_varied(_usual_keys(fixed))[1]
     return fixed, {override.get_key_element(): override for override in varied}
+
+
+def _usual_keys(fixed: Sequence[str]) -> list[str]:
+    """What is searched where no key has several values: the agent's keys that no schedule sets, and the scale of what
+    was earned where trials are not compared by their reward."""
+    config = resolve(fixed)
+    algorithm, scheduled = config.agent.algorithm, _scheduled_keys(config)
+    if algorithm not in SPACES:
+        raise ConfigError(f"nothing to search for {algorithm}; give several values for a key, {RATE} or {DISCOUNT}")
+    keys = [text for text in SPACES[algorithm] if text.partition("=")[0] not in scheduled]
+    scale = scale_key(fixed) if isinstance(config.task, Trading) and config.train.best_by != "score" else ""
+    return [*keys, scale] if scale else keys
+
+
+def _scheduled_keys(config: Plan) -> dict[str, str]:
+    """Keys whose values a schedule replaces from the first round on, with the schedule's."""
+    return {f"agent.{name}": f"train.schedules.{name}" for name in config.train.schedules or {}}
 
 
 def distribution(override: Override) -> BaseDistribution:
@@ -274,6 +295,12 @@ def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Plan:
     config = resolve([*fixed, *first])
     if not config.train.validate_every:
         raise ConfigError("a search compares validation scores; set train.validate_every above 0")
+    scheduled = _scheduled_keys(config)
+    if inert := next((key for key in space if key in scheduled), None):
+        raise ConfigError(
+            f"{inert} is searched, and {scheduled[inert]} sets it in every trial; search the schedule, or leave it out "
+            f"with ~{scheduled[inert]}"
+        )
     weights = [key for key in space if key.startswith(WEIGHTS)]
     if weights and config.train.best_by == "score":
         raise ConfigError(f"{weights[0]} changes the score that trials are compared by; set train.best_by=sharpe")

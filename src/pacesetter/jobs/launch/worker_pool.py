@@ -140,7 +140,7 @@ class WorkerPool:
         if job.tries <= self.retries:
             job.state = "waiting"
             return [job]
-        job.settle(None, problem if isinstance(problem, InterruptedRunError) else _given_up(job.tries, problem))
+        job.settle(None, problem if isinstance(problem, InterruptedRunError) else _lasting_failure(job.tries, problem))
         return []
 
 
@@ -150,7 +150,7 @@ def _raise_first(jobs: Sequence[TrackedTask[Task, Result]]) -> None:
             raise job.error
 
 
-def _given_up(tries: int, problem: Exception) -> RunError:
+def _lasting_failure(tries: int, problem: Exception) -> RunError:
     error = RunError(
         f"workers were killed {tries} times at the same task, often by lack of memory; lower launcher.workers or "
         "raise launcher.retries"

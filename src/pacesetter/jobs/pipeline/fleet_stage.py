@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pacesetter.build import Plan, build_fold
 from pacesetter.build.learner import check_agent, check_device
+from pacesetter.build.sections import AUTO
 from pacesetter.build.trading import FleetTrading, Trading
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run, missing_bars
@@ -23,7 +24,7 @@ __all__ = ["check_episodes", "fleet_config", "job_overrides", "needs_no_lookback
 
 DIRECT = "direct"  # the method
 AGENT = AgentOptions(DIRECT)  # of a job that names no fleet's method itself
-ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
+VALIDATIONS, DIRECT_VALIDATIONS = 5, 2
 VIEWS_PART = 0.4  # of the target: the tracking error that views may add around the base
 # Of a job that names no preset: presets, `train` and the league keep cash, no target and a cap of 15 %.
 RISK = (
@@ -76,15 +77,15 @@ def fleet_config(config: Plan, folder: Path, lookback: str | int) -> Plan:
     steps = config.job.direct_steps if direct else config.job.fleet_steps
     between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
     leadlag = config.features.leadlag
+    # Only what was left open is filled in: null says that the agents see no such features.
+    window = lookback if leadlag.lookback == AUTO else leadlag.lookback
     return replace(
         config,
         name=DIRECT if direct else "fleet",
         runs=str(folder),
-        features=replace(
-            config.features, leadlag=replace(leadlag, lookback=leadlag.lookback if leadlag.is_on else lookback)
-        ),
+        features=replace(config.features, leadlag=replace(leadlag, lookback=window)),
         # No checkpoints: a stage that was stopped is made again as a whole.
-        train=replace(config.train, steps=steps, envs=ENVS, validate_every=between, checkpoint_every=0),
+        train=replace(config.train, steps=steps, validate_every=between, checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )
 

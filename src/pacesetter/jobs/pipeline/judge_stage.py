@@ -76,7 +76,7 @@ def _earlier_fits(job: Job, agents: Path, folder: Path) -> tuple[Path, ...]:
             folders.append(_refit(job, own, folder / "fits"))
         except DataError as problem:
             job.tell(f"refit {place} is left out: {problem}")
-    return tuple(_played_alike(folders, agents))
+    return tuple(_of_same_orders(folders, agents))
 
 
 def _refit(job: Job, config: Plan, folder: Path) -> Path:
@@ -92,7 +92,7 @@ def _refit(job: Job, config: Plan, folder: Path) -> Path:
     return better_run(fleet, train_quietly(master_config(job.plan, folder, fleet)))
 
 
-def _played_alike(folders: list[Path], last: Path) -> list[Path]:
+def _of_same_orders(folders: list[Path], last: Path) -> list[Path]:
     """Those before the last run that give orders of its kind: an account does not change from orders to targets."""
     kinds = [_gives_targets(folder) for folder in (*folders, last)]
     odd = [place for place, kind in enumerate(kinds) if kind != kinds[-1]]

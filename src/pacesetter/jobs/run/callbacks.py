@@ -65,6 +65,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 ROLLING = 250  # steps of the live Sharpe ratio
+LEAST_ABOVE_PRIOR = 2.0  # standard errors of the reward a bar
 Report = Callable[[int, float], bool]
 LearnerT = TypeVar("LearnerT", bound=Learner, covariant=True)  # a session keeps its learner
 
@@ -289,6 +290,7 @@ class Validator(Callback[LearnerT]):
         super().__init__(session)
         self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
+        self.paid: Array | None = None  # (time,) mean reward of the latest validation, of agents that act by their best
         batch = batch_of(session.parts.validation)
         self.journal = None if batch is None else EpisodeJournal(batch.bank, batch.components)
         self.hold_zone = (MarketParameters() if batch is None else batch.market).orders.hold_zone
@@ -318,7 +320,7 @@ class Validator(Callback[LearnerT]):
             score = metrics["deterministic"]["sharpe"]
         self.state["scores"] = [*self.state["scores"], [step, score]]
         # Strictly better: of equal scores the earlier, less trained agent stays. NaN is never the best.
-        is_best = score > self.state["best"]
+        is_best = self._is_above_prior(metrics) and score > self.state["best"]
         if is_best:
             sharpe = metrics["deterministic"]["sharpe"]
             self.state |= {"best": score, "best_step": step, "sharpe": sharpe, "since_best": 0}
@@ -333,6 +335,21 @@ class Validator(Callback[LearnerT]):
         if session.report is not None and session.report(step, score):
             session.stop = "report"
         self._watch_collapse()
+
+    def _is_above_prior(self, metrics: dict[str, Any]) -> bool:
+        """Whether an agent earns its place beside the prior that it began at: that was validated first.
+
+        A better score by chance would take away from it, so the mean reward a bar must be surely above the prior's.
+        """
+        if self.session.parts.prior is None or self.paid is None:
+            return True
+        if "prior" not in self.state:
+            self.state["prior"] = self.paid.tolist()
+            return True
+        gap = self.paid - np.array(self.state["prior"])
+        error = float(gap.std(ddof=1)) / math.sqrt(len(gap)) if len(gap) > 1 else 0.0
+        metrics["above_prior"] = float(gap.mean()) / error if error > 0 else 0.0
+        return bool(metrics["above_prior"] >= LEAST_ABOVE_PRIOR)
 
     def keep(self, folder: Path, facts: Mapping[str, object]) -> None:
         """Store the agent as the best so far."""
@@ -360,6 +377,7 @@ class Validator(Callback[LearnerT]):
             with keep_randomness():
                 journal = self.journal if deterministic else None
                 played = play_episodes(agent, validation, deterministic, journal=journal)
+                self.paid = played.paid if deterministic else self.paid
                 entropy = None if deterministic else float(session.learner.statistics()["entropy"])
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
             metrics[name] = {

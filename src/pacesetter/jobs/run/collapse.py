@@ -73,11 +73,13 @@ class Played:
     """One episode of each environment, those steps that were played: `actions` (step, number), the rest (step,).
 
     growth is the mean over the environments that still played, (time,); rewards take its place where nothing is traded
+    paid   the mean reward over them, (time,)
     """
 
     actions: Array
     rewards: Array
     growth: Array
+    paid: Array
     trades: Array | None
     voluntary: Array | None
 
@@ -103,7 +105,7 @@ def play_episodes(
     if journal is not None:
         journal.begin(int(start["block"][0]), int(start["bar"][0]))
     alive = np.ones(env.num_envs, dtype=bool)
-    actions, rewards, growth, trades, voluntary = [], [], [], [], []
+    actions, rewards, growth, paid, trades, voluntary = [], [], [], [], [], []
     while alive.any():
         masks = {ACTION_MASK: env.action_masks()} if agent.masked else {}
         chosen = agent.act(observation | masks, deterministic=deterministic)
@@ -114,6 +116,7 @@ def play_episodes(
             journal.add(infos["ledger"][0], env.batch.fills[0], float(reward[0]), parts)
         actions.append(np.reshape(chosen, (env.num_envs, -1))[alive])
         rewards.append(reward[alive])
+        paid.append(float(np.mean(reward[alive])))
         growth.append(float(np.mean((reward if activity.growth is None else activity.growth)[alive])))
         if activity.trades is not None and activity.voluntary is not None:
             trades.append(activity.trades[alive])
@@ -121,7 +124,7 @@ def play_episodes(
         # After the step is counted: the bar that ends an episode belongs to it.
         alive &= ~(terminated | truncated)
     joined = [np.concatenate(part) if part else None for part in (trades, voluntary)]
-    return Played(np.concatenate(actions), np.concatenate(rewards), np.array(growth), *joined)
+    return Played(np.concatenate(actions), np.concatenate(rewards), np.array(growth), np.array(paid), *joined)
 
 
 # ---- gates ----------------------------------------------------------------------------------------------------------

@@ -105,6 +105,7 @@ class FleetValidator(Validator[FleetTrainer]):
 
     def _play(self) -> dict[str, object]:
         played = play(self.learner.fleet, self.market)
+        self.paid = played.rewards.nanmean(0).double().numpy()
         self.gates["stochastic"] = self._gates()
         if self.recovery is not None:
             self.gates |= self.recovery.fleet(self.learner.fleet, self.market)

@@ -88,13 +88,13 @@ def train(
         # Two processes that resume one run would write over each other's checkpoints.
         with hold(run.folder):
             if not run.manifest["finished"]:
-                return _train_members(_train(config, run, console or Console(), report), console)
+                return _train_members(_train(config, run, console or Console(), report), config, console)
         result = _stored_result(run)
         if len(_finished_members(run, config)) < members_of(config):
-            return _train_members(result, console)
+            return _train_members(result, config, console)
         (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
         return result
-    return _train_members(_train(config, None, console or Console(), report), console)
+    return _train_members(_train(config, None, console or Console(), report), config, console)
 
 
 def _finished_members(run: Run, config: Plan) -> dict[int, Path]:
@@ -103,12 +103,12 @@ def _finished_members(run: Run, config: Plan) -> dict[int, Path]:
     return {stored_plan(each).seed: each for each in folders if Run.open(each).manifest["finished"]}
 
 
-def _train_members(first: TrainingResult, console: Console | None) -> TrainingResult:
+def _train_members(first: TrainingResult, config: Plan, console: Console | None) -> TrainingResult:
     """Train the other seeds of `agent.members` inside the run of the first, or finish those that were begun."""
     run = first.run
-    config = stored_plan(run.folder)
     if members_of(config) == 1 or first.stopped == "signal":
         return first
+    config = stored_plan(run.folder)  # as it was trained: with its window and its rate of utility
     for number in range(1, members_of(config)):
         begun = {stored_plan(each).seed: each for each in member_folders(run.folder, config)}
         (console or Console()).print(f"member {number + 1} of {members_of(config)}, seed {config.seed + number}")

@@ -34,6 +34,7 @@ from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.jobs.launch.comparison import LEVEL, compare
 from pacesetter.jobs.launch.workers import Launcher
 from pacesetter.lab.league.cell import Cell, Score, play_cell
+from pacesetter.lab.league.estimate import estimate_cells, estimate_table
 from pacesetter.lab.league.ladder import markets_of, seeds_of
 from pacesetter.lab.league.windows import WINDOW_YARDSTICKS, WindowCell, WindowScore, play_window_cell
 from pacesetter.registry import configure
@@ -118,6 +119,7 @@ class Ablation:
     markets   names of the ladder instead of the preset's
     variants  names of some variants instead of all
     folder    where cells, runs and the report are kept; none is runs/ablate/NAME
+    estimate  say how long the training that is left would take, and play nothing
     """
 
     name: str = "features"
@@ -125,6 +127,7 @@ class Ablation:
     markets: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     folder: str = ""
+    estimate: bool = False
 
     @property
     def place(self) -> Path:
@@ -185,7 +188,10 @@ def load_ablation(name: str) -> AblationPreset:
 
 
 def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataFrame:
-    """Play what the overrides say, show the table, and write `report.html`, `table.csv` and `scores.csv`."""
+    """Play what the overrides say, show the table, and write `report.html`, `table.csv` and `scores.csv`.
+
+    With `ablate.estimate=true` the hours of what is left are told instead.
+    """
     console = console or Console()
     launcher, rest = take_options(overrides, "launcher", Launcher)
     options, rest = take_options(rest, "ablate", Ablation)
@@ -194,6 +200,10 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     for cell in {cell.entrant: cell for cell in cells}.values():
         cell.config  # noqa: B018  (a wrong override is refused before anything is played)
     console.print(f"{len(cells)} cells → {options.place}", soft_wrap=True)
+    if options.estimate:
+        estimates = estimate_cells(cells)
+        console.print(estimate_table(estimates, launcher.workers or 1))
+        return pd.DataFrame([asdict(each) for each in estimates], columns=["entrant", "cells", "seconds"])
     scores = pd.DataFrame([asdict(score) for score in launcher.run(_play_cell, cells)])
     judging = JUDGED[preset.judged]
     table = ablation_table(scores, judging)

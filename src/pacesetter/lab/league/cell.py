@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from pacesetter.build import Plan, build_fold, build_panel, build_table
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
@@ -25,13 +24,13 @@ from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.memory import peak_mb, release_memory, reset_peak
-from pacesetter.jobs.run.train import train
+from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.lab.league.behaviour import Behaviour, behaviour
 from pacesetter.lab.league.ladder import GOALS, REAL
 from pacesetter.lab.league.speed import NO_SPEED, Speed, speed
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import write_atomic
+from pacesetter.runs import Run, write_atomic
 
 __all__ = ["Cell", "Score", "cell_key", "play_cell"]
 
@@ -157,5 +156,6 @@ def _above_hold(cell: Cell, config: Plan, panel: Panel, result: Backtest) -> Dif
 
 def _train_cell(cell: Cell, config: Plan) -> tuple[Backtest, Speed]:
     runs = Path(cell.folder) / "runs"
-    result = train(replace(config, runs=str(runs)), console=Console(quiet=True))
-    return StoredRun(result.run.folder).play(), speed(result.run.folder, result.steps)
+    # One that a signal cuts short ends the league: a score of half the steps would be kept for good.
+    folder = train_quietly(replace(config, runs=str(runs)))
+    return StoredRun(folder).play(), speed(folder, int(Run.open(folder).manifest["steps"]))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from pacesetter.build import build_fold, build_panel
 from pacesetter.build.tasks.task import Stored
@@ -23,7 +22,7 @@ from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.envs.lookback.market import LookbackMarket
 from pacesetter.evaluation.lookback.judgement import OPTIMUM, REGIME_ORACLE, lookback_policies
 from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.jobs.run.train import train
+from pacesetter.jobs.pipeline.stages import train_quietly
 from pacesetter.lab.league.cell import Cell, cell_key
 from pacesetter.leadlag.lookback.policy import LookbackPolicy
 from pacesetter.panel import Panel
@@ -102,7 +101,7 @@ def _play_cell(cell: WindowCell, panel: Panel, first: int) -> tuple[float, float
 
 def _train_cell(cell: WindowCell, panel: Panel) -> LookbackPolicy:
     config = replace(cell.config, runs=str(Path(cell.folder) / "runs"))
-    run = train(config, console=Console(quiet=True)).run.folder
+    run = train_quietly(config)
     policy = config.problem.policy(Stored(run, config, panel))
     assert isinstance(policy, LookbackPolicy)
     return policy

@@ -28,7 +28,7 @@ from pacesetter.jobs.pipeline.lookback_stage import longest_window
 from pacesetter.jobs.pipeline.master_stage import master_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.lab.programme.environment import check_environment, environment_section, readiness_sections
-from pacesetter.lab.programme.tuning import CHOICE, search_and_retrain
+from pacesetter.lab.programme.tuning import CHOICE, check_search, search_and_retrain
 from pacesetter.methods.master.page import allocation_sentence, better_run, read_allocations
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_data",
     "check_phases",
+    "check_tuning",
     "judged_programme_run",
     "phase_decision",
     "run_baselines",
@@ -169,6 +170,11 @@ def _limit_symbols(config: Plan, panel: Panel, symbols: Sequence[str]) -> Plan:
 def without_tuning(job: Job) -> str:
     """Why there is no search: none was asked for; else empty."""
     return "" if job.plan.programme.trials else "no trials were asked for: programme.trials=0"
+
+
+def check_tuning(job: Job) -> None:
+    """Refuse keys that cannot be searched."""
+    check_search(_fleet(prototype_config(job.plan, job.panel), Path()), job.plan.programme.search)
 
 
 def run_tuning(job: Job, folder: Path) -> StageResult:

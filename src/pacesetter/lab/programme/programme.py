@@ -33,6 +33,7 @@ from pacesetter.lab.programme.deliverables import REPORTS
 from pacesetter.lab.programme.phases import (
     check_data,
     check_phases,
+    check_tuning,
     phase_decision,
     run_baselines,
     run_fleet,
@@ -73,7 +74,7 @@ def phase_stages(bundle: Bundle) -> dict[str, Stage]:
             Stage("data", check_data, ("load",), ("data",)),
             Stage("baselines", run_baselines, ("load", "data"), TRADED),
             Stage("prototype", run_prototype, ("load", "baselines"), JUDGED, check=check_phases),
-            Stage("tuning", run_tuning, ("load", "prototype"), TRADED, skipped=without_tuning),
+            Stage("tuning", run_tuning, ("load", "prototype"), TRADED, check=check_tuning, skipped=without_tuning),
             Stage("fleet", run_fleet, ("load", "prototype", "tuning"), JUDGED),
             Stage("master", run_master, ("load", "fleet"), JUDGED),
             Stage("validation", run_validation, ("load", "fleet", "master"), JUDGED),

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -16,18 +17,18 @@ import yaml
 from rich.console import Console
 
 from pacesetter.build import Plan
-from pacesetter.errors import RunError
+from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.programme.measured import LARGE_LOSS
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.jobs.launch.assignment import InterruptedRunError
 from pacesetter.jobs.launch.folds import change_config
-from pacesetter.jobs.launch.search import SPACES, tune
+from pacesetter.jobs.launch.search import SPACES, check_space, tune
 from pacesetter.jobs.pipeline.stages import Job, StageResult, train_quietly
 from pacesetter.jobs.run.interrupts import exit_on_sigterm
 from pacesetter.runs import SCHEMA, write_atomic
 
-__all__ = ["CHOICE", "Candidate", "Choice", "choose_candidate", "config_preset", "search_and_retrain"]
+__all__ = ["CHOICE", "Candidate", "Choice", "check_search", "choose_candidate", "config_preset", "search_and_retrain"]
 
 CHOICE = "choice.json"
 DEFAULT = "default"
@@ -90,11 +91,7 @@ def choose_candidate(default: Candidate, others: Sequence[Candidate], gain: floa
 
 def search_and_retrain(job: Job, folder: Path, small: Plan, whole: Plan) -> StageResult:
     """Search on the prototype's configuration, retrain the best on the whole one, and choose."""
-    options, agent = job.plan.programme, whole.agent.algorithm
-    if not options.search and agent not in SPACES:
-        raise RunError(
-            f'nothing to search for agent={agent}; give programme.search=["agent.…=a,b"], or programme.trials=0'
-        )
+    options = job.plan.programme
     trials = _best_trials(small, folder, options.trials, options.search, options.top)
     job.tell(f"the default and {len(trials)} best trials on all symbols")
     default = Candidate.of(DEFAULT, {}, train_quietly(replace(whole, runs=str(folder / DEFAULT))))
@@ -108,6 +105,18 @@ def search_and_retrain(job: Job, folder: Path, small: Plan, whole: Plan) -> Stag
     stored = {"reason": choice.reason, "taken": choice.taken.name, "candidates": [asdict(each) for each in rows]}
     write_atomic(folder / CHOICE, json.dumps(stored, indent=2) + "\n")
     return StageResult(choice.reason, (_section(choice, rows),), {"Tuning": ()})
+
+
+def check_search(config: Plan, keys: Sequence[str]) -> None:
+    """Refuse what cannot be searched: the prototype would be trained before it is noticed."""
+    agent = config.agent.algorithm
+    if not keys and agent not in SPACES:
+        raise ConfigError(
+            f'nothing to search for agent={agent}; give programme.search=["agent.…=a,b"], or programme.trials=0'
+        )
+    with TemporaryDirectory() as folder:
+        preset = config_preset(config, Path(folder) / "preset" / "searched-prototype.yaml")
+        check_space([f"+preset={preset}", *keys])
 
 
 def config_preset(config: Plan, path: Path) -> Path:

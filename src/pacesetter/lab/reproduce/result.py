@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from pacesetter.cells import Table
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -43,6 +45,11 @@ class Reproduction:
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...]
     draw: Callable[[Axes], None]
+
+    def table(self) -> Table:
+        """Ours beside what was published."""
+        header = ("", "ours", "published", "difference", "reason")
+        return Table(header, [line.row() for line in self.comparisons], self.title)
 
     def to_png(self, path: Path) -> Path:
         """The picture as a file."""

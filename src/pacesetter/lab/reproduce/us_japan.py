@@ -65,7 +65,7 @@ def read_night_bars(path: str | Path) -> NightBars:
     if new_york.empty or tokyo.empty:
         raise DataError(f"{path} must hold bars of both markets, XNYS and XTKS, in its column 'market'")
     us, closes, opens = _pivot_field(new_york, "close"), _pivot_field(tokyo, "close"), _pivot_field(tokyo, "open")
-    known = _known_before(pd.DatetimeIndex(us.index), pd.DatetimeIndex(closes.index))
+    known = _last_session_before(pd.DatetimeIndex(us.index), pd.DatetimeIndex(closes.index))
     before = us.pct_change(fill_method=None).to_numpy()[known]
     japan = closes.pct_change(fill_method=None).to_numpy()
     return NightBars(pd.DatetimeIndex(closes.index), before, japan, (closes / opens - 1).to_numpy())
@@ -75,7 +75,7 @@ def _pivot_field(table: pd.DataFrame, field: str) -> pd.DataFrame:
     return table.pivot(index="date", columns="symbol", values=field).astype(float).sort_index()
 
 
-def _known_before(new_york: pd.DatetimeIndex, tokyo: pd.DatetimeIndex) -> Array:
+def _last_session_before(new_york: pd.DatetimeIndex, tokyo: pd.DatetimeIndex) -> Array:
     """(day,) position of the last New York session whose close lies before each Tokyo open."""
     first, last = str(min(new_york[0], tokyo[0]).date()), str(max(new_york[-1], tokyo[-1]).date())
     closes = sessions("XNYS", first, last)["close"].reindex(new_york)

@@ -21,7 +21,7 @@ from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.structure.ranking import ranks, row_mean
 from pacesetter.progress import count_progress
 
-__all__ = ["Resampled", "Score", "leader_table", "ranking_intervals"]
+__all__ = ["Resampled", "Score", "chance_text", "leader_table", "ranking_intervals"]
 
 Score = Callable[[Array], Array]
 BLOCK_BARS = 20  # drawn together by the bootstrap
@@ -52,6 +52,13 @@ def leader_table(
     roles = [rare & (table["sure_low"] > 0), rare & (table["sure_high"] < 0)]
     table["role"] = np.select(roles, ["leader", "follower"], "–")
     return table
+
+
+def chance_text(table: pd.DataFrame) -> str:
+    """Why no symbol of a leader table has a role although an interval excludes zero; empty where none does."""
+    if not ((table["sure_low"] > 0) | (table["sure_high"] < 0)).any():
+        return ""
+    return f"chance gives such scores where nothing leads (smallest p = {table['p_value'].min():.2g})"
 
 
 class Resampled:

@@ -414,13 +414,13 @@ def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Gen
         observed = fold_delays(gauge.conditional_statistics(white), fold)
     # The bars as they are come first.
     flips = np.concatenate([np.ones((1, bars), dtype=np.float32), flips])
-    drawn = _drawn(_flipped(x, gauge, flips, scales), 1 + draws, keeps)
+    drawn = _collect_draws(_flip_signs(x, gauge, flips, scales), 1 + draws, keeps)
     pool = None if drawn.pool is None else drawn.pool[1:]
     rest = _Drawn(drawn.largest[1:], drawn.counts[1:], drawn.lead[1:], pool)
     return _Null(observed, drawn.lead[0], rest, np.sqrt(squares))
 
 
-def _flipped(x: Array, gauge: StrengthMeasure, flips: Array, scales: list[Array]) -> Iterator[tuple[Array, Array]]:
+def _flip_signs(x: Array, gauge: StrengthMeasure, flips: Array, scales: list[Array]) -> Iterator[tuple[Array, Array]]:
     """(draw, i, j) statistics and leadership of increments flipped by `flips` (draw, time), some draws at a time."""
     bars, symbols = x.shape
     fold, score_fold = (PEAK, PEAK) if gauge.is_conditional else (gauge.fold, gauge.score_fold)
@@ -438,7 +438,7 @@ def _flipped(x: Array, gauge: StrengthMeasure, flips: Array, scales: list[Array]
             update(len(block))
 
 
-def _drawn(blocks: Iterable[tuple[Array, Array]], draws: int, keeps: bool) -> _Drawn:
+def _collect_draws(blocks: Iterable[tuple[Array, Array]], draws: int, keeps: bool) -> _Drawn:
     """What is kept of drawn statistics and leadership (draw, i, j), which come in blocks."""
     largest, counts, lead, pool = [], np.zeros((draws, BINS), dtype=np.int64), [], []
     row = 0
@@ -486,12 +486,12 @@ def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.rand
         # A score without delays is signed with null mean 0: its size counts, in units of its null.
         standard = np.nan_to_num(ratio(np.abs(lead), np.sqrt((lead**2).mean(axis=0))))
         own = lead[0].sum(axis=1)
-        return _Null(standard[0], own, _drawn([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]))
+        return _Null(standard[0], own, _collect_draws([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]))
     strength = np.nan_to_num(np.concatenate(strengths))
     # Strengths are positive, with a null mean that differs by pair; centred and scaled, all pairs fit one maximum.
     standard = np.nan_to_num(ratio(strength - strength.mean(axis=0), strength.std(axis=0)))
     gap_error = (strength - strength.transpose(0, 2, 1))[1:].std(axis=0)
-    drawn = _drawn([(standard[1:], lead[1:])], draws, keeps)
+    drawn = _collect_draws([(standard[1:], lead[1:])], draws, keeps)
     return _Null(standard[0], lead[0].sum(axis=1), drawn, np.ones_like(lead[0]), gap_error)
 
 

@@ -88,7 +88,9 @@ def links_without_a_bar(
     if not len(pairs):
         return np.empty(0)
     if not gauge.is_linear:
-        return _asked_again(window, gauge, answer, groups, lambda reply: reply.forward[pairs[:, 0], pairs[:, 1]])
+        return _least_remaining_share(
+            window, gauge, answer, groups, lambda reply: reply.forward[pairs[:, 0], pairs[:, 1]]
+        )
     x = np.nan_to_num(window)
     i, j = pairs.T
     delays = answer.delays[i, j].astype(int)
@@ -99,7 +101,7 @@ def leaders_without_a_bar(
     window: Array, gauge: StrengthMeasure, answer: Answer, symbols: Array, groups: Array | None = None
 ) -> Array:
     """(symbols,) share of the leader score of the columns `symbols` that remains without one of the largest bars."""
-    return _asked_again(window, gauge, answer, groups, lambda reply: row_mean(reply.leadership)[symbols])
+    return _least_remaining_share(window, gauge, answer, groups, lambda reply: row_mean(reply.leadership)[symbols])
 
 
 def _pair(lead: Array, follow: Array, lag: int, groups: Array | None) -> float:
@@ -130,7 +132,9 @@ def _correlation(bars: int, xy: Any, x: Any, xx: Any, y: Any, yy: Any) -> Any:
     return ratio(bars * xy - x * y, np.sqrt(np.maximum(bars * xx - x * x, 0.0) * np.maximum(bars * yy - y * y, 0.0)))
 
 
-def _asked_again(window: Array, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Any) -> Array:
+def _least_remaining_share(
+    window: Array, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Any
+) -> Array:
     """Least share of what `read` finds in the answer that is left without one of the largest bars or groups."""
     whole = read(answer)
     if not np.size(whole):

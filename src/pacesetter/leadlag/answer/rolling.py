@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.leadlag.answer.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.links import drawn_scores, find_links
 from pacesetter.leadlag.answer.thin import ThinTrading

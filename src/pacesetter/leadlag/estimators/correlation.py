@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.dependence import DEPENDENCES, Dependence, Inner
 from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer, WindowScorer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.leadlag.estimators.information import lagged_information
 from pacesetter.leadlag.series import CONSTANT
 

@@ -9,7 +9,7 @@ and their heteroskedasticity-robust t-statistics. Increments have unit variance,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -27,14 +27,10 @@ REFITS = 2  # penalty loadings are measured again on the residuals
 
 @dataclass(frozen=True)
 class Granger(Estimator):
-    """Σ_l |β_l[i, j]| − Σ_l |β_l[j, i]| of a vector autoregression by lasso, refitted by least squares.
+    """Σ_l |β_l[i, j]| − Σ_l |β_l[j, i]| of a vector autoregression by lasso, refitted by least squares."""
 
-    max_lag  longest delay
-    chance   probability that a window of pure noise has any link; it sets the penalty
-    """
-
-    max_lag: int = 5
-    chance: float = 0.05
+    max_lag: Annotated[int, "longest delay"] = 5
+    chance: Annotated[float, "probability that a window of pure noise has any link; it sets the penalty"] = 0.05
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lags 1 … max_lag; refuses a chance outside (0, 1)."""

@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, ConditionalWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer
@@ -42,14 +43,10 @@ LEAST_BARS = 40  # of a window that is cut into folds
 
 @dataclass(frozen=True)
 class LearnedAttention(Estimator):
-    """max_l |w_l[i, j]| − max_l |w_l[j, i]| of the attention weights w = g·(a⁺ − a⁻).
+    """max_l |w_l[i, j]| − max_l |w_l[j, i]| of the attention weights w = g·(a⁺ − a⁻)."""
 
-    max_lag  longest delay
-    steps    of gradient descent, at most
-    """
-
-    max_lag: int = 5
-    steps: int = STEPS
+    max_lag: Annotated[int, "longest delay"] = 5
+    steps: Annotated[int, "of gradient descent, at most"] = STEPS
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lags 1 … max_lag."""
@@ -80,7 +77,7 @@ class AttentionWindows(ConditionalWindows):
         What is attended to is a choice among all pairs and delays, so that the largest of all under the null bounds it.
         """
         window = self.series.window(end, lookback)
-        x = _standardised(window)
+        x = _standardise(window)
         lags = len(self.recipe.lags(lookback))
         weights = attend(window, lags, self.steps)
         values = np.zeros_like(weights)
@@ -96,7 +93,7 @@ def attend(window: Array, lags: int, steps: int = STEPS) -> Array:
     symbols = window.shape[1]
     if len(window) < LEAST_BARS + lags or not lags:
         return np.zeros((max(lags, 1), symbols, symbols))
-    x = _standardised(window)
+    x = _standardise(window)
     past = np.hstack([x[lags - lag : len(x) - lag] for lag in range(1, lags + 1)])  # column (lag − 1)·N + i
     return attention_weights(past, x[lags:], steps).reshape(lags, symbols, symbols)
 
@@ -112,7 +109,7 @@ def attention_weights(past: Array, now: Array, steps: int = STEPS) -> Array:
     return np.asarray(_train_followers(grams, moments, bars, steps))
 
 
-def _standardised(window: Array) -> Array:
+def _standardise(window: Array) -> Array:
     centred = window - window.mean(axis=0)
     deviation = centred.std(axis=0)
     return np.asarray(centred / np.where(deviation > 0, deviation, np.inf))

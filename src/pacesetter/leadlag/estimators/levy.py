@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit, prange
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series, inverse_deviations
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from weakref import WeakSet, ref
 
 import numpy as np
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 
 __all__ = ["HELD_BYTES", "KEPT_EVERY", "LaggedProducts", "lagged_products"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -32,13 +32,13 @@ LEARNERS = "agent=direct, or of task=fleet with agent.network=cross"
 
 @dataclass(frozen=True)
 class PolicyRelations(Estimator):
-    """Σ_l |w_l[i, j]| − Σ_l |w_l[j, i]| of a policy's weights or attention, the same in every window.
-
-    run   folder of a finished run of agent=direct, or of a fleet with agent.network=cross, on the same symbols
-    """
+    """Σ_l |w_l[i, j]| − Σ_l |w_l[j, i]| of a policy's weights or attention, the same in every window."""
 
     is_given = True  # its links are those it uses, chosen by its own cross-validation
-    run: str = ""
+    run: Annotated[
+        str,
+        "folder of a finished run of agent=direct, or of a fleet with agent.network=cross, on the same symbols",
+    ] = ""
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of the run's lags; refuses a run that left no relations."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit, prange
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.estimators.correlation import RELATIVE, SQUARED_SUM, ScorerByLag, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import Estimator, Resources, Scorer

@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-from numba import njit
 
 from pacesetter.arrays import Array
+from pacesetter.compiled import njit
 from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
 

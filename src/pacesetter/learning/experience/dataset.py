@@ -112,13 +112,13 @@ class StoredEpisodes:
         if not parts:
             raise DataError("there is no episode to join; record some first")
 
-        def joined(groups: Sequence[dict[str, Array]]) -> dict[str, Array]:
+        def join_groups(groups: Sequence[dict[str, Array]]) -> dict[str, Array]:
             return {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
 
         return StoredEpisodes(
-            joined([part.observation for part in parts]),
-            joined([part.finals for part in parts]),
-            joined([part.rows for part in parts]),
+            join_groups([part.observation for part in parts]),
+            join_groups([part.finals for part in parts]),
+            join_groups([part.rows for part in parts]),
             np.concatenate([part.lengths for part in parts]),
             np.concatenate([part.symbols for part in parts]),
             np.concatenate([part.regimes for part in parts]),

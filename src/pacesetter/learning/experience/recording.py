@@ -227,18 +227,18 @@ def whole_episodes(
 def _columns(steps: list[RecordedStep]) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
     """(step, env, …) observations, finals and the rest."""
 
-    def stacked(parts: list[torch.Tensor]) -> Array:
+    def stack_parts(parts: list[torch.Tensor]) -> Array:
         return torch.stack(parts).cpu().numpy()
 
-    acted = {name: stacked([step.observation[name] for step in steps]) for name in steps[0].observation}
-    finals = {name: stacked([step.outcome.finals[name] for step in steps]) for name in steps[0].outcome.finals}
+    acted = {name: stack_parts([step.observation[name] for step in steps]) for name in steps[0].observation}
+    finals = {name: stack_parts([step.outcome.finals[name] for step in steps]) for name in steps[0].outcome.finals}
     rows = {
-        "actions": stacked([step.actions for step in steps]),
-        "log_probs": stacked([step.log_probs for step in steps]),
-        "rewards": stacked([step.outcome.rewards for step in steps]),
-        "objectives": stacked([step.outcome.objectives for step in steps]),
-        "terminated": stacked([step.outcome.terminated for step in steps]),
-        "truncated": stacked([step.outcome.truncated for step in steps]),
+        "actions": stack_parts([step.actions for step in steps]),
+        "log_probs": stack_parts([step.log_probs for step in steps]),
+        "rewards": stack_parts([step.outcome.rewards for step in steps]),
+        "objectives": stack_parts([step.outcome.objectives for step in steps]),
+        "terminated": stack_parts([step.outcome.terminated for step in steps]),
+        "truncated": stack_parts([step.outcome.truncated for step in steps]),
     }
     return acted, finals, rows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
@@ -39,23 +39,23 @@ EXTRA_ROWS = 16_384  # of a step of an extra that trains itself: few steps, sinc
 
 @dataclass(frozen=True)
 class FleetPPO(FleetConfig):
-    """Options of fleet PPO.
+    """Options of fleet PPO."""
 
-    n_steps      of each environment in a round
-    batch_size   rows of each symbol in a minibatch; it divides the rows of a round
-    target_kl    a symbol whose policy has moved further than 1.5 of it stops learning for the round; None never does
-    advantages   sampled: of the orders sent; expected: of every discrete order, see `learning.fleet.expected`
-    """
-
-    n_steps: int = 64
+    n_steps: Annotated[int, "of each environment in a round"] = 64
     n_epochs: int = 4
-    batch_size: int = 256
+    batch_size: Annotated[int, "rows of each symbol in a minibatch; it divides the rows of a round"] = 256
     gae_lambda: float = 0.8
     clip_range: float = 0.2
     ent_coef: float = 0.003
     vf_coef: float = 0.5
-    target_kl: float | None = 0.03
-    advantages: Literal["sampled", "expected"] = "sampled"
+    target_kl: Annotated[
+        float | None,
+        "a symbol whose policy has moved further than 1.5 of it stops learning for the round; None never does",
+    ] = 0.03
+    advantages: Annotated[
+        Literal["sampled", "expected"],
+        "sampled: of the orders sent; expected: of every discrete order, see `learning.fleet.expected`",
+    ] = "sampled"
 
 
 class PPO(FleetMethod[AgentsT, SteppedT]):
@@ -145,13 +145,13 @@ class PPO(FleetMethod[AgentsT, SteppedT]):
 
     def rewards(self, rollout: Rollout, ended: torch.Tensor, last: torch.Tensor, acting: Acting) -> torch.Tensor:
         """(step, env) scaled rewards, as extras change them; `last` features follow the rollout."""
-        raw = self._changed(rollout.rewards, rollout, ended, last, acting, is_in_money=True)
+        raw = self._apply_extras(rollout.rewards, rollout, ended, last, acting, is_in_money=True)
         # Counted before they are scaled: the first rollout would otherwise be divided by nearly 0.
         self.scale.observe(raw, ended)
         rewards: torch.Tensor = self.scale(raw.view(len(ended), self.symbols, -1)).flatten(1)
-        return self._changed(rewards, rollout, ended, last, acting, is_in_money=False)
+        return self._apply_extras(rewards, rollout, ended, last, acting, is_in_money=False)
 
-    def _changed(
+    def _apply_extras(
         self,
         rewards: torch.Tensor,
         rollout: Rollout,

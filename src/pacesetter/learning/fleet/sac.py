@@ -2,7 +2,8 @@
 
 Soft actor–critic after Haarnoja et al. (2018), with temperatures that steer to a target entropy. The encoder learns
 from the critics; actors and targets take its features as given. The fleet's own critic does not learn: SAC values an
-action in a state, not a state.
+action in a state, not a state. Of discrete orders the critics value each, and means over the policy are exact instead
+of drawn (Christodoulou 2019).
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import Critic
+from pacesetter.agents.heads import Critic, Distribution, MaskedCategorical, head_layers
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import soft_update
@@ -30,33 +31,33 @@ from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra, rewards_of_draw
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 
-__all__ = ["SAC", "FleetSAC"]
+__all__ = ["LEAST_LOG", "SAC", "FleetSAC", "TwinChoices", "TwinCritics"]
 
 Steps = list[tuple[torch.Tensor, FleetStep]]
+LEAST_LOG = -1e4  # of a masked order: the lowest number times 0 would be NaN in a gradient
+ENTROPY, ENTROPY_SHARE = -1.0, 0.3  # targets: of numbers in nats, of discrete orders as a share of the most
 
 
 @dataclass(frozen=True)
 class FleetSAC(FleetConfig):
-    """Options of fleet SAC.
+    """Options of fleet SAC."""
 
-    train_freq        steps of each environment in a round, and `gradient_steps` that follow them
-    batch_size        rows of each symbol in a gradient step
-    buffer_size       latest steps of each environment that are kept
-    learning_starts   steps of each symbol with random actions and without updates
-    target_entropy    in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2
-    tau               by which target critics follow at every gradient step
-    hindsight         options of goals and of the replay that relabels them; null trades without goals
-    """
-
-    train_freq: int = 8
+    train_freq: Annotated[int, "steps of each environment in a round, and `gradient_steps` that follow them"] = 8
     gradient_steps: int = 8
-    batch_size: int = 128
-    buffer_size: int = 2_000
-    learning_starts: int = 256
-    target_entropy: float = -1.0
-    tau: float = 0.01
+    batch_size: Annotated[int, "rows of each symbol in a gradient step"] = 128
+    buffer_size: Annotated[int, "latest steps of each environment that are kept"] = 2_000
+    learning_starts: Annotated[int, "steps of each symbol with random actions and without updates"] = 256
+    target_entropy: Annotated[
+        float | None,
+        "in nats, to which the temperatures steer; null: -1 of numbers in [-1, 1], whose most is log 2, and 0.3 · "
+        "log 7 of the seven discrete orders",
+    ] = None
+    tau: Annotated[float, "by which target critics follow at every gradient step"] = 0.01
     initial_ent_coef: float = 0.1
-    hindsight: dict[str, object] | None = None
+    hindsight: Annotated[
+        dict[str, object] | None,
+        "options of goals and of the replay that relabels them; null trades without goals",
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,6 +78,42 @@ class TwinCritics(nn.Module):
         return torch.stack([head(joined, rows).squeeze(-1) for head in self.heads])
 
 
+class TwinChoices(nn.Module):
+    """Two stacked heads with a value for each discrete order: (symbol · n, width) → (2, symbol · n, action)."""
+
+    def __init__(self, width: int, hidden: int, symbols: int, actions: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(
+            StackedHead([head_layers(width, hidden, actions, 1.0) for _ in range(symbols)]) for _ in range(2)
+        )
+
+    def forward(self, features: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+        return torch.stack([head(features, rows) for head in self.heads])
+
+
+class PolicyActions(NamedTuple):
+    """Actions that a mean over the policy is taken by, and their log-probabilities: one draw (row,), or all orders.
+
+    `shares` (row, action) are the probabilities of all discrete orders, whose `actions` are None.
+    """
+
+    actions: torch.Tensor | None
+    log_probs: torch.Tensor
+    shares: torch.Tensor | None
+
+    @classmethod
+    def of(cls, policy: Distribution) -> PolicyActions:
+        """Those of a policy; a draw keeps its gradient."""
+        if isinstance(policy, MaskedCategorical):
+            return cls(None, policy.log_probabilities.clamp(min=LEAST_LOG), policy.probabilities)
+        actions = policy.sample()
+        return cls(actions, policy.log_prob(actions), None)
+
+    def mean(self, values: torch.Tensor) -> torch.Tensor:
+        """(…, row) of (…, row) values of the draw, or (…, row, action) of all orders."""
+        return values if self.shares is None else (self.shares * values).sum(-1)
+
+
 class Temperature(nn.Module):
     """The weight of the entropy of each symbol, by its logarithm (symbol,)."""
 
@@ -93,8 +130,6 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
     declared: ClassVar[tuple[str, ...]] = ("replay",)
 
     def __init__(self, fleet: Fleet, market: SymbolMarket, config: FleetSAC) -> None:
-        if market.actions is not None:
-            raise ConfigError("agent=sac does not support task.action=discrete; use task.action=continuous")
         super().__init__(fleet, market, config)
         # The critics are drawn before the trainer seeds: without this they would depend on what ran earlier.
         torch.manual_seed(config.seed)
@@ -107,8 +142,20 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         self.replay = _make_replay(config, market, self.device)
 
     def make_critics(self, fleet: Fleet) -> nn.Module:
-        """Critics of features and actions: (2, …, symbol · n) values."""
-        return TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols))
+        """Critics of features and actions, (2, …, symbol · n) values; with discrete orders of features alone."""
+        return self.twin_critics(fleet)
+
+    def twin_critics(self, fleet: Fleet) -> TwinCritics | TwinChoices:
+        """Two critics for the kind of action that the fleet has."""
+        sizes = fleet.config.width, fleet.hidden, len(fleet.symbols)
+        return TwinCritics(*sizes) if fleet.actions is None else TwinChoices(*sizes, fleet.actions)
+
+    @property
+    def target_entropy(self) -> float:
+        """In nats, to which the temperatures steer."""
+        if self.config.target_entropy is not None:
+            return self.config.target_entropy
+        return ENTROPY if self.fleet.actions is None else ENTROPY_SHARE * math.log(self.fleet.actions)
 
     @property
     def round_steps(self) -> int:
@@ -127,9 +174,11 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         actions, log_probs = self.choose(observation, acting)
         step = acting.step_environments(actions, log_probs)
         ended = step.terminated | step.truncated
-        # A replay row that ends an episode leads to its final observation, not to the next episode's first.
+        # A replay row that ends an episode leads to its final observation, not to the next episode's first. What could
+        # be ordered there is not known, and taken from the bar before.
+        finals = {**observation, **step.finals}
         following = {
-            name: torch.where(ended.view(-1, *[1] * (entry.ndim - 1)), step.finals[name], entry)
+            name: torch.where(ended.view(-1, *[1] * (entry.ndim - 1)), finals[name], entry)
             for name, entry in step.observation.items()
         }
         added = [extra for extra in acting.extras.values() if extra.belongs_to_collection]
@@ -168,12 +217,17 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
 
     def choose(self, observation: Mapping[str, torch.Tensor], acting: Acting) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, 1) actions with their log-probabilities (env,): random ones at first, then the policy's."""
+        mask = observation.get(ACTION_MASK)
         if acting.steps < self.config.learning_starts:
+            if mask is not None:
+                evenly = MaskedCategorical(torch.zeros_like(mask, dtype=torch.float32), mask)
+                orders = evenly.sample()
+                return orders, evenly.log_prob(orders)
             actions = 2 * torch.rand(self.market.env_count, 1, device=self.device) - 1
             # Density ½ on [-1, 1]; off-policy evaluation of logged episodes needs it.
             return actions, torch.full_like(actions[:, 0], -math.log(2))
         features = acting.features(observation)
-        policy, _ = self.fleet.decide(features, observation.get(ACTION_MASK), self.rows)
+        policy, _ = self.fleet.decide(features, mask, self.rows)
         actions = policy.sample()
         return actions, policy.log_prob(actions)
 
@@ -201,29 +255,50 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         with torch.no_grad():
             # Features of what follows are by the encoder of now, not a target encoder: only the heads have targets.
             wanted = self.critic_targets(batch, features, acting.features(batch.following), acting)
-        values = self.critics(features, batch.actions, self.rows)  # (2, row); of MO-SAC (2, objective, row)
+        values = self.values_of(self.critics, features, batch.actions)  # (2, row); of MO-SAC (2, objective, row)
         # Summed over twin critics, and objectives: each has parameters of its own, so that no gradient mixes.
         critic_loss = self.per_symbol((values - wanted).square().flatten(0, -2).sum(0)).mean(1)
         # The encoder learns by the critics alone: an actor's gradient would bend features to what the policy likes.
         given = features.detach()
-        policy, _ = self.fleet.decide(given, rows=self.rows)
-        actions = policy.sample()
-        log_probs = self.per_symbol(policy.log_prob(actions))  # (symbol, n)
+        policy, _ = self.fleet.decide(given, batch.observation.get(ACTION_MASK), self.rows)
+        acted = PolicyActions.of(policy)
+        log_probs = self.per_symbol(acted.mean(acted.log_probs))  # (symbol, n)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
-        gained = self.per_symbol(self.critic_values(given, actions, batch))
+        gained = self.per_symbol(acted.mean(self.critic_values(given, acted.actions, batch)))
         self.critics.requires_grad_(True)
         log_temperature = self.temperature.log[self.present]
         # α·log π − min Q (Haarnoja et al. 2018, arXiv 1812.05905, eq. 7), over one reparametrised action a row.
         actor_loss = (log_temperature.detach().exp()[:, None] * log_probs - gained).mean(1)
         # −log α·(log π + H̄): eq. 18 with log α in place of α, so that α stays positive and steps are relative.
-        excess = (log_probs.detach() + self.config.target_entropy).mean(1)
+        excess = (log_probs.detach() + self.target_entropy).mean(1)
         terms = {"critic": critic_loss, "actor": actor_loss, "temperature": -log_temperature * excess}
         metrics = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
         return Losses(terms, {name: part.detach() for name, part in metrics.items()})
 
-    def critic_values(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
-        """(symbol · n,) what the critics expect of the actions, at the worse of the two."""
-        return self.critics(features, actions, self.rows).amin(0)  # type: ignore[no-any-return]
+    def values_of(self, critics: nn.Module, features: torch.Tensor, actions: torch.Tensor | None) -> torch.Tensor:
+        """(2, …, row) values of these actions, or (2, …, row, action) of all discrete orders where none are given."""
+        if self.fleet.actions is None:
+            return critics(features, actions, self.rows)  # type: ignore[no-any-return]
+        values: torch.Tensor = critics(features, self.rows)
+        if actions is None:
+            return values
+        return values.gather(-1, actions[:, None].expand(*values.shape[:-1], 1)).squeeze(-1)
+
+    def critic_values(self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions) -> torch.Tensor:
+        """What the critics expect of the actions, at the worse of the two, in the shape of `values_of`."""
+        return self.values_of(self.critics, features, actions).amin(0)
+
+    def soft_values(self, batch: Transitions, following: torch.Tensor) -> torch.Tensor:
+        """(…, symbol · n) values of what followed, min Q'(s', a') − α log π(a'|s') by the policy of now."""
+        assert batch.following is not None
+        policy, _ = self.fleet.decide(following, batch.following.get(ACTION_MASK), self.rows)
+        acted = PolicyActions.of(policy)
+        # The smaller of two targets (Fujimoto et al. 2018): a maximum over noisy critics overestimates.
+        values = self.values_of(self.targets, following, acted.actions).amin(0)
+        temperature = self.temperature.log[self.present].exp()[batch.symbol]
+        shape = (-1, *[1] * (acted.log_probs.ndim - 1))
+        # The entropy counts in every objective.
+        return acted.mean(values - temperature.view(shape) * acted.log_probs)
 
     def critic_targets(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
@@ -231,13 +306,7 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         """(symbol · n,) targets r + γ(min Q'(s', a') − α log π(a'|s')), the latter 0 after a termination."""
         assert batch.rewards is not None
         assert batch.terminated is not None
-        policy, _ = self.fleet.decide(following, rows=self.rows)
-        actions = policy.sample()
-        temperature = self.temperature.log[self.present].exp()[:, None]
-        # The smaller of two targets (Fujimoto et al. 2018): a maximum over noisy critics overestimates.
-        values = self.per_symbol(self.targets(following, actions, self.rows).amin(0))
-        values = values - temperature * self.per_symbol(policy.log_prob(actions))
-        rewards = batch.rewards
+        values, rewards = self.per_symbol(self.soft_values(batch, following)), batch.rewards
         for extra in acting.extras.values():
             changed = rewards_of_draw(extra, batch, features, following, acting.steps + acting.round_steps)
             rewards = rewards if changed is None else changed
@@ -261,7 +330,7 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         return {
             "returns": returns.mean(1),
             "sharpe": sharpe(returns, rules.bars_per_year),
-            "action_mix": action_mix(actions, None, rules.orders.hold_zone),
+            "action_mix": action_mix(actions, self.market.actions, rules.orders.hold_zone),
             "temperature": self.temperature.log.detach()[self.present].exp(),
             **{name: values.mean(0) for name, values in metrics.items()},
             **self.market.figures_to_log(),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pacesetter.methods.direct.learner import DirectLearner
     from pacesetter.methods.direct.team import Team
 
-__all__ = ["STAGES", "contributions", "train_team"]
+__all__ = ["STAGES", "compare_pairs", "contributions", "train_stages", "train_team"]
 
 STAGES = ("master", "agents", "frozen", "joint")
 BLOCKS, PURGE_BARS = 3, 10
@@ -52,19 +52,19 @@ def train_team(learner: DirectLearner) -> tuple[int, dict[str, float]]:
         return 0, {"team_kept": 0.0}
     first, before = copy.deepcopy(policy.team), learner.team_inputs
     learner.read_team_inputs()
-    scores, rounds = _left_out(learner, first)
+    scores, rounds = _held_out_utility(learner, first)
     figures: dict[str, float] = {}
     for stage in STAGES:
-        figures[f"team_{stage}_gain"], figures[f"team_{stage}_sureness"] = _compare_pairs(
+        figures[f"team_{stage}_gain"], figures[f"team_{stage}_sureness"] = compare_pairs(
             scores[stage], scores["direct"]
         )
-    figures["team_forgetting"] = _compare_pairs(scores["agents"], scores["alone"])[0]
+    figures["team_forgetting"] = compare_pairs(scores["agents"], scores["alone"])[0]
     surest = max(STAGES, key=lambda stage: figures[f"team_{stage}_sureness"])
     if figures[f"team_{surest}_sureness"] < LEAST_GAIN:
         policy.team.load_state_dict(first.state_dict())
         learner.team_inputs = before
         return rounds, figures | {"team_kept": 0.0}
-    for stage, team in _train_stages(learner, first, _starts(learner)):
+    for stage, team in train_stages(learner, first, _starts(learner)):
         rounds += learner.config.team_rounds
         if stage == surest:
             policy.team.load_state_dict(team.state_dict())
@@ -87,14 +87,14 @@ def contributions(learner: DirectLearner, starts: torch.Tensor) -> tuple[torch.T
     return earned, torch.autograd.grad(worth, parts)[0]
 
 
-def _left_out(learner: DirectLearner, first: Team) -> tuple[dict[str, torch.Tensor], int]:
+def _held_out_utility(learner: DirectLearner, first: Team) -> tuple[dict[str, torch.Tensor], int]:
     """Utility (segment,) on blocks left out: of direct, of every stage, and of joint agents `alone`, with no master."""
     scores: dict[str, list[torch.Tensor]] = {name: [] for name in ("direct", *STAGES, "alone")}
     side, bars, rounds = learner.side_by_side(), learner.config.segment_bars, 0
     for block in torch.tensor_split(side, BLOCKS):
         away = (_starts(learner) + bars + PURGE_BARS <= block[0]) | (_starts(learner) > block[-1] + bars + PURGE_BARS)
         scores["direct"].append(_utilities(learner, first, block))
-        for stage, team in _train_stages(learner, first, _starts(learner)[away]):
+        for stage, team in train_stages(learner, first, _starts(learner)[away]):
             rounds += learner.config.team_rounds
             scores[stage].append(_utilities(learner, team, block))
             if stage == "joint":
@@ -108,7 +108,7 @@ def _starts(learner: DirectLearner) -> torch.Tensor:
     return torch.arange(len(learner.series.to_open) - learner.config.segment_bars + 1, device=learner.device)
 
 
-def _train_stages(learner: DirectLearner, first: Team, starts: torch.Tensor) -> Iterable[tuple[str, Team]]:
+def train_stages(learner: DirectLearner, first: Team, starts: torch.Tensor) -> Iterable[tuple[str, Team]]:
     """Each stage with its team, trained on segments from these bars."""
     master = copy.deepcopy(first)
     _climb(learner, master, [*master.allocator.parameters()], starts)
@@ -154,7 +154,7 @@ def _utilities(learner: DirectLearner, team: Team, starts: torch.Tensor) -> torc
     return learner.segment_worth(starts)
 
 
-def _compare_pairs(after: torch.Tensor, before: torch.Tensor) -> tuple[float, float]:
+def compare_pairs(after: torch.Tensor, before: torch.Tensor) -> tuple[float, float]:
     """(mean difference over segments, the same in standard errors)."""
     gap = after - before
     error = float(gap.std()) / math.sqrt(len(gap)) if len(gap) > 1 else 0.0

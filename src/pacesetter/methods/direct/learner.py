@@ -234,10 +234,10 @@ class DirectLearner:
         # Where fills move the price, a part of the way costs less; elsewhere the no-trade zone is how to save costs.
         best, sure = (1.0, weights, signals, shape), LEAST_AIM_GAIN
         for share in AIMS:
-            policy.weights.copy_(policy.aimed(weights, share))
+            policy.weights.copy_(policy.aim_ahead(weights, share))
             self.signals = x @ policy.weights
             for block, without in zip(blocks, parts, strict=True):
-                self.signals[block] = x[block] @ policy.aimed(without, share)
+                self.signals[block] = x[block] @ policy.aim_ahead(without, share)
             self._set_first_gain()
             if self.rules.impact:  # of the aim's own, what was chosen of that of the next bar
                 ratio = float(signals.abs().mean() / self.signals.abs().mean().clamp_min(1e-12))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pacesetter.errors import ConfigError, DataError, check_above, check_range, did_you_mean
 
@@ -35,48 +35,47 @@ class WholeMarket:
 
 @dataclass(frozen=True)
 class Direct:
-    """Options of direct reinforcement.
+    """Options of direct reinforcement."""
 
-    lags              bars of every symbol's past that a signal reads
-    volatility_bars   of the volatility that moves and positions are measured by
-    cut               largest move, in units of volatility
-    folds             blocks of bars for the choice of the penalty
-    objective         of accounts over segments: net Sharpe ratio, mean log growth, mean − aversion / 2 · variance, or
-                      log growth of what lies above the drawdown limit
-    risk_aversion     of mean_variance
-    least_risk        of accounts, as a share of that of the first shape: below it the objective falls
-    segment_bars      bars of a segment, the first `burn_in_bars` of which are not counted: they begin in cash
-    segments          of a round
-    learning_rate     of the shape
-    softness          of |turnover|, as a share of equity: see `ledger`
-    dictionary        groups of inputs that are tried, see `dictionary`; used where they pay on held-out bars
-    network           linear_cross: sparse weights over the inputs of all symbols and one shape; shared: a network of
-                      all symbols that moves the shape by state, kept where held-out bars confirm it; team: an agent of
-                      each symbol on one encoder, with a master, see `team`; team_cross: agents that read their leaders
-    hidden            units of each of its two layers, or of a team's encoder
-    team_rounds       of every stage in which a team is trained
-    drawdown_limit    loss from the highest equity at which an account ends, of the objective `cushion`
-    compile           fuse the ledger's steps by torch.compile, which pays on a GPU
-    """
-
-    lags: int = 5
-    volatility_bars: int = 40
-    cut: float = 3.0
-    folds: int = 5
-    objective: Literal["sharpe", "growth", "mean_variance", "cushion"] = "sharpe"
-    risk_aversion: float = 10.0
-    least_risk: float = 0.1
-    segment_bars: int = 48
+    lags: Annotated[int, "bars of every symbol's past that a signal reads"] = 5
+    volatility_bars: Annotated[int, "of the volatility that moves and positions are measured by"] = 40
+    cut: Annotated[float, "largest move, in units of volatility"] = 3.0
+    folds: Annotated[int, "blocks of bars for the choice of the penalty"] = 5
+    objective: Annotated[
+        Literal["sharpe", "growth", "mean_variance", "cushion"],
+        "of accounts over segments: net Sharpe ratio, mean log growth, mean − aversion / 2 · variance, or log "
+        "growth of what lies above the drawdown limit",
+    ] = "sharpe"
+    risk_aversion: Annotated[float, "of mean_variance"] = 10.0
+    least_risk: Annotated[
+        float,
+        "of accounts, as a share of that of the first shape: below it the objective falls",
+    ] = 0.1
+    segment_bars: Annotated[
+        int,
+        "bars of a segment, the first `burn_in_bars` of which are not counted: they begin in cash",
+    ] = 48
     burn_in_bars: int = 8
-    segments: int = 64
-    learning_rate: float = 0.05
-    softness: float = 1e-4
-    network: str = "linear_cross"
-    hidden: int = 24
-    team_rounds: int = 15
-    drawdown_limit: float = 0.2
-    dictionary: tuple[str, ...] = USED
-    compile: bool = False
+    segments: Annotated[int, "of a round"] = 64
+    learning_rate: Annotated[float, "of the shape"] = 0.05
+    softness: Annotated[float, "of |turnover|, as a share of equity: see `ledger`"] = 1e-4
+    network: Annotated[
+        str,
+        "linear_cross: sparse weights over the inputs of all symbols and one shape; shared: a network of all "
+        "symbols that moves the shape by state, kept where held-out bars confirm it; team: an agent of each symbol "
+        "on one encoder, with a master, see `team`; team_cross: agents that read their leaders",
+    ] = "linear_cross"
+    hidden: Annotated[int, "units of each of its two layers, or of a team's encoder"] = 24
+    team_rounds: Annotated[int, "of every stage in which a team is trained"] = 15
+    drawdown_limit: Annotated[
+        float,
+        "loss from the highest equity at which an account ends, of the objective `cushion`",
+    ] = 0.2
+    dictionary: Annotated[
+        tuple[str, ...],
+        "groups of inputs that are tried, see `dictionary`; used where they pay on held-out bars",
+    ] = USED
+    compile: Annotated[bool, "fuse the ledger's steps by torch.compile, which pays on a GPU"] = False
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -45,8 +46,9 @@ from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
 from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["DirectPolicy", "Moves", "market_price", "serve_direct"]
+__all__ = ["BarReading", "DirectPolicy", "Moves", "market_price", "serve_direct"]
 
+CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
 LEAST_VOLATILITY = 1e-6  # per bar; a price that stands still has no z
 RETURN, GAP = "return_1", "gap"
 LEADLAG, EXPECTED = "leadlag", "leadlag_expected"  # entry of the observation, and the feature of it that is read
@@ -76,6 +78,17 @@ class Moves(NamedTuple):
     expected: torch.Tensor
 
 
+class BarReading(NamedTuple):
+    """What bars say whatever the account.
+
+    signal, volatility   (row, symbol)        team   (row, symbol, width) features of the encoder; empty without a team
+    """
+
+    signal: torch.Tensor
+    volatility: torch.Tensor
+    team: torch.Tensor
+
+
 class DirectPolicy(nn.Module, Agent):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
@@ -87,6 +100,7 @@ class DirectPolicy(nn.Module, Agent):
     """
 
     takes_rows = True  # `act` answers for several markets or accounts at once
+    reads_ahead = True
     beta: torch.Tensor
     scale: torch.Tensor
     middle: torch.Tensor
@@ -247,6 +261,17 @@ class DirectPolicy(nn.Module, Agent):
             expected = (leadlag[..., self.expected] / latest).clamp(-self.cut, self.cut)
         return Moves(z, latest, fast.clamp_min(LEAST_VOLATILITY), shown, expected)
 
+    def series_moves(self, known: torch.Tensor, leadlag: torch.Tensor) -> Moves:
+        """The same of every bar with a volatility of its own, from bars (symbol, bar, feature); z of that bar alone.
+
+        leadlag   (bar, symbol, feature) of these bars
+        """
+        # Views of one move each: `moves` reads them, so that learning, backtest and serving cannot differ.
+        windows = known.unfold(1, self.volatility_bars + 1, 1).permute(1, 0, 3, 2)
+        parts = zip(torch.split(windows, CHUNK_BARS), torch.split(leadlag, CHUNK_BARS), strict=True)
+        z, *others = (torch.cat(part) for part in zip(*(self.moves(*part) for part in parts), strict=True))
+        return Moves(z[..., 0], *others)
+
     def own_moves(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(own moves (row, symbol, bar), the market's (row, 1, bar)); a symbol alone has no market beside it."""
         count = z.shape[1]
@@ -288,7 +313,7 @@ class DirectPolicy(nn.Module, Agent):
         return self.recency[0] * linear + self.recency[1] * self.recent(moves.z, x)
 
     @torch.no_grad()
-    def aimed(self, weights: torch.Tensor, share: float) -> torch.Tensor:
+    def aim_ahead(self, weights: torch.Tensor, share: float) -> torch.Tensor:
         """Weights (input, symbol) of the mean of the next returns instead of the next: share · Σ_k (1 − share)^k · r_k.
 
         What an account should aim at that goes a `share` of the way in a bar, or for which trading is expensive: a
@@ -401,23 +426,45 @@ class DirectPolicy(nn.Module, Agent):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
-        moves = self.moves(observation["window"], observation.get(LEADLAG))
-        signal = self.signal(moves)
+        bars = self.read(self.moves(observation["window"], observation.get(LEADLAG)))
         # Φ(|s|): the signal is a predicted return in units of its deviation.
-        confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
-        team_state = None
-        if self.team is not None:
-            features = self.team.encode(self.team_inputs(moves, signal))
-            team_state = TeamState(features, observation["portfolio"][..., DRAWDOWN])
-        return self.target(signal, moves.volatility, observation["position"][..., WEIGHT], team_state), confidence
+        confidence = 0.5 * (1 + torch.erf(bars.signal.abs() / math.sqrt(2)))
+        return self.decide(bars, observation), confidence
+
+    def read(self, moves: Moves) -> BarReading:
+        """What the account plays no part in."""
+        signal = self.signal(moves)
+        team = signal[..., :0] if self.team is None else self.team.encode(self.team_inputs(moves, signal))
+        return BarReading(signal, moves.volatility, team)
+
+    def decide(self, bars: BarReading, account: Tensors) -> torch.Tensor:
+        """(row, symbol) target weights of accounts with these entries."""
+        team_state = None if self.team is None else TeamState(bars.team, account["portfolio"][..., DRAWDOWN])
+        return self.target(bars.signal, bars.volatility, account["position"][..., WEIGHT], team_state)
+
+    @torch.no_grad()
+    def read_market(self, market: Observation) -> dict[str, Array]:
+        """`BarReading` of consecutive bars at once."""
+        windows = market["window"][:, :, -self.history_bars :]
+        # The first window, and of each later one the bar that is new in it.
+        known = torch.from_numpy(np.concatenate([windows[0], windows[1:, :, -1].swapaxes(0, 1)], axis=1))
+        # Lead–lag is read at the newest bar of a window only; what is before the first has no bar here.
+        shown = torch.from_numpy(np.array(market[LEADLAG] if self.expected >= 0 else windows[:, :, -1, :0]))
+        early = shown[:1].expand(self.past_bars - 1, *shown.shape[1:])
+        z, *newest = self.series_moves(known, torch.cat([early, shown]))
+        moves = Moves(z.unfold(0, self.past_bars, 1), *(part[self.past_bars - 1 :] for part in newest))
+        return {name: part.numpy() for name, part in self.read(moves)._asdict().items()}
 
     @torch.no_grad()
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
-        entries = {name: torch.as_tensor(observation[name]) for name in self.reads}
+        is_read = "signal" in observation  # by `read_market`
+        names = ("position", "portfolio", *BarReading._fields) if is_read else self.reads
+        entries = {name: torch.as_tensor(observation[name]) for name in names}
         is_one = entries["position"].ndim == 2
         rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
-        target: Array = self(rows)[0].numpy()
+        bars = BarReading(*(rows[name] for name in BarReading._fields)) if is_read else None
+        target: Array = (self(rows)[0] if bars is None else self.decide(bars, rows)).numpy()
         one: Array = target[0]
         return one if is_one else target
 

@@ -18,8 +18,6 @@ from pacesetter.methods.direct.policy import EXPECTED, GAP, LEADLAG, RETURN, Dir
 
 __all__ = ["MarketSeries", "expected_column", "feature_columns", "gap_column", "return_column"]
 
-CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
-
 
 def return_column(bank: Bank) -> int:
     """Which feature of the window is the return of a bar; refuses a table without it."""
@@ -147,15 +145,11 @@ def _read_windows(bank: Bank, policy: DirectPolicy, intraday: float) -> Moves:
     leadlag = bank.context[0][bars - 1 :, :, bank.places.get(LEADLAG, slice(0))]
     shown = torch.from_numpy(np.array(leadlag)).to(known)  # (bar, symbol, feature)
     policy.intraday.fill_(intraday)
-    # Views of one move each; the policy's own function reads them, so that learning and serving cannot differ.
-    windows = known.unfold(1, bars, 1).permute(1, 0, 3, 2)
-    parts = zip(torch.split(windows, CHUNK_BARS), torch.split(shown, CHUNK_BARS), strict=True)
-    read = [policy.moves(*part) for part in parts]
+    z, *others = policy.series_moves(known, shown)
     policy.intraday.copy_(chosen)
-    z, *others = (torch.cat(part) for part in zip(*read, strict=True))
     # As a view on the moves bar by bar: windows of their own would take a hundred times the memory.
     early = z.new_zeros(policy.past_bars - policy.lags, *z.shape[1:])
-    past = torch.cat([early, z])[..., 0].unfold(0, policy.past_bars, 1)
+    past = torch.cat([early, z]).unfold(0, policy.past_bars, 1)
     return Moves(past, *(part[policy.lags - 1 :] for part in others))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 
@@ -33,23 +33,19 @@ SHAPING = {"ranks": centred_ranks, "scores": standard_scores}
 
 @dataclass(frozen=True)
 class FleetES(FleetConfig):
-    """Options of evolution strategies. `train.envs` are those of each member.
-
-    population     members, half of them mirrored: θ + σε and θ − σε
-    sigma          deviation of the noise that is added to every parameter
-    n_steps        of each environment in a round, from fresh starts that all members share
-    decay          pull of the parameters towards 0, as a share of them that joins the gradient
-    shaping        ranks: members count by their rank; scores: by their score in deviations
-    """
+    """Options of evolution strategies. `train.envs` are those of each member."""
 
     learning_rate: float = 0.01
     encoder_learning_rate: float = 0.01
     max_grad_norm: float = 40.0
-    population: int = 256
-    sigma: float = 0.02
-    n_steps: int = 32
-    decay: float = 0.001
-    shaping: Literal["ranks", "scores"] = "ranks"
+    population: Annotated[int, "members, half of them mirrored: θ + σε and θ − σε"] = 256
+    sigma: Annotated[float, "deviation of the noise that is added to every parameter"] = 0.02
+    n_steps: Annotated[int, "of each environment in a round, from fresh starts that all members share"] = 32
+    decay: Annotated[float, "pull of the parameters towards 0, as a share of them that joins the gradient"] = 0.001
+    shaping: Annotated[
+        Literal["ranks", "scores"],
+        "ranks: members count by their rank; scores: by their score in deviations",
+    ] = "ranks"
 
     def __post_init__(self) -> None:
         super().__post_init__()

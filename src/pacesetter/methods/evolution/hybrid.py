@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 
@@ -35,17 +35,15 @@ def _evolution_defaults() -> dict[str, object]:
 
 @dataclass(frozen=True)
 class FleetHybrid(FleetPPO):
-    """Options of PPO, and of the evolution between its phases.
+    """Options of PPO, and of the evolution between its phases."""
 
-    rl_steps        of each symbol in a phase of PPO        es_iterations   rounds of a phase of evolution
-    switch_at       a phase ends early once its latest improvement is below this share of its mean improvement
-    evolution       options of `agent=es`
-    """
-
-    rl_steps: int = 10_000
-    es_iterations: int = 10
-    switch_at: float = 0.5
-    evolution: dict[str, Any] = field(default_factory=_evolution_defaults)
+    rl_steps: Annotated[int, "of each symbol in a phase of PPO"] = 10_000
+    es_iterations: Annotated[int, "rounds of a phase of evolution"] = 10
+    switch_at: Annotated[
+        float,
+        "a phase ends early once its latest improvement is below this share of its mean improvement",
+    ] = 0.5
+    evolution: Annotated[dict[str, Any], "options of `agent=es`"] = field(default_factory=_evolution_defaults)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -65,7 +65,7 @@ class HindsightReplay(Replay):
         is_relabelled = (torch.arange(batch_size, device=steps.device) < count).expand(self.symbols, -1).flatten()
         wanted = drawn[GOAL].clone()
         wanted[is_relabelled] = goals.flatten(0, 1)
-        rewards = self.options.reward(self._reached(drawn), wanted)[:, 0].to(drawn["rewards"].dtype)
+        rewards = self.options.reward(self._achieved_goal(drawn), wanted)[:, 0].to(drawn["rewards"].dtype)
         # Rows that keep their goal keep their stored reward bit for bit.
         rewards = torch.where(is_relabelled, rewards, drawn["rewards"])
         # On both sides of the transition: the value that is bootstrapped from must be that of the same goal.
@@ -74,7 +74,7 @@ class HindsightReplay(Replay):
     def goals(self, steps: torch.Tensor, envs: torch.Tensor) -> torch.Tensor:
         """(symbol, row, 1) what was reached, to stand in for the goals of the rows at these places."""
         if self.options.strategy == "random":
-            return self._reached(self.entries)[self.draw(steps.shape[1])]
+            return self._achieved_goal(self.entries)[self.draw(steps.shape[1])]
         # Ring places as steps counted from the first ever: the oldest that is kept is `added − len`.
         oldest = self.added - len(self)
         now = oldest + (steps - oldest) % self.capacity
@@ -85,9 +85,9 @@ class HindsightReplay(Replay):
         first = now if self.options.strategy == "future" else self.firsts[place, envs].long().clamp(min=oldest)
         share = torch.rand(steps.shape, dtype=torch.float64, device=steps.device)
         chosen = first + (share * (last - first + 1)).long()
-        return self._reached(self.entries)[chosen % self.capacity, envs]
+        return self._achieved_goal(self.entries)[chosen % self.capacity, envs]
 
-    def _reached(self, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def _achieved_goal(self, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """(…, 1) what the steps of these rows reached."""
         name, place = REACHED[self.options.kind]
         return rows[name][..., place : place + 1]

@@ -1,21 +1,22 @@
 """IMPALA for a fleet (Espeholt et al. 2018): actors act with stale weights, V-trace corrects what one learner learns.
 
 Read `collect` and `losses`. A gradient step is of whole rollouts of some environments, so that corrections can travel
-through time by the weights of now.
+through time by the weights of now. With `clip_range` the policy climbs PPO's surrogate along V-trace's advantages, so
+that a rollout can be learned from several times (asynchronous PPO; Luo et al. 2020, IMPACT).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.learning.equations import vtrace
+from pacesetter.learning.equations import clipped_surrogate, vtrace
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.playing import values_at_ends
 from pacesetter.learning.experience.rollout import (
@@ -41,42 +42,48 @@ __all__ = ["FleetImpala", "Impala", "make_impala"]
 
 @dataclass(frozen=True)
 class FleetImpala(FleetConfig):
-    """Options of IMPALA.
-
-    n_steps      of each environment in a rollout
-    batch_size   rows of each symbol in a gradient step, in whole rollouts of as many environments as fit
-    rho_bar      bound of the weights of V-trace's corrections: decides what is converged to
-    c_bar        bound of the weights by which corrections travel back: decides how fast
-    actors       that play, each in environments of its own
-    queue        rollouts beside one of each actor that may be ordered and not yet learned from; actors wait behind it
-    crew         here: in this process, one after another; processes; ray: actors on any machine
-    address      of a Ray cluster, e.g. auto; null starts Ray here
-    retries      how often an actor that died is replaced
-    """
+    """Options of IMPALA."""
 
     learning_rate: float = 3e-4
     encoder_learning_rate: float = 3e-4
     max_grad_norm: float = 40.0
-    n_steps: int = 100
-    batch_size: int = 256
+    n_steps: Annotated[int, "of each environment in a rollout"] = 100
+    batch_size: Annotated[
+        int,
+        "rows of each symbol in a gradient step, in whole rollouts of as many environments as fit",
+    ] = 256
     ent_coef: float = 0.003
     vf_coef: float = 0.5
-    rho_bar: float = 1.0
-    c_bar: float = 1.0
-    actors: int = 2
-    queue: int = 0
-    crew: Crews = "here"
-    address: str | None = None
-    retries: int = 3
+    rho_bar: Annotated[float, "bound of the weights of V-trace's corrections: decides what is converged to"] = 1.0
+    c_bar: Annotated[float, "bound of the weights by which corrections travel back: decides how fast"] = 1.0
+    n_epochs: Annotated[int, "passes over a rollout"] = 1
+    clip_range: Annotated[
+        float | None,
+        "of PPO's surrogate, with each symbol's advantages standardised; null: the plain policy gradient",
+    ] = None
+    actors: Annotated[int, "that play, each in environments of its own"] = 2
+    queue: Annotated[
+        int,
+        "rollouts beside one of each actor that may be ordered and not yet learned from; actors wait behind it",
+    ] = 0
+    crew: Annotated[Crews, "here: in this process, one after another; processes; ray: actors on any machine"] = "here"
+    address: Annotated[str | None, "of a Ray cluster, e.g. auto; null starts Ray here"] = None
+    retries: Annotated[int, "how often an actor that died is replaced"] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(1, owner="agent", actors=self.actors)
+        check_range(1, owner="agent", actors=self.actors, n_epochs=self.n_epochs)
         check_range(0, owner="agent", queue=self.queue, retries=self.retries)
         # V-trace is defined for ρ̄ ≥ c̄ (Espeholt et al. 2018, section 4.1).
         if not self.rho_bar >= self.c_bar > 0:
             raise ConfigError(
                 f"agent.rho_bar={self.rho_bar} must be at least agent.c_bar={self.c_bar}, and both above 0"
+            )
+        if self.clip_range is not None and self.clip_range <= 0:
+            raise ConfigError(f"agent.clip_range={self.clip_range} must be above 0, e.g. 0.3; null does not clip")
+        if self.n_epochs > 1 and self.clip_range is None:
+            raise ConfigError(
+                f"agent.n_epochs={self.n_epochs} passes over a rollout need a bound; add agent.clip_range=0.3"
             )
         if self.extras:
             raise ConfigError("agent=impala takes no agent.extras, as its actors have none; take agent=ppo for them")
@@ -142,7 +149,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         return {name: tensor.detach().cpu().clone() for name, tensor in self.fleet.state_dict().items()}
 
     def batches(self, experience: Parcel, acting: Acting) -> Iterator[Transitions]:
-        """Whole rollouts of some environments of every symbol, each once, in an order drawn again.
+        """Whole rollouts of some environments of every symbol, each once a pass, in an order drawn again.
 
         Rows are (symbol, env, step); `targets` are values of what followed where the rows themselves do not hold it.
         """
@@ -158,11 +165,12 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             "terminated": rollout.terminated,
             "targets": self._bootstrap_values(rollout, acting),
         }
-        order = torch.randperm(self.market.envs_each, device=self.device)
-        for envs in order.view(-1, self.envs_in_batch):
-            observation = {name: self._rows(entry, envs) for name, entry in rollout.observation.items()}
-            chosen: dict[str, Any] = {name: self._rows(entry, envs) for name, entry in rows.items()}
-            yield Transitions(self.by_row(len(chosen["rewards"])), observation, **chosen)
+        for _ in range(self.config.n_epochs):
+            order = torch.randperm(self.market.envs_each, device=self.device)
+            for envs in order.view(-1, self.envs_in_batch):
+                observation = {name: self._rows(entry, envs) for name, entry in rollout.observation.items()}
+                chosen: dict[str, Any] = {name: self._rows(entry, envs) for name, entry in rows.items()}
+                yield Transitions(self.by_row(len(chosen["rewards"])), observation, **chosen)
 
     @torch.no_grad()
     def _bootstrap_values(self, rollout: Rollout, acting: Acting) -> torch.Tensor:
@@ -187,7 +195,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         log_probs, shaped = policy.log_prob(batch.actions), self.per_symbol
         # Targets are constants (eq. 1): the critic is pulled to them, not they to the critic.
         targets, advantages, ratios = self._trace_targets(batch, values.detach(), log_probs.detach())
-        policy_loss = -shaped(advantages * log_probs).mean(1)
+        policy_loss = -shaped(self._gain(batch, log_probs, advantages, ratios)).mean(1)
         value_loss = shaped((values - targets).square()).mean(1)
         entropy = shaped(policy.entropy()).mean(1)
         terms = {
@@ -206,6 +214,18 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             "vtrace/advantage_std": gains.std(1),
         }
         return Losses(terms, metrics)
+
+    def _gain(
+        self, batch: Transitions, log_probs: torch.Tensor, advantages: torch.Tensor, ratios: torch.Tensor
+    ) -> torch.Tensor:
+        """(row,) what the policy ascends: A·log π, or PPO's surrogate around the weights that played."""
+        assert batch.log_probs is not None
+        if self.config.clip_range is None:
+            return advantages * log_probs
+        # V-trace's advantages hold min(ρ̄, π/μ) already, and the surrogate brings the ratio itself.
+        gains = self.per_symbol(advantages / ratios.clamp(max=self.config.rho_bar))
+        gains = (gains - gains.mean(1, keepdim=True)) / (gains.std(1, keepdim=True) + 1e-8)
+        return clipped_surrogate(log_probs - batch.log_probs, gains.flatten(), self.config.clip_range)
 
     @torch.no_grad()
     def _trace_targets(

@@ -52,10 +52,10 @@ class RecordRule(NamedTuple):
     weights: Array  # (record,)
     stay: float
 
-    def earned(self, record: Array, table: RewardTable) -> Array:
+    def rewards_of(self, record: Array, table: RewardTable) -> Array:
         """(time,) what it earns by the records (time, record · window) at the bars of the table."""
         worth = np.einsum("r,trk->tk", self.weights, record.reshape(len(record), len(self.weights), -1))
-        return table.earned(worth, self.stay)
+        return table.rewards_of(worth, self.stay)
 
 
 class RecordLogits(nn.Module):
@@ -112,9 +112,9 @@ def best_rule(record: Array, records: int, table: RewardTable, usable: Array, by
     if by_state:  # without it, or as much as all others together
         choices = [np.append(np.full(records - 1, 1.0 / (records - 1)), last) for last in (0.0, 1.0)]
     usual = RecordRule(choices[0], USUAL_STAY)
-    earned = usual.earned(record, table)
+    earned = usual.rewards_of(record, table)
     rules = [RecordRule(weights, stay) for weights in choices for stay in STAYS]
-    gains = [rule.earned(record, table) - earned for rule in rules]
+    gains = [rule.rewards_of(record, table) - earned for rule in rules]
     best = int(np.argmax([gain[usable].mean() for gain in gains]))
     return rules[best] if _is_clearly_above(gains[best][usable], RULE_ERRORS) else usual
 
@@ -127,7 +127,7 @@ def better_constant(rule: RecordRule, record: Array, table: RewardTable, usable:
     """
     constants = np.einsum("tkk->tk", table.total)
     place = int(constants[usable].mean(axis=0).argmax())
-    gaps = (constants[:, place] - rule.earned(record, table))[usable]
+    gaps = (constants[:, place] - rule.rewards_of(record, table))[usable]
     return place if _is_clearly_above(gaps, CONSTANT_ERRORS) else None
 
 

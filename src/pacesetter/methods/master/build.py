@@ -47,7 +47,9 @@ def with_fleet(config: Plan) -> Plan:
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
     other = there.trading
-    task = replace(own, fleet=str(folder), window_bars=other.window_bars, symbols=other.symbols, market=other.market)
+    task = replace(
+        own, fleet=str(folder), window_bars=there.learned_window_bars, symbols=other.symbols, market=other.market
+    )
     # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
     split = there.train
     train = replace(

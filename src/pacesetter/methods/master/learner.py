@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import nn
@@ -39,8 +39,6 @@ class MasterPPO(FleetPPO):
 
     Shares earn in the next bar, and are free to change in the one after: the discount is short. Scores are explored
     widely, in as many directions as there are symbols, so that the divergence is not a measure of going too far.
-
-    adviser_learning_rate   of agents that are tuned along
     """
 
     learning_rate: float = 3e-3
@@ -49,7 +47,7 @@ class MasterPPO(FleetPPO):
     gae_lambda: float = 0.5
     n_epochs: int = 6
     target_kl: float | None = None
-    adviser_learning_rate: float = 1e-5
+    adviser_learning_rate: Annotated[float, "of agents that are tuned along"] = 1e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()

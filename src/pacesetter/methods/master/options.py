@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pacesetter.build.sections import check_shares
 from pacesetter.build.trading import Trading
@@ -15,26 +15,31 @@ __all__ = ["MasterTrading"]
 
 @dataclass(frozen=True)
 class MasterTrading(Trading):
-    """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios.
-
-    fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
-    shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
-                   then takes the ones after the last that the fleet has seen, where its advice is out-of-sample
-    cross_fit      while the master learns, bars of each half of the training set are advised on by a fleet that learned
-                   from the other half; false lets it learn from in-sample advice. Not needed with `shares`
-    joint_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
-    largest_fall   of an agent's own annualised Sharpe ratio on the validation set before tuning is undone
-    """
+    """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios."""
 
     problem = "master"
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
     account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
-    fleet: str = ""
-    shares: tuple[float, float] | None = None
-    cross_fit: bool = True
-    joint_steps: int = 0
-    largest_fall: float = 0.1
+    fleet: Annotated[
+        str,
+        "its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own",
+    ] = ""
+    shares: Annotated[
+        tuple[float, float] | None,
+        "of the bars for learning and validation instead of the fleet's; of those for learning the master then "
+        "takes the ones after the last that the fleet has seen, where its advice is out-of-sample",
+    ] = None
+    cross_fit: Annotated[
+        bool,
+        "while the master learns, bars of each half of the training set are advised on by a fleet that learned "
+        "from the other half; false lets it learn from in-sample advice. Not needed with `shares`",
+    ] = True
+    joint_steps: Annotated[int, "for which the agents then learn along at agent.adviser_learning_rate; 0 is never"] = 0
+    largest_fall: Annotated[
+        float,
+        "of an agent's own annualised Sharpe ratio on the validation set before tuning is undone",
+    ] = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 
@@ -38,24 +38,22 @@ OWN_REGIMES = "own"  # the family of a market whose regimes are its own
 
 @dataclass(frozen=True)
 class FleetMeta(FleetPPO):
-    """Options of meta-learning, beside those of PPO.
+    """Options of meta-learning, beside those of PPO."""
 
-    context         gru, attention, pearl, sums, or off: PPO on the same tasks
-    context_bars    transitions that it reads             context_width   of its answer
-    latent          numbers of a latent task, of pearl    kl_coef         weight of its divergence from the prior
-    warmup_steps    over which the context comes in, from not at all to wholly
-    family          of markets beside the training bars, see `methods.meta.families`; own: the training bars alone
-    tasks           how many markets of the family
-    """
-
-    context: Literal["gru", "attention", "pearl", "sums", "off"] = "gru"
-    context_bars: int = 16
-    context_width: int = 32
-    latent: int = 8
-    kl_coef: float = 1e-3
-    warmup_steps: int = 4_096
-    family: str = OWN_REGIMES
-    tasks: int = 4
+    context: Annotated[
+        Literal["gru", "attention", "pearl", "sums", "off"],
+        "gru, attention, pearl, sums, or off: PPO on the same tasks",
+    ] = "gru"
+    context_bars: Annotated[int, "transitions that it reads"] = 16
+    context_width: Annotated[int, "of its answer"] = 32
+    latent: Annotated[int, "numbers of a latent task, of pearl"] = 8
+    kl_coef: Annotated[float, "weight of its divergence from the prior"] = 1e-3
+    warmup_steps: Annotated[int, "over which the context comes in, from not at all to wholly"] = 4_096
+    family: Annotated[
+        str,
+        "of markets beside the training bars, see `methods.meta.families`; own: the training bars alone",
+    ] = OWN_REGIMES
+    tasks: Annotated[int, "how many markets of the family"] = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

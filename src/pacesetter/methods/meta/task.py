@@ -80,7 +80,7 @@ class MetaFleetTask(FleetTask):
             return serve_context(fleet, names, targets_in, trades)
         return super().make_served(fleet, names, targets_in, trades)
 
-    def shown_in(self, market: SymbolMarket, fleet: Fleet) -> SymbolMarket:
+    def observe_as(self, market: SymbolMarket, fleet: Fleet) -> SymbolMarket:
         from pacesetter.learning.experience.market import FleetMarket
         from pacesetter.methods.meta.agents import ContextFleet
         from pacesetter.methods.meta.market import ContextMarket

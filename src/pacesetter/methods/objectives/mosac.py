@@ -7,9 +7,9 @@ scaled by the deviation of its own discounted return, so that weights compare li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import rewards_of_draw
 from pacesetter.learning.fleet.making import make_trainer
 from pacesetter.learning.fleet.method import Acting
-from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
+from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinChoices, TwinCritics
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.methods.objectives.conditions import first_weights
@@ -37,24 +37,27 @@ CHANGED_SHARE = 0.5  # of drawn rows that are learned from for other weights, wh
 
 @dataclass(frozen=True)
 class FleetMOSAC(FleetSAC):
-    """Options of multi-objective SAC.
+    """Options of multi-objective SAC."""
 
-    objectives         reward component -> its first weight; null: profit, risk, activity, timing, exploration
-    scalarisation      weighted_sum, chebyshev (which reaches concave fronts too) or state_dependent
-    preferences        points of the front that is judged at the end; above 1, training covers all weights
-    utility            of whole episodes, which the preference network is trained by: sharpe, growth or sortino
-    largest_weight     that the preference network gives to one objective
-    population         pairs of networks in its evolution strategy
-    preference_noise   deviation of their parameters, and `preference_rate` their step size
-    """
-
-    objectives: dict[str, Any] | None = None
-    scalarisation: Literal["weighted_sum", "chebyshev", "state_dependent"] = "weighted_sum"
-    preferences: int = 1
-    utility: Literal["sharpe", "growth", "sortino"] = "sharpe"
-    largest_weight: float = 0.6
-    population: int = 8
-    preference_noise: float = 0.2
+    objectives: Annotated[
+        dict[str, Any] | None,
+        "reward component -> its first weight; null: profit, risk, activity, timing, exploration",
+    ] = None
+    scalarisation: Annotated[
+        Literal["weighted_sum", "chebyshev", "state_dependent"],
+        "weighted_sum, chebyshev (which reaches concave fronts too) or state_dependent",
+    ] = "weighted_sum"
+    preferences: Annotated[
+        int,
+        "points of the front that is judged at the end; above 1, training covers all weights",
+    ] = 1
+    utility: Annotated[
+        Literal["sharpe", "growth", "sortino"],
+        "of whole episodes, which the preference network is trained by: sharpe, growth or sortino",
+    ] = "sharpe"
+    largest_weight: Annotated[float, "that the preference network gives to one objective"] = 0.6
+    population: Annotated[int, "pairs of networks in its evolution strategy"] = 8
+    preference_noise: Annotated[float, "deviation of the strategy's parameters"] = 0.2
     preference_rate: float = 0.2
 
     def __post_init__(self) -> None:
@@ -66,14 +69,17 @@ class FleetMOSAC(FleetSAC):
 
 
 class ObjectiveCritics(nn.Module):
-    """Twin critics of each objective: (symbol · n, width) features and actions → (2, objective, symbol · n)."""
+    """Twin critics of each objective: (symbol · n, width) features and actions → (2, objective, symbol · n).
 
-    def __init__(self, width: int, hidden: int, symbols: int, objectives: int) -> None:
+    Those of discrete orders take features alone, and give a value for each order: (2, objective, symbol · n, action).
+    """
+
+    def __init__(self, each: Iterable[TwinCritics | TwinChoices]) -> None:
         super().__init__()
-        self.each = nn.ModuleList(TwinCritics(width, hidden, symbols) for _ in range(objectives))
+        self.each = nn.ModuleList(each)
 
-    def forward(self, features: torch.Tensor, actions: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
-        return torch.stack([critics(features, actions, rows) for critics in self.each], dim=1)
+    def forward(self, features: torch.Tensor, *rest: torch.Tensor | None) -> torch.Tensor:
+        return torch.stack([critics(features, *rest) for critics in self.each], dim=1)
 
 
 class ObjectiveScale(ReturnScale):
@@ -125,7 +131,7 @@ class MOSAC(SAC):
         self.own["best"] = nn.ParameterDict({"reference": nn.Parameter(torch.zeros(len(self.names), 1), False)})
 
     def make_critics(self, fleet: Fleet) -> nn.Module:
-        return ObjectiveCritics(fleet.config.width, fleet.hidden, len(fleet.symbols), len(self.names))
+        return ObjectiveCritics(self.twin_critics(fleet) for _ in self.names)
 
     # ---- experience -----------------------------------------------------------------------------------------------
 
@@ -169,14 +175,17 @@ class MOSAC(SAC):
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def critic_values(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
-        """(symbol · n,) the critics' values as one number, by the weights that each row has."""
-        values = self.critics(features, actions, self.rows).amin(0)
-        weights = batch.observation[PREFERENCE].T  # (objective, row)
+    def critic_values(self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions) -> torch.Tensor:
+        """The critics' values as one number, by the weights that each row has: (row,), or (row, action)."""
+        values = self.values_of(self.critics, features, actions).amin(0)  # (objective, row, …)
+        shape = (*values.shape[:2], *[1] * (values.ndim - 2))
+        weights = batch.observation[PREFERENCE].T.reshape(shape)
         if self.config.scalarisation != "chebyshev":
-            return weighted_sum(values, weights)  # type: ignore[no-any-return]
+            return weighted_sum(values, weights)
         # Not additive: how far the whole episode is from the reference, with what it has added up before.
-        return chebyshev(values + self.scale_objectives(batch.observation[ACCRUED]), weights, self.reference)  # type: ignore[no-any-return]
+        accrued = self.scale_objectives(batch.observation[ACCRUED]).view(shape)
+        reference = self.reference.view(-1, *[1] * (values.ndim - 1))
+        return chebyshev(values + accrued, weights, reference)
 
     def critic_targets(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
@@ -184,12 +193,7 @@ class MOSAC(SAC):
         """(objective, symbol · n) targets r_k + γ(min Q'_k(s', a') − α log π(a'|s')), each as that of SAC."""
         assert batch.objectives is not None
         assert batch.terminated is not None
-        policy, _ = self.fleet.decide(following, rows=self.rows)
-        actions = policy.sample()
-        temperature = self.temperature.log[self.present].exp()[:, None]
-        entropy = (temperature * self.per_symbol(policy.log_prob(actions))).flatten()
-        # The smaller critic of each objective separately, (objective, row); the entropy counts in all of them.
-        values = self.targets(following, actions, self.rows).amin(0) - entropy
+        values = self.soft_values(batch, following)  # the smaller critic of each objective separately
         rewards = self.scale_objectives(batch.objectives)  # (objective, row)
         for extra in acting.extras.values():
             changed = rewards_of_draw(extra, batch, features, following, acting.steps + acting.round_steps)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
@@ -26,18 +27,15 @@ __all__ = ["ConservativeQ", "FleetCQL", "make_cql"]
 
 @dataclass(frozen=True)
 class FleetCQL(OfflineConfig):
-    """Options of CQL.
+    """Options of CQL."""
 
-    penalty       weight of the conservative term
-    temperature   of the actor, in deviations of the discounted return: the policy tends to softmax(Q / temperature)
-    tau           by which target critics follow at every gradient step
-    samples       random and own actions each by which the continuous penalty is estimated
-    """
-
-    penalty: float = 0.2
-    temperature: float = 0.02
-    tau: float = 0.02
-    samples: int = 8
+    penalty: Annotated[float, "weight of the conservative term"] = 0.2
+    temperature: Annotated[
+        float,
+        "of the actor, in deviations of the discounted return: the policy tends to softmax(Q / temperature)",
+    ] = 0.02
+    tau: Annotated[float, "by which target critics follow at every gradient step"] = 0.02
+    samples: Annotated[int, "random and own actions each by which the continuous penalty is estimated"] = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,30 +10,14 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import MaskedCategorical, head_layers
-from pacesetter.agents.stacked import StackedHead
+from pacesetter.agents.heads import MaskedCategorical
 from pacesetter.learning.equations import soft_update
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.sac import TwinCritics
+from pacesetter.learning.fleet.sac import LEAST_LOG, TwinChoices, TwinCritics
 from pacesetter.methods.offline.method import OfflineMethod
 from pacesetter.methods.offline.rows import StoredRows
 
-__all__ = ["CriticMethod", "TwinChoices"]
-
-LEAST_LOG = -1e4  # of a masked action: the lowest number times 0 would be NaN in a gradient
-
-
-class TwinChoices(nn.Module):
-    """Two stacked heads with a value for each action: (symbol · n, width) → (2, symbol · n, action)."""
-
-    def __init__(self, width: int, hidden: int, symbols: int, actions: int) -> None:
-        super().__init__()
-        self.heads = nn.ModuleList(
-            StackedHead([head_layers(width, hidden, actions, 1.0) for _ in range(symbols)]) for _ in range(2)
-        )
-
-    def forward(self, features: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
-        return torch.stack([head(features, rows) for head in self.heads])
+__all__ = ["CriticMethod"]
 
 
 class CriticMethod(OfflineMethod):

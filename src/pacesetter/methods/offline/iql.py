@@ -7,6 +7,7 @@ orders in the data, weighted by exp(β·(Q − V)).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
@@ -24,16 +25,11 @@ __all__ = ["FleetIQL", "ImplicitQ", "make_iql"]
 
 @dataclass(frozen=True)
 class FleetIQL(OfflineConfig):
-    """Options of IQL.
+    """Options of IQL."""
 
-    expectile             τ of the value: ½ is the mean over the actions in the data, 1 their maximum
-    inverse_temperature   β of the weights; 0 clones the data
-    tau                   by which target critics follow at every gradient step
-    """
-
-    expectile: float = 0.8
-    inverse_temperature: float = 10.0
-    tau: float = 0.02
+    expectile: Annotated[float, "τ of the value: ½ is the mean over the actions in the data, 1 their maximum"] = 0.8
+    inverse_temperature: Annotated[float, "β of the weights; 0 clones the data"] = 10.0
+    tau: Annotated[float, "by which target critics follow at every gradient step"] = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()

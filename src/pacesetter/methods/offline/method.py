@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import torch
 
@@ -30,19 +30,13 @@ NEAR = 0.2  # a continuous order within a tenth of the range is counted as the s
 
 @dataclass(frozen=True)
 class OfflineConfig(FleetConfig):
-    """Options of every offline method; `train.steps` counts rows drawn of each symbol.
+    """Options of every offline method; `train.steps` counts rows drawn of each symbol."""
 
-    dataset          file or folder that `pacesetter export` or a replay log wrote
-    regimes          those of its regimes that are learned from; none named means all
-    batch_size       rows of each symbol in a gradient step, and `gradient_steps` of them in a round
-    held_out         share of each symbol's episodes that is never learned from
-    """
-
-    dataset: str = ""
-    regimes: tuple[str, ...] = ()
-    batch_size: int = 128
+    dataset: Annotated[str, "file or folder that `pacesetter export` or a replay log wrote"] = ""
+    regimes: Annotated[tuple[str, ...], "those of its regimes that are learned from; none named means all"] = ()
+    batch_size: Annotated[int, "rows of each symbol in a gradient step, and `gradient_steps` of them in a round"] = 128
     gradient_steps: int = 16
-    held_out: float = 0.2
+    held_out: Annotated[float, "share of each symbol's episodes that is never learned from"] = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,7 +39,7 @@ def expert_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
     """The rule expert on the features of the window; refuses a window without the indicators that it needs."""
     rule, action = RuleExpert(market.batch.bank.names), config.trading.action
 
-    def wanted(observation: Rows) -> torch.Tensor:
+    def choose_orders(observation: Rows) -> torch.Tensor:
         chosen = torch.as_tensor(rule.act(market.tables(observation) | observation)).long()
         if market.actions is not None:
             return chosen
@@ -50,7 +50,7 @@ def expert_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
         # A target has to be restated at every bar: holding is asking for the full position again.
         return torch.where((orders > 0) | (held & (orders == 0)), 1.0, -1.0)
 
-    return order_teacher(wanted, market.actions)
+    return order_teacher(choose_orders, market.actions)
 
 
 def oracle_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
@@ -71,7 +71,7 @@ def oracle_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
     columns = [list(panel.symbols).index(name) for (name,) in market.batch.bank.symbols]
     expected = torch.from_numpy(np.ascontiguousarray(response[:, columns]))  # (bar, block)
 
-    def wanted(observation: Rows) -> torch.Tensor:
+    def choose_orders(observation: Rows) -> torch.Tensor:
         block, bar = observation["index"].long().unbind(-1)
         forecast = expected[bar.clamp(max=len(expected) - 1), block]
         held = observation["position"][:, PositionEntry.WEIGHT] > 0
@@ -82,7 +82,7 @@ def oracle_teacher(config: Plan, panel: Panel, market: FleetMarket) -> Teach:
             return enters.float() - leaves.float()
         return torch.where(enters, int(Discrete.BUY_LARGE), torch.where(leaves, int(Discrete.SELL_ALL), 0))
 
-    return order_teacher(wanted, market.actions)
+    return order_teacher(choose_orders, market.actions)
 
 
 # By what the runs of a task are judged as: orders of an account, or windows.

@@ -19,7 +19,7 @@ from pacesetter.methods.offline.task import JudgedWindows
 from pacesetter.methods.offline.window_agents import PolicyAgents
 from pacesetter.methods.offline.windows import OfflineWindows
 
-__all__ = ["OfflineWindowsValidator", "observe", "played_beside"]
+__all__ = ["OfflineWindowsValidator", "compare_with_rules", "observe"]
 
 SHOWN = ("cross-validated", "regime oracle", "optimum", "hindsight")  # beside the best constant, where there are any
 
@@ -61,13 +61,13 @@ class OfflineWindowsValidator(RowsValidator[SB3Learner]):
         load_weights(self.learner.algorithm, read_state(best))
         judged = {name: float(values.mean()) for name, values in self._judge_held_out().items()}
         estimates, note = self._estimates()
-        rewards = played_beside(self.learner.agent, self.markets)
+        rewards = compare_with_rules(self.learner.agent, self.markets)
         words = ", ".join(f"{name} {value:+.4f}" for name, value in rewards.items())
         self._print_judged(judged, estimates, f"reward a bar on the validation set: {words}", note)
         self._store(judged, estimates, note, {"validation_rewards": rewards})
 
 
-def played_beside(agent: AlgorithmAgent, judged: JudgedWindows) -> dict[str, float]:
+def compare_with_rules(agent: AlgorithmAgent, judged: JudgedWindows) -> dict[str, float]:
     """Mean reward on the validation set: the agent's, and those of simple rules and limits."""
     task: LookbackConfig = judged.config.lookback
     split = split_panel(judged.config, learned_universe(judged.config, judged.panel))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pacesetter.learning.methods import NetworkOptions
 
@@ -11,21 +12,15 @@ __all__ = ["StoredWindowsOptions", "WindowsBCOptions", "WindowsCQLOptions", "Win
 
 @dataclass(frozen=True)
 class StoredWindowsOptions(NetworkOptions):
-    """Learning windows from stored episodes; `train.steps` counts rows drawn.
-
-    dataset          file that `pacesetter export` wrote of task=lookback
-    regimes          those of its regimes that are learned from; none named means all
-    batch_size       rows of a gradient step, and `gradient_steps` of them in a round
-    held_out         share of the episodes that is never learned from
-    """
+    """Learning windows from stored episodes; `train.steps` counts rows drawn."""
 
     network: str = "mlp_small"
     heads: tuple[int, ...] = (32,)
-    dataset: str = ""
-    regimes: tuple[str, ...] = ()
-    held_out: float = 0.2
+    dataset: Annotated[str, "file that `pacesetter export` wrote of task=lookback"] = ""
+    regimes: Annotated[tuple[str, ...], "those of its regimes that are learned from; none named means all"] = ()
+    held_out: Annotated[float, "share of the episodes that is never learned from"] = 0.2
     learning_rate: float = 1e-3
-    batch_size: int = 256
+    batch_size: Annotated[int, "rows of a gradient step, and `gradient_steps` of them in a round"] = 256
     gradient_steps: int = 16
     gamma: float = 0.9
     max_grad_norm: float = 0.5

@@ -62,10 +62,10 @@ def _choose_places(policy: LookbackPolicy, market: WindowMarket, first: int = 0)
         )
     grid, panel = torch.tensor(windows.grid), batch.dealer.panel
 
-    def wanted(observation: Rows) -> torch.Tensor:
+    def choose_windows(observation: Rows) -> torch.Tensor:
         # The environments stand where they showed the observation: nothing has been chosen since.
         pairs = zip(batch.t.tolist(), batch.lookback.tolist(), strict=True)
         asked = [policy.choose(panel, t, held) if t >= first else held for t, held in pairs]
         return (torch.tensor(asked)[:, None] - grid).abs().argmin(dim=1)
 
-    return wanted
+    return choose_windows

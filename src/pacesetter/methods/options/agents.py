@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from pacesetter.agents.encoders import Network
-from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import ACTOR_GAIN, Distribution, Head, head_layers
+from pacesetter.agents.fleet import PRIOR, Fleet
+from pacesetter.agents.heads import ACTOR_GAIN, Distribution, Head, head_layers, silence_head
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.methods.options.answer import MEMORY, OptionAnswer, OptionSet
@@ -28,11 +28,16 @@ FIRST_ENDING = -2.0  # logit: a fresh option ends at one bar in eight
 
 
 class OptionHead(Head):
-    """Layers whose last has `outputs`; those that end options begin with options that last."""
+    """Layers whose last has `outputs`; those that end options begin with options that last.
 
-    def __init__(self, width: int, hidden: int, options: OptionSet) -> None:
+    Beside a prior all options begin at it: their orders are residuals, and 0 at first.
+    """
+
+    def __init__(self, width: int, hidden: int, options: OptionSet, beside_prior: bool = False) -> None:
         super().__init__()
         self.layers = head_layers(width, hidden, options.outputs, ACTOR_GAIN)
+        if beside_prior:
+            silence_head(self.layers)
         if options.is_learned:
             last: Any = self.layers[-1]
             with torch.no_grad():
@@ -101,7 +106,7 @@ class OptionFleet(Fleet):
         return {"option": policy.played.option, "began": policy.played.began}
 
     def _new_actor(self) -> OptionHead:
-        return OptionHead(self.config.width, self.hidden, self.options)
+        return OptionHead(self.config.width, self.hidden, self.options, PRIOR in self.shapes)
 
     def _new_critic(self) -> ValueHead:
         return ValueHead(self.config.width, self.hidden, len(self.options))
@@ -161,7 +166,7 @@ class OptionAgent(SymbolAgent):
         self.options, self.column = options, column
         self.encoder = config.build(_shown_shapes(shapes, options))
         self.encoder.register_forward_pre_hook(_keep_newest(options.seen_bars))
-        self.actor = OptionHead(config.width, hidden, options)
+        self.actor = OptionHead(config.width, hidden, options, PRIOR in shapes)
         self.critic = ValueHead(config.width, hidden, len(options))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.fleet_config import FleetConfig
@@ -17,39 +17,31 @@ HISTORY_BARS = 20  # returns that the written options read: two moving averages 
 
 @dataclass(frozen=True)
 class OptionRules:
-    """Thresholds of the written options; positions are shares of equity, gains and gaps shares of a price.
+    """Thresholds of the written options; positions are shares of equity, gains and gaps shares of a price."""
 
-    flat             a position smaller than this counts as none
-    full             a position that opening and following a trend stop at
-    entry_steps      most bars of open_long                entry_ends   its probability to end at each of the others
-    min_confidence   of open_long against wait by the selector, below which the deterministic policy does not open
-    loss, small_gain, large_gain   returns of a position at which close sells all, a part, and most of it
-    close_ends       its probability to end while something is held
-    trend_gap        |SMA10 − SMA20| / SMA20 that is a trend      trend_deviations   the same in deviations of 20 bars;
-                     the smaller of both counts, so that quiet markets have trends
-    trend_ends, trend_lost   its probability to end in a trend, and below half of the threshold
-    scalp_fall, scalp_gain   deviations of the last return that scalp buys below −, and of the gain that it leaves at
-    scalp_steps      bars after which it leaves in any case
-    wait_ends        its probability to end; it ends at once when another option becomes possible
-    """
-
-    flat: float = 0.01
-    full: float = 0.10
-    entry_steps: int = 10
-    entry_ends: float = 0.1
-    min_confidence: float = 0.6
-    loss: float = 0.01
-    small_gain: float = 0.01
-    large_gain: float = 0.02
-    close_ends: float = 0.05
-    trend_gap: float = 0.02
-    trend_deviations: float = 1.5
-    trend_ends: float = 0.1
-    trend_lost: float = 0.8
-    scalp_fall: float = 1.0
-    scalp_gain: float = 0.5
-    scalp_steps: int = 5
-    wait_ends: float = 0.2
+    flat: Annotated[float, "a position smaller than this counts as none"] = 0.01
+    full: Annotated[float, "a position that opening and following a trend stop at"] = 0.10
+    entry_steps: Annotated[int, "most bars of open_long"] = 10
+    entry_ends: Annotated[float, "its probability to end at each of the others"] = 0.1
+    min_confidence: Annotated[
+        float,
+        "of open_long against wait by the selector, below which the deterministic policy does not open",
+    ] = 0.6
+    loss: Annotated[float, "return of a position at which close sells all"] = 0.01
+    small_gain: Annotated[float, "return at which close sells a part"] = 0.01
+    large_gain: Annotated[float, "return at which close sells most of it"] = 0.02
+    close_ends: Annotated[float, "its probability to end while something is held"] = 0.05
+    trend_gap: Annotated[
+        float,
+        "|SMA10 − SMA20| / SMA20 that is a trend the smaller of both counts, so that quiet markets have trends",
+    ] = 0.02
+    trend_deviations: Annotated[float, "the same in deviations of 20 bars;"] = 1.5
+    trend_ends: Annotated[float, "probability to end in a trend"] = 0.1
+    trend_lost: Annotated[float, "probability to end below half of the threshold"] = 0.8
+    scalp_fall: Annotated[float, "scalp buys below − this many deviations of the last return"] = 1.0
+    scalp_gain: Annotated[float, "deviations of the gain at which scalp leaves"] = 0.5
+    scalp_steps: Annotated[int, "bars after which it leaves in any case"] = 5
+    wait_ends: Annotated[float, "its probability to end; it ends at once when another option becomes possible"] = 0.2
 
     def __post_init__(self) -> None:
         shares = ("entry_ends", "min_confidence", "close_ends", "trend_ends", "trend_lost", "wait_ends")
@@ -63,35 +55,31 @@ class OptionRules:
 class FleetOptions(FleetConfig):
     """Options of options.
 
-    kind             written: five rules, of which the selector is learned; learned: option-critic
-    options          written ones that there are; wait must be among them
-    count            how many learned ones
-    option_timeout   bars after which any option ends
-    rules            thresholds of the written ones
-    seen_bars        newest bars that the network is shown; the rules read 20 returns. null shows all of the window
-    n_steps          of each environment in a round
-    batch_size       completed options of each symbol in a gradient step; of learned ones, rows
-    ent_coef         weight of the selector's entropy; of learned options also of their orders'
-
     written: gradient_steps of a round, buffer_size completed options of each symbol that are kept, learning_starts with
     them, epsilon of choices drawn evenly, tau by which the target values follow
     learned: n_epochs of a round, gae_lambda, clip_range of their orders, vf_coef of the values, deliberation_cost that
     ending an option is charged, in deviations of a return (Harb et al. 2018)
     """
 
-    kind: Literal["written", "learned"] = "written"
-    options: tuple[str, ...] = WRITTEN
-    count: int = 4
-    option_timeout: int = 20
-    rules: OptionRules = field(default_factory=OptionRules)
-    seen_bars: int | None = None
+    kind: Annotated[
+        Literal["written", "learned"],
+        "written: five rules, of which the selector is learned; learned: option-critic",
+    ] = "written"
+    options: Annotated[tuple[str, ...], "written ones that there are; wait must be among them"] = WRITTEN
+    count: Annotated[int, "how many learned ones"] = 4
+    option_timeout: Annotated[int, "bars after which any option ends"] = 20
+    rules: Annotated[OptionRules, "thresholds of the written ones"] = field(default_factory=OptionRules)
+    seen_bars: Annotated[
+        int | None,
+        "newest bars that the network is shown; the rules read 20 returns. null shows all of the window",
+    ] = None
     learning_rate: float = 1e-4
     encoder_learning_rate: float = 1e-4
     max_grad_norm: float = 1.0
     gamma: float = 0.95
-    n_steps: int = 32
-    batch_size: int = 32
-    ent_coef: float = 0.01
+    n_steps: Annotated[int, "of each environment in a round"] = 32
+    batch_size: Annotated[int, "completed options of each symbol in a gradient step; of learned ones, rows"] = 32
+    ent_coef: Annotated[float, "weight of the selector's entropy; of learned options also of their orders'"] = 0.01
     gradient_steps: int = 16
     buffer_size: int = 4_000
     learning_starts: int = 64

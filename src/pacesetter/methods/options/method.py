@@ -55,6 +55,10 @@ class OptionMethod(FleetMethod[OptionFleet, FleetMarket]):
         if config.extras:
             named = ", ".join(config.extras)
             raise ConfigError(f"agent=options takes no extras, but agent.extras has {named}; leave them out")
+        if config.kind == "written" and market.batch.action == "target":
+            raise ConfigError(
+                "the written options give orders, not targets; take task.action=continuous, or agent=option_critic"
+            )
         torch.manual_seed(config.seed)
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         self.own["scale"] = self.scale

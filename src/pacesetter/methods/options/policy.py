@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,17 @@ from pacesetter.agents.fleet import FleetAgent
 from pacesetter.agents.layout import Tensors
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.market.orders import as_targets
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.market.targets import joint_targets
+from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.methods.options.agents import ANY, OptionFleet
 from pacesetter.methods.options.answer import MEMORY
 from pacesetter.policies.agent import per_symbol
 from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.policies.spec import PolicySpec
+
+if TYPE_CHECKING:
+    from pacesetter.methods.prior.policy import BesidePrior
 
 __all__ = ["OptionPolicy", "ServedOptions", "serve_options"]
 
@@ -31,6 +35,7 @@ class OptionPolicy(Policy):
     """A fleet with options, or the one agent of every symbol, in one account.
 
     trades   by the orders of its agents, or by targets made of them, as `FleetTargets`
+    beside   the prior that the orders are added to; with `sets_targets` alone they are positions to hold
     notes    of the last decision: `option`, the name of the one in force for each symbol
 
     At a backtest's first bar it starts without an option.
@@ -49,10 +54,13 @@ class OptionPolicy(Policy):
         fitted_until: pd.Timestamp | None = None,
         own_account: bool = True,
         name: str = "options",
+        sets_targets: bool = False,
+        beside: BesidePrior | None = None,
     ) -> None:
         self.fleet, self.market, self.trades, self.name = fleet, market, trades, name
         self.fitted_until, self.own_account = fitted_until, own_account
-        self.action = "target" if trades == "targets" else "continuous"
+        self.sets_targets, self.beside = sets_targets, beside
+        self.action = "target" if sets_targets or trades == "targets" else "continuous"
         self.notes: dict[str, list[str]] = {}
         self._symbols: tuple[str, ...] = ()
 
@@ -61,11 +69,16 @@ class OptionPolicy(Policy):
         # A new agent has no memory: the option in force at the end of one backtest must not leak into the next.
         if snapshot.t == snapshot.first or symbols != self._symbols:
             self._agent, self._symbols = FleetAgent(self.fleet, symbols), symbols
-        shown = per_symbol(snapshot.observation, self.own_account)
+        known = snapshot if self.beside is None else self.beside.show(snapshot)
+        shown = per_symbol(known.observation, self.own_account)
         # Copied: torch warns of read-only arrays.
         orders = self._agent.act({name: np.array(entry) for name, entry in shown.items()})
         self.notes = self._agent.notes
         proposals = np.asarray(orders, dtype=np.float64)
+        if self.sets_targets:
+            numbers = proposals if self.beside is None else self.beside.numbers(proposals, known)
+            wanted = within_account(np.asarray(as_targets(numbers, self.market), dtype=np.float64), self.market)
+            return np.where(snapshot.panel.mask[snapshot.t], wanted, np.nan)
         if self.trades == "orders":
             return proposals
         held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)

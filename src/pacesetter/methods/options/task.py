@@ -14,7 +14,8 @@ import numpy as np
 
 from pacesetter.arrays import Array
 from pacesetter.build.environments import Parts, fitted_until
-from pacesetter.build.plan import Plan
+from pacesetter.build.plan import Plan, has_prior
+from pacesetter.build.prior import beside_prior
 from pacesetter.build.tasks.fleet import FleetTask, known_table
 from pacesetter.build.tasks.task import Stored, Task
 from pacesetter.build.trading import FleetTrading, Trading
@@ -37,7 +38,16 @@ __all__ = ["OptionFleetTask", "OptionTradingTask", "adapt_to_options"]
 
 
 def adapt_to_options(task: Task, agent: AgentOptions) -> Task:
-    """The fleet or the one agent with options, windows as long as the rules read them."""
+    """The fleet or the one agent with options, windows as long as the rules read them.
+
+    Targets, and with them a prior to begin at, are for learned options: the rules give the kernel's orders.
+    """
+    is_written = agent.options.get("kind", "written") == "written"
+    if is_written and (agent.targets.prior != "none" or agent.targets.members > 1):
+        raise ConfigError(
+            "agent.prior and agent.members are for options that are learned, since the written ones give orders; take "
+            "agent=option_critic task.action=target"
+        )
     kind = OptionTradingTask if task.learned_as == "trading" else OptionFleetTask
     return kind(read_options(agent, task.learned_as).history_bars)
 
@@ -58,7 +68,9 @@ class OptionFleetTask(FleetTask):
 
         torch.set_num_threads(stored.config.train.threads or torch.get_num_threads())
         fleet = load_fleet(stored.checkpoint)
-        return self._policy(fleet, stored.config, fitted_until(stored.config, stored.panel))
+        policy = self._policy(fleet, stored.config, fitted_until(stored.config, stored.panel))
+        policy.beside = beside_prior(stored) if has_prior(stored.config) else None
+        return policy
 
     def _policy(self, fleet: Fleet, config: Plan, until: pd.Timestamp) -> OptionPolicy:
         from pacesetter.methods.options.agents import OptionFleet
@@ -67,7 +79,12 @@ class OptionFleetTask(FleetTask):
         assert isinstance(fleet, OptionFleet)
         task = config.trading
         return OptionPolicy(
-            fleet, task.market, task.trades if isinstance(task, FleetTrading) else "orders", until, task.own_account
+            fleet,
+            task.market,
+            task.trades if isinstance(task, FleetTrading) else "orders",
+            until,
+            task.own_account,
+            sets_targets=task.action == "target",
         )
 
     def export(self, stored: Stored, count: int) -> Exported:
@@ -78,6 +95,11 @@ class OptionFleetTask(FleetTask):
         from pacesetter.policies.modules import Exported
 
         task, table = stored.config.trading, known_table(stored)
+        if task.action == "target":
+            raise ConfigError(
+                f"{stored.folder} holds targets by options, which a bundle does not serve; bundle one of "
+                "task.action=continuous, or of agent=ppo"
+            )
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
         fleet = load_fleet(stored.checkpoint)
         assert isinstance(fleet, OptionFleet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pacesetter.learning.methods import NetworkOptions
 
@@ -12,10 +12,7 @@ __all__ = ["A2COptions", "PPOOptions"]
 
 @dataclass(frozen=True)
 class PPOOptions(NetworkOptions):
-    """Proximal policy optimisation, masked and recurrent too; `n_steps` is per environment.
-
-    advantages   sampled: of the orders sent; expected, for `agent=ppo` alone: of every discrete order
-    """
+    """Proximal policy optimisation, masked and recurrent too; `n_steps` is per environment."""
 
     learning_rate: float = 3e-4
     n_steps: int = 128
@@ -28,7 +25,10 @@ class PPOOptions(NetworkOptions):
     vf_coef: float = 0.5
     max_grad_norm: float = 0.5
     target_kl: float | None = None
-    advantages: Literal["sampled", "expected"] = "sampled"
+    advantages: Annotated[
+        Literal["sampled", "expected"],
+        "sampled: of the orders sent; expected, for `agent=ppo` alone: of every discrete order",
+    ] = "sampled"
 
 
 @dataclass(frozen=True)

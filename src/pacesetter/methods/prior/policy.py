@@ -16,6 +16,7 @@ from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.errors import ConfigError
 from pacesetter.market.orders import Around, around_prior, as_targets
+from pacesetter.market.targets import within_account
 from pacesetter.methods.prior.prior import Prior
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.fleet import FleetAdvice
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BesidePrior",
     "PriorAdvice",
+    "PriorAlone",
     "PriorPolicy",
     "ServedPrior",
     "ServedPriorMaster",
@@ -109,6 +111,27 @@ class PriorPolicy(Policy):
         shown = self.beside.show(snapshot)
         numbers = self.beside.numbers(self.agent_policy.decide(shown), shown)
         return np.asarray(as_targets(numbers, self.beside.prior.market), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorAlone(Policy):
+    """A prior without its agents: what their untrained residuals of 0 come to.
+
+    is_joint   scaled into one account as the targets of a fleet are
+    """
+
+    beside: BesidePrior
+    fitted_until: pd.Timestamp | None = None
+    is_joint: bool = False
+    name: str = "its prior"
+    action: ClassVar[str] = "target"
+
+    def decide(self, snapshot: Snapshot) -> Array:
+        market, none = self.beside.prior.market, np.zeros(len(snapshot.panel.symbols))
+        targets = np.asarray(as_targets(self.beside.numbers(none, self.beside.show(snapshot)), market))
+        if not self.is_joint:
+            return targets
+        return np.where(snapshot.panel.mask[snapshot.t], within_account(targets, market), np.nan)
 
 
 class ServedPrior(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pacesetter.learning.methods import NetworkOptions
 
@@ -12,10 +12,7 @@ __all__ = ["SACOptions", "TD3Options"]
 
 @dataclass(frozen=True)
 class SACOptions(NetworkOptions):
-    """Soft actor–critic; `ent_coef=auto` learns the temperature.
-
-    hindsight   options of goals and of the replay that relabels them; null trades without goals
-    """
+    """Soft actor–critic; `ent_coef=auto` learns the temperature."""
 
     learning_rate: float = 3e-4
     buffer_size: int = 100_000
@@ -26,7 +23,10 @@ class SACOptions(NetworkOptions):
     train_freq: int = 1
     gradient_steps: int = 1
     ent_coef: float | str = "auto"
-    hindsight: dict[str, Any] | None = None
+    hindsight: Annotated[
+        dict[str, Any] | None,
+        "options of goals and of the replay that relabels them; null trades without goals",
+    ] = None
 
 
 @dataclass(frozen=True)

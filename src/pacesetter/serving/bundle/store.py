@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from pacesetter.cells import Table
 from pacesetter.errors import RunError
 from pacesetter.locks import hold
 from pacesetter.runs import write_atomic
@@ -20,6 +21,7 @@ from pacesetter.serving.bundle.signature import SigningKey
 __all__ = ["Store", "find_bundle"]
 
 INDEX = "versions.json"
+SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the table; versions.json has all
 ROW = {"bundle", "run", "model", "made", "signed", "versions"}
 
 
@@ -33,6 +35,19 @@ class Store:
     def versions(self) -> list[dict[str, Any]]:
         """The version matrix, oldest first."""
         return list(self._index()["versions"])
+
+    def table(self) -> Table:
+        """The version matrix, with an arrow at the bundle that serves."""
+        current = self.current.name
+        rows = [
+            (
+                *("→" if row["bundle"] == current else "", row["bundle"], row["run"], row["model"][:12], row["made"]),
+                *("yes" if row["signed"] else "no", row.get("decision", "")),
+                ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"]),
+            )
+            for row in self.versions
+        ]
+        return Table(("", "bundle", "run", "model", "made", "signed", "gates", "versions"), rows)
 
     @property
     def current(self) -> Path:

@@ -119,7 +119,7 @@ class AlpacaBroker(Venue):
         with _translate_errors():
             listed = self._client.get_orders(request)
             ours = [each for each in listed if each.symbol in self._symbols]
-            return [OpenOrder(each.client_order_id, each.symbol, _left(each)) for each in ours]
+            return [OpenOrder(each.client_order_id, each.symbol, _remaining_size(each)) for each in ours]
 
     def read_account(self, prices: Mapping[str, float]) -> VenueAccount:
         with _translate_errors():
@@ -157,7 +157,7 @@ class AlpacaBroker(Venue):
         return bool(asset.fractionable)
 
 
-def _left(order: Any) -> float:
+def _remaining_size(order: Any) -> float:
     """What is left of an order, signed."""
     left = float(order.qty or 0.0) - float(order.filled_qty or 0.0)
     return left if str(getattr(order.side, "value", order.side)) == "buy" else -left

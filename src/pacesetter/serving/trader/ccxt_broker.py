@@ -286,13 +286,15 @@ class CcxtBroker(Venue):
                 continue
 
     def list_open(self) -> list[OpenOrder]:
-        return [OpenOrder(str(each["clientOrderId"]), each["symbol"], self._left(each)) for each in self._open()]
+        return [
+            OpenOrder(str(each["clientOrderId"]), each["symbol"], self._remaining_size(each)) for each in self._open()
+        ]
 
     def _open(self) -> list[Mapping[str, Any]]:
         with translate_errors(self._client):
             return [each for each in self._client.fetch_open_orders() if each["symbol"] in self._symbols]
 
-    def _left(self, order: Mapping[str, Any]) -> float:
+    def _remaining_size(self, order: Mapping[str, Any]) -> float:
         left = (float(order["amount"] or 0.0) - float(order["filled"] or 0.0)) * self.rules.size(order["symbol"])
         return left if order["side"] == "buy" else -left
 

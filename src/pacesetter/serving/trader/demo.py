@@ -16,9 +16,6 @@ from pacesetter.build import build_panel
 from pacesetter.errors import RunError
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
-from pacesetter.serving.api.admission import Admission, ApiSettings
-from pacesetter.serving.api.app import make_app
-from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
@@ -31,7 +28,9 @@ from pacesetter.serving.trader.session import fit_panel
 if TYPE_CHECKING:
     from starlette.types import Message
 
-__all__ = ["bundle_and_ask", "print_decision"]
+    from pacesetter.serving.api.admission import Admission
+
+__all__ = ["bundle_and_ask", "bundle_and_decide", "print_decision"]
 
 SECONDS = 60.0  # for the first answer, which compiles; no one else waits for it
 
@@ -49,11 +48,11 @@ def bundle_and_ask(
     judged   folder of its judgement, for the model card       risk   see `bundle_run`
     What `bundle_run` refuses is refused here, and so is an answer other than 200.
     """
-    key = SigningKey.find()
-    served = _find_current(run_folder, store, key)
-    folder, bundle = served or bundle_run(
-        run_folder, store, judged=judged, risk=risk, key=key, observations=observations, despite_no_go=despite_no_go
-    )
+    from pacesetter.serving.api.admission import ApiSettings  # here, as FastAPI takes half a second to import
+    from pacesetter.serving.api.app import make_app
+    from pacesetter.serving.api.keys import Keys
+
+    folder, bundle = _serve(run_folder, store, judged, risk, observations=observations, despite_no_go=despite_no_go)
     runtime = Runtime(bundle)
     panel = build_panel(bundle.config).select(list(runtime.symbols))
     runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old
@@ -73,6 +72,21 @@ def bundle_and_ask(
     )
 
 
+def bundle_and_decide(
+    console: Console, run_folder: Path, store: Path, judged: Path, panel: Panel, risk: RiskOptions | None
+) -> None:
+    """Bundle a run, and print what it would hold after the last bar of a panel; as `bundle_and_ask` without the API."""
+    folder, bundle = _serve(run_folder, store, judged, risk)
+    warned = f"; {bundle.warning}" if bundle.warning else ""
+    console.print(
+        f"Bundle: {folder.name} (model {bundle.model.sha256[:12]}){warned}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+    print_decision(console, store, panel)
+
+
 def print_decision(console: Console, store: Path, panel: Panel) -> None:
     """What the bundle that serves would hold after the last bar of a panel: a table, and what it comes to."""
     bundle = find_bundle(store, SigningKey.find())
@@ -83,6 +97,13 @@ def print_decision(console: Console, store: Path, panel: Panel) -> None:
     breakers = [] if not replayed else [f"Test bars behind its circuit breakers: {replayed['breakers_on']['told']}."]
     for line in (*table.notes, table.sentence, *breakers, f"Every day: pacesetter decide {store} --daily"):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _serve(run_folder: Path, store: Path, judged: Path, risk: RiskOptions | None, **how: Any) -> tuple[Path, Bundle]:
+    """The bundle of a run that serves already, or a new one."""
+    key = SigningKey.find()
+    served = _find_current(run_folder, store, key)
+    return served or bundle_run(run_folder, store, judged=judged, risk=risk, key=key, **how)
 
 
 def _find_current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -32,20 +33,23 @@ CALENDARS = {"": "XNYS", "T": "XTKS", "L": "XLON", "HK": "XHKG", "DE": "XETR", "
 
 @dataclass(frozen=True)
 class Markets:
-    """Daily bars of exchanges in several time zones, each known at its own close.
+    """Daily bars of exchanges in several time zones, each known at its own close."""
 
-    path     Parquet or CSV file of date, symbol, market (XNYS, XTKS …), open, high, low, close, volume; None asks Yahoo
-    symbols  keep only these, in this order; of Yahoo, the exchange follows from the suffix (.T is Tokyo)
-    decide   exchange after whose close decisions are made: its closes are the moments of the bars
-    start, end, cache   of Yahoo
-    """
-
-    path: str | None = None
-    symbols: tuple[str, ...] = ()
-    decide: str = "XNYS"
-    start: str = "2019-01-01"
-    end: str | None = None
-    cache: str = "data_cache"
+    path: Annotated[
+        str | None,
+        "Parquet or CSV file of date, symbol, market (XNYS, XTKS …), open, high, low, close, volume; None asks Yahoo",
+    ] = None
+    symbols: Annotated[
+        tuple[str, ...],
+        "keep only these, in this order; of Yahoo, the exchange follows from the suffix (.T is Tokyo)",
+    ] = ()
+    decide: Annotated[
+        str,
+        "exchange after whose close decisions are made: its closes are the moments of the bars",
+    ] = "XNYS"
+    start: Annotated[str, "of Yahoo: first day"] = "2019-01-01"
+    end: Annotated[str | None, "of Yahoo: last day"] = None
+    cache: Annotated[str, "of Yahoo: folder of downloads"] = "data_cache"
 
     def read(self) -> Panel:
         """All symbols at the closes of `decide`; a bar that is not new at such a moment is not observed there."""
