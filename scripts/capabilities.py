@@ -82,9 +82,10 @@ SMALLER = {
     ),
     "train task=two_level": ("train.steps=64", "train.envs=4", "train.validate_every=64", "data.bars=1500", *QUIET),
     "train +preset=original": (
-        *("data=synthetic", "data.symbols=3", "data.bars=900", "task.symbols=[]", "task.episode_bars=50"),
+        *("data=synthetic", "data.symbols=3", "data.bars=900", "task.symbols=[]", "evaluation.index=null"),
         *NETWORK[:2],
-        *("agent.n_steps=16", "train.steps=64", "train.envs=4", "train.validate_every=64"),
+        *("task.episode_bars=50", "agent.n_steps=16", "agent.batch_size=64"),
+        *("train.steps=64", "train.envs=4", "train.validate_every=64"),
         *QUIET,
     ),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),

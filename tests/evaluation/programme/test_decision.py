@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pacesetter.evaluation.programme.measured import METRICS
 from pacesetter.evaluation.programme.subjects import SUBJECTS
 from pacesetter.evaluation.recovery.measures import RANGES
 from pacesetter.jobs import resolve
+from pacesetter.methods.master.options import MasterTrading
 from pacesetter.runs import DECISION, EVALUATION, Run
 from pacesetter.serving.bundle.packaging import read_decision
 
@@ -99,6 +101,16 @@ def test_gates_pass_with_no_evidence_and_both_are_said(run: Path) -> None:
     excess = next(each for each in found.held if each.limit.metric == "excess_annual_return")
     assert excess.measured is not None
     assert excess.measured.value == pytest.approx(0.08)
+
+
+def test_a_master_is_held_against_the_agents_of_its_fleet(run: Path, tmp_path: Path) -> None:
+    gates = parse_gate_set("mine", {"about": "x", "gates": [{"metric": "agents_above_03", "sense": ">=", "limit": 4}]})
+    plan = replace(resolve(["data=synthetic", "task=fleet", "agent=ppo"]), task=MasterTrading(fleet=str(run)))
+    master = Run.create(tmp_path, "master", plan.to_dict()).folder
+    (master / EVALUATION).mkdir()
+    write(master)
+    (held,) = decide(master, gates).held
+    assert (held.measured.value if held.measured else None) == 4  # 0.5, 0.45, 0.4 and 0.35
 
 
 def test_a_named_index_stands_for_the_market(run: Path) -> None:

@@ -200,6 +200,23 @@ def test_a_run_that_ends_early_keeps_its_episodes_and_those_of_retrained_agents(
     assert "12 episodes were cut off at the end, and are stored as truncated →" in told.file.getvalue()
 
 
+def test_a_search_hears_of_a_fleet_the_measure_of_its_score(small):
+    """The best fleet may be chosen by all agents together: what is compared is their mean, as at the end."""
+    heard: list[tuple[int, float]] = []
+
+    def report(step: int, score: float) -> bool:
+        heard.append((step, score))
+        return False
+
+    words = ("train.best_by=sharpe", "task.retrain_share=0")
+    run = train(small(*words), console=Console(quiet=True), report=report).run
+    lines = [json.loads(text) for text in run.path("metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    means = [np.mean(list(line["agents_validation"].values())) for line in lines if "agents_validation" in line]
+    assert [score for _, score in heard] == pytest.approx(means, abs=1e-4)
+    assert len(heard) == 2
+    assert run.manifest["score"] in [pytest.approx(mean, abs=1e-4) for mean in means]
+
+
 def test_a_resumed_run_says_how_many_rows_its_log_lacks(small):
     told = Console(file=io.StringIO(), width=150)
     config = small("train.log_episodes=true", "task.retrain_share=0")

@@ -11,9 +11,13 @@ from typer.testing import CliRunner
 
 from pacesetter.cli import app
 from pacesetter.errors import RunError
+from pacesetter.evaluation.programme.decision import GateDecision
+from pacesetter.evaluation.programme.gate_sets import GateSet
 from pacesetter.evaluation.programme.status import PhaseStatus, ProgrammeStatus, write_status
 from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.statistics.gates import Limit, Measured, hold
 from pacesetter.lab.programme.deliverables import find_risks, write_completion
+from pacesetter.lab.programme.phases import standing_decision
 from pacesetter.runs import DECISION
 
 
@@ -86,6 +90,37 @@ def test_the_risk_log_names_what_failed_what_is_not_known_and_what_is_missing(fo
     assert rows[3]["response"] == "pacesetter verify RUN"
     assert rows[4]["risk"] == "numpy 1.0"
     assert "5 risks: 2 high, 2 medium, 1 low" in (folder / "risks.md").read_text(encoding="utf-8")
+
+
+def test_gates_of_the_sets_that_do_not_stand_are_risks_too(folder: Path) -> None:
+    (folder / "fleet").mkdir()
+    dump(folder / "fleet" / DECISION, {"decision": "GO", "held": [gate("sharpe", 1.2, "pass")]})
+    held = [gate("trades", 9.0, "FAIL"), gate("gain_over_supervised", None, "FAIL")]  # the latter is infinite
+    dump(folder / "fleet" / "decision-targets.json", {"decision": "NO-GO", "held": held})
+    seen = [risk for risk in find_risks(folder) if risk.phase == "fleet"]
+    assert [(risk.severity, risk.response) for risk in seen] == [("medium", "know why before real money")] * 2
+    assert [risk.evidence.partition(",")[0] for risk in seen] == ["9", "no finite number"]
+
+
+@pytest.mark.parametrize(
+    ("names", "stands"),
+    [
+        (("GO", "NO-GO", "GO"), "final"),
+        (("NO-GO", "GO", "GO"), "validation"),  # folds or stress that fail are not made good by the test set
+        (("NO-GO", "GO", "NO-GO"), "validation"),
+        (("GO", "GO", "NO-GO"), "final"),
+    ],
+)
+def test_a_no_go_of_the_phases_own_gates_stands(names: tuple[str, ...], stands: str) -> None:
+    decisions = [decision(each, name) for each, name in zip(("validation", "targets", "final"), names, strict=True)]
+    assert standing_decision(decisions).gates.name == stands
+
+
+def decision(gates: str, name: str) -> GateDecision:
+    """One that comes to a name."""
+    limit = Limit("sharpe", ">", 1.0)
+    held = hold([limit], {"sharpe": Measured(2.0 if name == "GO" else 0.0)})
+    return GateDecision(GateSet(gates, "x", (limit,)), "run", held, (), "No edge found")
 
 
 def test_synthetic_bars_are_a_risk_and_a_programme_without_a_phase_has_no_report(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pacesetter.data.loading import check
 from pacesetter.lab.programme import environment
-from pacesetter.lab.programme.environment import check_environment, environment_section
+from pacesetter.lab.programme.environment import check_environment, environment_section, readiness_sections
 
 
 def test_versions_and_hardware_are_named(tmp_path: Path) -> None:
@@ -32,3 +33,9 @@ def test_what_is_missed_is_said(tmp_path: Path) -> None:
     assert not row.is_enough
     assert not environment._package("no-such-package", ">=1").is_enough
     assert "Not as asked for: numpy." in environment_section([row]).text
+
+
+def test_bars_without_a_calendar_name_none() -> None:
+    readiness = check("synthetic", symbols=4, bars=60, groups=1)
+    assert readiness.calendar is None
+    assert "None" not in readiness_sections(readiness)[0].text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ def candidate(name: str, mean: float, spread: float = 0.1, crash_rate: float = 0
     return Candidate(name, mean, spread, crash_rate, {})
 
 
+COMPLETE = SimpleNamespace(name="COMPLETE")
 DEFAULT = candidate("default", 0.5)
 
 
@@ -49,6 +51,19 @@ def test_a_configuration_survives_as_a_preset(tmp_path: Path) -> None:
     assert again.agent == config.agent
     assert again.data == config.data
     assert again.task == config.task
+
+
+def test_equal_values_are_retrained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [(0.2, 1.0), (0.3, 2.0), (0.2, 1.0), (0.1, 9.0), (0.3, 2.0)]  # (discount, score); 9.0 was stopped early
+    state = {9.0: SimpleNamespace(name="PRUNED")}
+    trials = [
+        SimpleNamespace(number=number, value=score, params={"agent.gamma": gamma}, state=state.get(score, COMPLETE))
+        for number, (gamma, score) in enumerate(drawn)
+    ]
+    found = SimpleNamespace(study=SimpleNamespace(trials=trials))
+    monkeypatch.setattr(tuning, "tune", lambda *words, **more: found)
+    best = tuning._best_trials(resolve(["+preset=prototype_offline"]), tmp_path, 5, (), 3)
+    assert best == [(1, {"agent.gamma": 0.3}), (0, {"agent.gamma": 0.2})]
 
 
 def test_a_search_that_is_told_to_stop_ends_the_programme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pacesetter.build import Plan, stored_plan
 from pacesetter.errors import RunError
 from pacesetter.evaluation.programme.gate_sets import GateSet
-from pacesetter.evaluation.programme.measured import RunRecord, find_metric, measure, read_record
+from pacesetter.evaluation.programme.measured import RunRecord, find_metric, measure, read_agents, read_record
 from pacesetter.evaluation.programme.subjects import has_subject
 from pacesetter.evaluation.report.memo import decision_memo
 from pacesetter.evaluation.statistics.gates import Held, Limit, hold
@@ -98,10 +98,13 @@ class GateDecision:
 
 def decide(folder: Path, gates: GateSet, beside: Path | None = None) -> GateDecision:
     """Hold a set of gates against an evaluated run, and against a run beside it; refuses what was not evaluated."""
-    record = _read_evaluated(folder, gates)
+    record, config = _read_evaluated(folder, gates), stored_plan(folder)
     if beside is not None:
         record = replace(record, beside=_read_evaluated(beside, gates))
-    config = stored_plan(folder)
+    # A master has no agents of its own: those of its fleet are meant.
+    fleet = config.to_dict()["task"].get("fleet")
+    if record.agents is None and fleet and Path(fleet).is_dir():
+        record = replace(record, agents=read_agents(Path(fleet)))
     own = tuple(limit for limit in gates.gates if not limit.subject or has_subject(config, limit.subject))
     return GateDecision(
         gates,

@@ -32,6 +32,7 @@ __all__ = [
     "find_metric",
     "measure",
     "metric_names",
+    "read_agents",
     "read_record",
 ]
 
@@ -119,10 +120,9 @@ def read_record(folder: Path, index: str = "hold", judged: Mapping[str, object] 
     """What a run left in its folder; `judged` where its judgement is at hand and not stored yet."""
     where = folder / EVALUATION
     table, kept = where / "walk_forward.csv", where / RETURNS
-    agents = folder / "fleet.csv"
     return RunRecord(
         judged=read_result(where / RESULT) if judged is None else judged,
-        agents=pd.read_csv(agents, keep_default_na=False, dtype={"symbol": str}) if agents.is_file() else None,
+        agents=read_agents(folder),
         folds=pd.read_csv(table) if table.is_file() else None,
         gates=_training_gates(_json(folder / "gates.json")),
         returns=pd.read_parquet(kept) if kept.is_file() else None,
@@ -133,6 +133,12 @@ def read_record(folder: Path, index: str = "hold", judged: Mapping[str, object] 
         heads=_json(folder / "auxiliary.json"),
         served=_json(where / SERVED),
     )
+
+
+def read_agents(folder: Path) -> pd.DataFrame | None:
+    """The agents of a fleet's run on the validation set; None of another run."""
+    path = folder / "fleet.csv"
+    return pd.read_csv(path, keep_default_na=False, dtype={"symbol": str}) if path.is_file() else None
 
 
 def measure(record: RunRecord, names: Iterable[str]) -> dict[str, Measured | None]:

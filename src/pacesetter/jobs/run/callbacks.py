@@ -332,9 +332,13 @@ class Validator(Callback[LearnerT]):
         session.log(validation=metrics | {way: metrics.get(way, {}) | self._describe_gates(way) for way in self.gates})
         self.check_early_stop()
         # After the best was kept: a pruned trial still has an agent.
-        if session.report is not None and session.report(step, score):
+        if session.report is not None and session.report(step, self._reported(metrics, score)):
             session.stop = "report"
         self._watch_collapse()
+
+    def _reported(self, metrics: dict[str, Any], score: float) -> float:
+        """What a search hears of a validation, in the measure of the run's score at its end."""
+        return score
 
     def _is_above_prior(self, metrics: dict[str, Any]) -> bool:
         """Whether an agent earns its place beside the prior that it began at: that was validated first.

@@ -114,6 +114,10 @@ class FleetValidator(Validator[FleetTrainer]):
         self.session.run.log(step=self.learner.step, agents_validation=validated)
         return {"score": float(played.sharpe.mean()), "deterministic": {"sharpe": played.sharpe_together}}
 
+    def _reported(self, metrics: dict[str, Any], score: float) -> float:
+        # The best fleet may be chosen by all its agents together; its score at the end is their mean.
+        return float(metrics["score"])
+
     @property
     def market(self) -> SymbolMarket:
         """That of the validation set."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,11 +122,14 @@ def _of_environment(folder: Path) -> Iterator[Risk]:
 
 
 def _of_gates(folder: Path, phase: str) -> Iterator[Risk]:
-    path = folder / phase / DECISION
-    if not path.is_file():
-        return
-    decision = json.loads(path.read_text(encoding="utf-8"))
-    is_over = decision["decision"] == "NO-GO"
+    """Of every set that the phase was held against; the one that stands is `decision.json`."""
+    for path in sorted((folder / phase).glob(f"{Path(DECISION).stem}*.json")):
+        yield from _of_decision(json.loads(path.read_text(encoding="utf-8")), phase, stands=path.name == DECISION)
+
+
+def _of_decision(decision: Mapping[str, Any], phase: str, stands: bool) -> Iterator[Risk]:
+    is_over = stands and decision["decision"] == "NO-GO"
+    response = "do not go on" if stands else "know why before real money"
     for held in decision["held"]:
         wanted = f"{held['sense']} {held['limit']:g}"
         if held["state"] == NOT_MEASURED:
@@ -134,5 +137,6 @@ def _of_gates(folder: Path, phase: str) -> Iterator[Risk]:
             how = metric.by if metric is not None and metric.by else "evaluate the run in full"
             yield Risk(phase, f"{held['about']} is not known", f"{wanted} is asked for", MEDIUM, how)
         elif held["state"] == "FAIL":
-            evidence = f"{held['value']:.4g}, and {wanted} is asked for"
-            yield Risk(phase, f"{held['about']} fails its gate", evidence, HIGH if is_over else MEDIUM, "do not go on")
+            value = "no finite number" if held["value"] is None else f"{held['value']:.4g}"
+            evidence = f"{value}, and {wanted} is asked for"
+            yield Risk(phase, f"{held['about']} fails its gate", evidence, HIGH if is_over else MEDIUM, response)

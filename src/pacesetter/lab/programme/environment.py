@@ -46,7 +46,8 @@ def environment_section(rows: list[EnvironmentRow]) -> Section:
 def readiness_sections(readiness: Readiness) -> list[Section]:
     """What was found of the bars: whether they are ready, every finding, and the coverage of each symbol."""
     verdict = "READY" if readiness.ok else "NOT READY"
-    span = f"{readiness.bars:,} bars, {readiness.first} to {readiness.last}, calendar {readiness.calendar}"
+    span = f"{readiness.bars:,} bars, {readiness.first} to {readiness.last}"
+    span += f", calendar {readiness.calendar}" if readiness.calendar else ""
     said = " ".join(filter(None, [f"{verdict}: {span}.", *readiness.columns, readiness.survivorship]))
     findings = tuple((f.severity, f.rule, f.symbol or "all", f.count, f.what) for f in readiness.findings)
     coverage = tuple(

@@ -13,7 +13,14 @@ from pacesetter.build import Plan, build_fold, build_table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
-from pacesetter.evaluation.programme.decision import CONDITIONAL, GateDecision, decide, held_gates, store_decision
+from pacesetter.evaluation.programme.decision import (
+    CONDITIONAL,
+    NO_GO,
+    GateDecision,
+    decide,
+    held_gates,
+    store_decision,
+)
 from pacesetter.evaluation.programme.dossier import GATE_HEADER, gate_section
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
 from pacesetter.evaluation.programme.measured import REPEAT, SUPERVISED, RunRecord
@@ -52,10 +59,11 @@ __all__ = [
     "run_prototype",
     "run_tuning",
     "run_validation",
+    "standing_decision",
     "without_tuning",
 ]
 
-DECISIONS = ("validation", "targets", "final")  # of the last judgement; the last of them stands for the bundle
+DECISIONS = ("validation", "targets", "final")  # of the last judgement, see `standing_decision`
 
 
 # ---- data and baselines ---------------------------------------------------------------------------------------------
@@ -232,9 +240,20 @@ def run_validation(job: Job, folder: Path) -> StageResult:
     run = Path(shutil.copytree(origin, folder / origin.name))
     _walk_forward(job, run)
     decisions = _judge_run(job, run, DECISIONS, is_fast=False)
-    _store_decision(decisions[-1], folder)
+    stands = standing_decision(decisions)
+    store_decision(stands, run)  # which a bundle of the run carries on
+    _store_decision(stands, folder)
+    for each in decisions:
+        if each is not stands:
+            write_atomic(folder / f"decision-{each.gates.name}.json", json.dumps(each.to_json(), indent=2) + "\n")
     sections = tuple(gate_section(each) for each in decisions)
     return StageResult(" ".join(each.sentence for each in decisions), sections, {each.title: () for each in sections})
+
+
+def standing_decision(decisions: Sequence[GateDecision]) -> GateDecision:
+    """The last one; before it a NO-GO of the phase's own gates. `targets` are aims, and stop nothing."""
+    own = next(each for each in decisions if each.gates.name == DECISIONS[0])
+    return own if own.name == NO_GO else decisions[-1]
 
 
 def _walk_forward(job: Job, run: Path) -> None:

@@ -148,7 +148,9 @@ def _best_trials(
         return []
     done = [trial for trial in study.study.trials if trial.state.name == "COMPLETE"]
     done.sort(key=lambda trial: -float(trial.value or 0.0))
-    return [(trial.number, dict(trial.params)) for trial in done[:top]]
+    # A sampler may draw the same values again: retrained twice they would say the same twice.
+    different = [one for place, one in enumerate(done) if all(one.params != other.params for other in done[:place])]
+    return [(trial.number, dict(trial.params)) for trial in different[:top]]
 
 
 def _section(choice: Choice, rows: Sequence[Candidate]) -> Section:
