@@ -6,6 +6,7 @@ PuOr can be told apart with any common colour blindness.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -217,7 +218,10 @@ def to_png(picture: Heat | Web, path: str | Path) -> Path:
     axes.set_title(picture.heading)
     shades = _heat_in_matplotlib(axes, picture) if isinstance(picture, Heat) else _web_in_matplotlib(axes, picture)
     figure.colorbar(shades, ax=axes, label=picture.value_title)
-    figure.savefig(path)
+    with warnings.catch_warnings():
+        # A symbol may have letters that the font lacks: it draws boxes, and the tables beside have the name.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(path)
     return path
 
 
