@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 BUILD_TOOL = "setuptools>=77"  # installs the package itself, without build isolation
-TEST_EXTRAS = "dev,rl,signatures,track,search,evaluate,serve,dash,ray,online,data,offline,drift"
+TEST_EXTRAS = "dev,rl,signatures,track,search,evaluate,serve,dash,ray,online,data,offline,drift,mcp"
 
 
 def groups() -> dict[str, list[str]]:

@@ -47,13 +47,14 @@ KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close", *ACCOUNT_FIELDS)
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?[iI]nf(inity)?"
 # as spreadsheets and web pages write them, by the decimal mark that is said: $1,234.50 and 1.234,50 €
 WRITTEN = {
-    "point": r"[$€£¥]?\s?[+-]?(?:[0-9]{1,3}(?:[,'\s][0-9]{3})+|[0-9]+)(?:\.[0-9]*)?\s?[$€£¥]?",
-    "comma": r"[$€£¥]?\s?[+-]?(?:[0-9]{1,3}(?:[.'\s][0-9]{3})+|[0-9]+)(?:,[0-9]*)?\s?[$€£¥]?",
+    "point": r"[$€£¥]?\s?[+-]?(?:[0-9]{1,3}(?:[,'’\s][0-9]{3})+|[0-9]+)(?:\.[0-9]*)?\s?[$€£¥]?",
+    "comma": r"[$€£¥]?\s?[+-]?(?:[0-9]{1,3}(?:[.'’\s][0-9]{3})+|[0-9]+)(?:,[0-9]*)?\s?[$€£¥]?",
 }
 CLOSES = ("price", "last", "close/last")  # names of the close beside open, high and low, where none is called so
 MOST_COLUMNS = MOST_SYMBOLS = 20_000
 AUTUMN = (4, 10, 11)  # when clocks are set back, south and north: an hour of local time is there twice
 CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?|[0-9]{5,6}"  # a time of day in a column of its own
+CLOCK_DIGITS = r"[0-9]{3,4}"  # the same without seconds, 935 for 9:35; never beside 93500
 MOST_CELLS = 500_000_000  # 4 GB of numbers: sparse rows of many symbols make a table far larger than their file
 NO_VALUE = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "<na>", "nat"})
 
@@ -428,9 +429,10 @@ def _join_clock(frame: pd.DataFrame, named: list[int]) -> tuple[pd.DataFrame, li
     if set(words) != {"date", "time"}:
         return frame, named
     dates, clock = (frame.iloc[:, words[word]].astype("str").str.strip() for word in ("date", "time"))
-    if not clock.str.fullmatch(CLOCK).all():
+    if not (clock.str.fullmatch(CLOCK).all() or clock.str.fullmatch(CLOCK_DIGITS).all()):
         return frame, named
     whole = clock.str.replace(r"^([0-9]{1,2}?)([0-9]{2})([0-9]{2})$", r"\1:\2:\3", regex=True)
+    whole = whole.str.replace(r"^([0-9]{1,2})([0-9]{2})$", r"\1:\2", regex=True)
     whole = whole.str.replace(r"^([0-9]:)", r"0\1", regex=True)
     days = dates.str.replace(r"^([0-9]{4})([0-9]{2})([0-9]{2})$", r"\1-\2-\3", regex=True)
     stamps = days if whole.str.fullmatch("[0:]+").all() else days + " " + whole
@@ -483,7 +485,31 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
         cells = [(words[place], symbol) for place in places]
         bars = _read_wide(frame[places].set_axis(range(len(places)), axis=1), cells, known, table)
         return replace(bars, left_out=_text_columns(names, words, places))
-    return _read_wide(frame, [("close", str(name).strip()) for name in names], known, table)
+    cells = _joined_names(names, table) or [("close", str(name).strip()) for name in names]
+    return _read_wide(frame, cells, known, table)
+
+
+def _joined_names(names: Sequence[object], table: _Table) -> list[tuple[str, str]]:
+    """(field, symbol) of columns such as "AAPL Close" and "AAPL Volume"; empty where columns are symbols.
+
+    Refuses a table of which only some are so: a volume would be read as a price.
+    """
+    words = r"adj[ _]?close|open|high|low|close|volume"
+    last = [re.fullmatch(rf"(.+?)[ _.:-]({words})", str(name).strip(), re.IGNORECASE) for name in names]
+    first = [re.fullmatch(rf"({words})[ _.:-](.+)", str(name).strip(), re.IGNORECASE) for name in names]
+    pairs = [(recognise(m[2]), m[1]) if m else None for m in last]
+    if sum(map(bool, first)) > sum(map(bool, last)):
+        pairs = [(recognise(m[1]), m[2]) if m else None for m in first]
+    if len({pair[0] for pair in pairs if pair}) < 2:  # one word at the end of all names is part of them
+        return []
+    odd = next((name for name, pair in zip(names, pairs, strict=True) if pair is None), None)
+    if odd is not None:
+        joined = next(name for name, pair in zip(names, pairs, strict=True) if pair)
+        raise DataError(
+            f"{table} has columns of a symbol and a field, such as '{joined}', and '{odd}', which names no field; "
+            "delete it or name it alike"
+        )
+    return [pair for pair in pairs if pair]
 
 
 def _is_one_symbol(plain: list[str], words: list[str]) -> bool:

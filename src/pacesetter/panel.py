@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.coarse import aggregate, coarse_closes
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.stamps import end_of_day, moment_of, utc_index
@@ -148,7 +148,7 @@ class Panel:
         return hash(self.fingerprint)
 
     @overload
-    def __getitem__(self, part: str) -> Array: ...
+    def __getitem__(self, part: str) -> Floats: ...
 
     @overload
     def __getitem__(self, part: slice) -> Panel: ...
@@ -187,11 +187,11 @@ class Panel:
         return self["low"]
 
     @property
-    def close(self) -> Array:
+    def close(self) -> Floats:
         return self["close"]
 
     @property
-    def volume(self) -> Array:
+    def volume(self) -> Floats:
         return self["volume"]
 
     @property

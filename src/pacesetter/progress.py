@@ -89,7 +89,7 @@ def _move_bar(bar: tqdm[None], more: int) -> None:
 
 # ---- silence ---------------------------------------------------------------------------------------------------------
 
-SERVES = ("serve", "dashboard", "paper")  # these wait for others: silence is not work
+SERVES = ("serve", "dashboard", "paper", "mcp")  # these wait for others: silence is not work
 
 
 class Heard:

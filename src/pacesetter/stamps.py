@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
@@ -29,6 +29,10 @@ DATE, CLOCK, ZONE = (
 ISO = rf"^(?P<date>{DATE})(?:[T ](?P<clock>{CLOCK})\s?(?P<zone>{ZONE})?)?$"
 EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are not timestamps
 REMEDY = "write it like 2016-12-30T21:00:00Z, or give data.date_format, e.g. %d/%m/%Y or %m/%d/%Y %H:%M"
+# as spreadsheets, brokers and web pages write days and times of day
+DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y")
+DAYS += ("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y")
+CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FIRST_DATE, LAST_DATE = 19_000_101, 22_001_231  # dates as numbers: 20161230
 
 
@@ -117,7 +121,7 @@ class StampReader:
 
         parsed = _Parser(report, self._zone, self._may_be_dates, self.date_format).parse(pd.Series(unique))
         if parsed.isna().all():
-            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; {REMEDY}")
+            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; {_remedy(str(unique[0]))}")
         moments = pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
         is_naive = getattr(raw.dtype, "tz", None) is None and str(parsed.tz) == self._zone
         return moments.where(~_is_first_of_two(parsed, place), moments - HOUR) if is_naive else moments
@@ -238,7 +242,7 @@ class _Parser:
         bad = parsed.isna().to_numpy()
         if bad.any():
             shown = text.iloc[int(bad.argmax())][:40]
-            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), REMEDY)
+            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), _remedy(shown))
         self._check_alike(parts[~bad])
         index = pd.DatetimeIndex(parsed)
         return self._localise(index.tz_localize(None) if parts["zone"].isna().all() else index)
@@ -275,6 +279,27 @@ class _Parser:
         # the clocks skip was written by somebody who did not change them.
         winter = np.zeros(len(index), bool)
         return index.tz_localize(self.zone, ambiguous=winter, nonexistent=pd.Timedelta(hours=1))
+
+
+def _remedy(text: str) -> str:
+    """What to do about a stamp that is not understood: the formats that it has, where it has a known one."""
+    if re.fullmatch(r"[2-6][0-9]{4}(\.[0-9]+)?", text.strip()):
+        return "Excel counts days so: format the column as a date and save the file again"
+    fitting = [day + clock for day in DAYS for clock in CLOCKS if _has_format(text.strip(), day + clock)]
+    return f"give {' or '.join(map(_as_override, fitting))}" if fitting else REMEDY
+
+
+def _as_override(date_format: str) -> str:
+    """A format as a shell and the command line take it: a comma would make several values of it."""
+    return f"\"data.date_format='{date_format}'\"" if "," in date_format else f"'data.date_format={date_format}'"
+
+
+def _has_format(text: str, date_format: str) -> bool:
+    try:
+        datetime.strptime(text, date_format)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_first_of_two(parsed: pd.DatetimeIndex, place: Array) -> Array:

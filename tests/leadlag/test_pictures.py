@@ -55,6 +55,12 @@ def test_every_picture_is_saved_as_a_page_and_as_an_image(name: str, tmp_path: P
     assert image.read_bytes().startswith(PNG)
 
 
+def test_a_symbol_in_letters_that_the_font_lacks_draws_without_a_warning(tmp_path: Path) -> None:
+    assert (
+        to_png(matrix_picture(MATRIX, ("Σ日", "Müller AG", "C", "D")), tmp_path / "a.png").read_bytes().startswith(PNG)
+    )
+
+
 def test_the_matrix_is_ordered_by_leader_and_leaves_absent_assets_out() -> None:
     heat = matrix_picture(MATRIX, SYMBOLS)
     assert heat.rows == heat.columns == ("B", "A", "D")

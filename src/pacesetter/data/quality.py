@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.cells import Table
 from pacesetter.data.calendars import sessions
 from pacesetter.data.membership import describe_survivorship
@@ -333,7 +333,7 @@ def _nan_volume(bars: Bars, quality: Quality) -> Iterator[Finding]:
 # ---- series: a symbol's bars against each other -----------------------------------------------------------------
 
 
-def _close(bars: Bars) -> Array:
+def _close(bars: Bars) -> Floats:
     return np.asarray(bars.blocks[bars.fields.index("close")])
 
 

@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
 from pacesetter.data.worlds import Leads, PlantedWorld
@@ -278,7 +278,7 @@ class Synthetic:
             if np.any(value):
                 raise ConfigError(f"data.{name}={value} is not for data.world={self.world}; leave it out")
 
-    def _epochs(self, regimes: Array) -> Array:
+    def _epochs(self, regimes: Integers) -> Integers:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
         if self.regime_relations:
             return regimes.astype(np.int64)
@@ -328,7 +328,7 @@ class Synthetic:
         if self.transition and not (len(rows) == count and all(rows)):
             raise ConfigError(f"data.transition must have {count} rows of {count} probabilities that sum to 1")
 
-    def _transition(self) -> Array:
+    def _transition(self) -> Floats:
         """(regime, regime) probability of going from row to column in one bar."""
         count = len(self.regimes)
         if self.transition or count == 1:
@@ -337,7 +337,7 @@ class Synthetic:
         np.fill_diagonal(matrix, 1 - 1 / self.regime_bars)
         return matrix
 
-    def _draw_regimes(self) -> Array:
+    def _draw_regimes(self) -> Integers:
         """(time,) regime of each bar: a Markov chain that starts anywhere."""
         generator = self._generator("regimes")
         # Without the last column, whose sum may round to just below 1: every draw then finds a state.
@@ -349,7 +349,7 @@ class Synthetic:
             state = bisect(thresholds[state], chance)
         return np.array(states)
 
-    def _draw_listed(self) -> Array:
+    def _draw_listed(self) -> Integers:
         """(symbol, 2) first and last bar of each symbol; all are listed in the middle of the panel."""
         generator = self._generator("listed")
         listed = np.tile([0, self.bars - 1], (self.symbols, 1))
@@ -381,7 +381,7 @@ class Synthetic:
         tails = np.sqrt((self.tail_degrees - 2) / generator.chisquare(self.tail_degrees, logs.shape))
         return level * clustered, tails
 
-    def _draw_moves(self, schedule: Relations, epochs: Array) -> tuple[Array, Array]:
+    def _draw_moves(self, schedule: Relations, epochs: Integers) -> tuple[Array, Array]:
         """Standard normal moves before and after the open, as own (2, time, symbol) and common (2, time, 1) parts."""
         generator = self._generator("moves")
         common = generator.standard_normal((2, self.bars, 1)) * math.sqrt(self.market_correlation)
@@ -396,11 +396,11 @@ class Synthetic:
             own = np.where(leads[epochs], mixed, own)
         return own * math.sqrt(1 - self.market_correlation), common
 
-    def _spread(self, generator: np.random.Generator, count: int) -> Array:
+    def _spread(self, generator: np.random.Generator, count: int) -> Floats:
         """(count,) factors that differ from 1 by `spread` at most."""
         return 1 + self.spread * generator.uniform(-1, 1, count)
 
-    def _parts(self) -> Array:
+    def _parts(self) -> Floats:
         """(2, time, 1) share of a bar's volatility before and after its open; squares add up to 1."""
         gap_share = np.where(self._sessions.opens(self.bars), self.gap_share, 0.0)[:, None]
         parts: Array = np.sqrt(np.stack([gap_share, 1 - gap_share]))
@@ -408,7 +408,7 @@ class Synthetic:
 
     # ---- what a bar shows -----------------------------------------------------------------------------------------
 
-    def _prices(self, gap: Array, body: Array, deviation: Array) -> dict[str, Array]:
+    def _prices(self, gap: Floats, body: Floats, deviation: Floats) -> dict[str, Array]:
         """Open, high, low and close of each bar, from its log returns before and after the open."""
         generator = self._generator("prices")
         first = TYPICAL_PRICE * np.exp(PRICE_SPREAD * self.size_spread * generator.standard_normal(self.symbols))
@@ -426,7 +426,7 @@ class Synthetic:
             "close": close,
         }
 
-    def _extremes(self, generator: np.random.Generator, body: Array, deviation: Array) -> tuple[Array, Array]:
+    def _extremes(self, generator: np.random.Generator, body: Floats, deviation: Floats) -> tuple[Array, Array]:
         """Highest and lowest point, before the last, of a random path of `path_steps` steps from 0 to `body`."""
         path, highest, lowest = np.zeros((3, *body.shape))
         for left in range(self.path_steps, 1, -1):  # a bridge: the rest of the way spread evenly, plus a shock
@@ -437,7 +437,7 @@ class Synthetic:
             np.minimum(lowest, path, out=lowest)
         return highest, lowest
 
-    def _draw_volume(self, volatility: Array) -> Array:
+    def _draw_volume(self, volatility: Floats) -> Floats:
         """(time, symbol) whole units traded, more in volatile bars."""
         generator = self._generator("volume")
         size = TYPICAL_VOLUME * np.exp(self.size_spread * generator.standard_normal(self.symbols))
@@ -445,7 +445,7 @@ class Synthetic:
         noise = np.exp(VOLUME_NOISE * generator.standard_normal(volatility.shape))
         return np.ceil(size * relative**VOLUME_PER_VOLATILITY * noise)
 
-    def _draw_sentiment(self, moves: Array) -> Array:
+    def _draw_sentiment(self, moves: Floats) -> Floats:
         """(time, symbol) in 0 … 1: logistic of a normal that correlates with the next bar's standard normal move."""
         generator = self._generator("sentiment")
         unknown = generator.standard_normal((1, self.symbols))
@@ -454,7 +454,7 @@ class Synthetic:
         return 1 / (1 + np.exp(-self.sentiment_strength * np.vstack([moves[1:], unknown]) - news))
 
 
-def plant(schedule: Relations, epochs: Array, own_returns: Array) -> Array:
+def plant(schedule: Relations, epochs: Integers, own_returns: Floats) -> Floats:
     """(time, symbol) responses: sign · strength · mean of the leaders' own returns `lags` bars ago."""
     rows = np.arange(len(epochs))[:, None] - schedule.lags[epochs]
     # A response before bar `lag` would follow a move that is not in the panel.

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 from pacesetter.registry import Registry
@@ -72,7 +72,7 @@ def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kin
 
 def on_observed(
     indicator: Callable[..., Array], needs: tuple[str, ...], panel: Panel, first: int = 0, is_whole: bool = False
-) -> Array:
+) -> Floats:
     """(time, symbol) values of `indicator` over the bars from `first` on that were observed with every needed field.
 
     NaN elsewhere. `is_whole` skips that check where the caller knows, who then silences NumPy's warnings too.

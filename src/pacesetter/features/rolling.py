@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.compiled import njit, register_jitable
 
 __all__ = [
@@ -31,65 +31,65 @@ __all__ = [
 ]
 
 
-def lag_bars(x: Array, bars: int = 1) -> Array:
+def lag_bars(x: Floats, bars: int = 1) -> Floats:
     """x(t−bars)."""
     values = np.empty_like(x)
     values[..., :bars], values[..., bars:] = np.nan, x[..., : max(x.shape[-1] - bars, 0)]
     return values
 
 
-def change(x: Array, bars: int = 1) -> Array:
+def change(x: Floats, bars: int = 1) -> Floats:
     """x(t) − x(t−bars)."""
     return x - lag_bars(x, bars)
 
 
-def rolling_sum(x: Array, bars: int) -> Array:
+def rolling_sum(x: Floats, bars: int) -> Floats:
     """Sum over the latest `bars` bars."""
     return run_kernel(_sum, (x,), bars)
 
 
-def rolling_max(x: Array, bars: int) -> Array:
+def rolling_max(x: Floats, bars: int) -> Floats:
     """Largest of the latest `bars` bars."""
     return run_kernel(_largest, (x,), bars)
 
 
-def rolling_min(x: Array, bars: int) -> Array:
+def rolling_min(x: Floats, bars: int) -> Floats:
     """Smallest of the latest `bars` bars."""
     # One kernel for both: min(x) = −max(−x), exactly.
     return -rolling_max(-x, bars)
 
 
-def rolling_mean(x: Array, bars: int) -> Array:
+def rolling_mean(x: Floats, bars: int) -> Floats:
     """Mean of the latest `bars` bars; exactly x where x stands still."""
     return run_kernel(_mean, (x,), bars)
 
 
-def rolling_std(x: Array, bars: int, ddof: int = 0) -> Array:
+def rolling_std(x: Floats, bars: int, ddof: int = 0) -> Floats:
     """Standard deviation over the latest `bars` bars; exactly 0 where x stands still."""
     return run_kernel(_deviate, (x,), bars, ddof)
 
 
-def rolling_correlation(x: Array, y: Array, bars: int) -> Array:
+def rolling_correlation(x: Floats, y: Floats, bars: int) -> Floats:
     """Pearson correlation of x and y over the latest `bars` bars; 0 where one of them stands still."""
     return run_kernel(_correlate, (x, y), bars)
 
 
-def rolling_rank(x: Array, bars: int) -> Array:
+def rolling_rank(x: Floats, bars: int) -> Floats:
     """Share of the latest `bars` bars that lie below x(t), a tie counting half; in [0, 1]."""
     return run_kernel(_rank, (x,), bars)
 
 
-def smooth_exponentially(x: Array, bars: int, weight: float) -> Array:
+def smooth_exponentially(x: Floats, bars: int, weight: float) -> Floats:
     """Exponential smoothing with `weight` on the newest bar, seeded with the mean of the first `bars` known values."""
     return run_kernel(_smooth, (x,), bars, weight)
 
 
-def ratio(numerator: Array, denominator: Array, flat: float = 0.0) -> Array:
+def ratio(numerator: Floats, denominator: Floats, flat: float = 0.0) -> Floats:
     """numerator / denominator, with `flat` where both are 0: nothing moved or traded, so nothing can be compared."""
     return run_kernel(_divide, (numerator, denominator), flat)
 
 
-def run_kernel(kernel: Callable[..., None], inputs: tuple[Array, ...], *options: float) -> Array:
+def run_kernel(kernel: Callable[..., None], inputs: tuple[Array, ...], *options: float) -> Floats:
     """What `kernel` writes for (…, bar) inputs; it writes every bar."""
     # Contiguous (bar, symbol), so that the inner loop over symbols runs through memory in order.
     columns = [np.ascontiguousarray(x.T if x.ndim == 2 else x[:, None], np.float64) for x in inputs]

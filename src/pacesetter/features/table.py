@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Singles
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.features.causality import check_plugins
 from pacesetter.features.feature import FEATURES, Feature, default_names
@@ -66,7 +66,7 @@ class FeatureTable:
         return max(self.memory.values())
 
     @cached_property
-    def mask(self) -> Array:
+    def mask(self) -> Booleans:
         """(symbol, time) True where every feature is finite."""
         known: Array = np.logical_and.reduce(np.isfinite(self.values), axis=2)
         known.flags.writeable = False
@@ -117,7 +117,7 @@ class FeatureTable:
         """(symbol, time) True where a window ending there misses more than `limit` of its rows, or has no room."""
         if not (bars >= 1 and 0 <= limit <= 1):
             raise ConfigError(f"bars={bars}, limit={limit}: use bars ≥ 1 and a limit in [0, 1]")
-        missing = np.cumsum(~self.mask, axis=1)
+        missing: Array = np.cumsum(~self.mask, axis=1)
         # A difference of running counts; the copy, because the subtraction overwrites what it reads.
         missing[:, bars:] -= missing[:, :-bars].copy()
         marked: Array = missing > limit * bars
@@ -212,7 +212,7 @@ def _compute_table(panel: Panel, features: tuple[Feature, ...], left_out: tuple[
     return FeatureTable(panel.index, panel.symbols, tuple(memory), values, memory, dict(left_out))
 
 
-def feature_column(panel: Panel, feature: Feature) -> Array:
+def feature_column(panel: Panel, feature: Feature) -> Singles:
     """(time, symbol) float32 values of one feature; what is not finite or not observed is NaN."""
     values = np.asarray(feature.compute(panel))
     if values.shape != panel.mask.shape:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.features.feature import FEATURES, symbolwise
 from pacesetter.features.rolling import (
     change,
@@ -50,32 +50,32 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
     return bars * stages + int(np.argmax(is_forgotten))
 
 
-def ema(x: Array, bars: int) -> Array:
+def ema(x: Floats, bars: int) -> Floats:
     """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), seeded with a simple mean."""
     return smooth_exponentially(x, bars, 2 / (bars + 1))
 
 
-def _wilder(x: Array) -> Array:
+def _wilder(x: Floats) -> Floats:
     """Wilder's smoothing: weight 1/14, seeded with a simple mean."""
     return smooth_exponentially(x, WILDER, 1 / WILDER)
 
 
-def log_return(close: Array, bars: int) -> Array:
+def log_return(close: Floats, bars: int) -> Floats:
     """log close(t) / close(t−bars)."""
     return change(np.log(close), bars)
 
 
-def close_to_sma(close: Array, bars: int) -> Array:
+def close_to_sma(close: Floats, bars: int) -> Floats:
     """Close over its simple moving average, less 1."""
     return close / rolling_mean(close, bars) - 1
 
 
-def close_to_ema(close: Array, bars: int) -> Array:
+def close_to_ema(close: Floats, bars: int) -> Floats:
     """Close over its exponential moving average, less 1."""
     return close / ema(close, bars) - 1
 
 
-def rsi(close: Array) -> Array:
+def rsi(close: Floats) -> Floats:
     """Wilder's relative strength index in [0, 1]; 0.5 where the close stands still."""
     return run_kernel(_strength, (close,))
 
@@ -105,38 +105,38 @@ def _strength(close: Array, out: Array) -> None:
                 out[t, k] = 0.5 if still_bars[k] >= WILDER else gains[k] / (gains[k] + losses[k])
 
 
-def macd(close: Array) -> Array:
+def macd(close: Floats) -> Floats:
     """Fast less slow exponential moving average, as a share of the close."""
     return _macd_line(close) / close
 
 
-def macd_signal(close: Array) -> Array:
+def macd_signal(close: Floats) -> Floats:
     """Exponential moving average of the MACD line, as a share of the close."""
     return ema(_macd_line(close), SIGNAL) / close
 
 
-def _macd_line(close: Array) -> Array:
+def _macd_line(close: Floats) -> Floats:
     return ema(close, FAST) - ema(close, SLOW)
 
 
-def bollinger_position(close: Array) -> Array:
+def bollinger_position(close: Floats) -> Floats:
     """Distance from the band's middle, ±1 at its edges two deviations away; 0 where the close stands still."""
     return ratio(close - rolling_mean(close, BAND), 2 * rolling_std(close, BAND))
 
 
-def bollinger_width(close: Array) -> Array:
+def bollinger_width(close: Floats) -> Floats:
     """Four deviations over the middle of the band."""
     return 4 * rolling_std(close, BAND) / rolling_mean(close, BAND)
 
 
-def average_true_range(high: Array, low: Array, close: Array) -> Array:
+def average_true_range(high: Floats, low: Floats, close: Floats) -> Floats:
     """Wilder's average true range as a share of the close."""
     before = lag_bars(close)
     # max(high, before) − min(low, before) is the largest of Wilder's three ranges in one expression.
     return _wilder(np.maximum(high, before) - np.minimum(low, before)) / close
 
 
-def adx(high: Array, low: Array, close: Array) -> Array:
+def adx(high: Floats, low: Floats, close: Floats) -> Floats:
     """Wilder's average directional index in [0, 1]; a market that stands still has no direction.
 
     The last smoothing is an EMA of Wilder's weight: 2/(bars+1) = 1/14 at 27 bars.
@@ -165,30 +165,30 @@ def _directional_index(high: Array, low: Array, out: Array) -> None:
                 out[t, k] = abs(rise[k] - fall[k]) / total if total > 0.0 and still_bars[k] < WILDER else 0.0
 
 
-def stochastic_k(high: Array, low: Array, close: Array) -> Array:
+def stochastic_k(high: Floats, low: Floats, close: Floats) -> Floats:
     """Where the close is between the lowest low (0) and the highest high (1); 0.5 where they are equal."""
     floor, ceiling = rolling_min(low, WILDER), rolling_max(high, WILDER)
     return ratio(close - floor, ceiling - floor, flat=0.5)
 
 
-def stochastic_d(high: Array, low: Array, close: Array) -> Array:
+def stochastic_d(high: Floats, low: Floats, close: Floats) -> Floats:
     """Mean of the latest three stochastic_k."""
     return rolling_mean(stochastic_k(high, low, close), 3)
 
 
-def on_balance_volume(close: Array, volume: Array) -> Array:
+def on_balance_volume(close: Floats, volume: Floats) -> Floats:
     """Volume of rising bars less that of falling ones, as a share of all over the latest bars; in [-1, 1]."""
     flow = np.sign(change(close)) * volume
     traded = rolling_sum(np.where(np.isnan(flow), np.nan, volume), BAND)
     return ratio(rolling_sum(flow, BAND), traded)
 
 
-def volume_ratio(volume: Array) -> Array:
+def volume_ratio(volume: Floats) -> Floats:
     """Volume over its mean of the latest bars; 1 where nothing was traded at all."""
     return ratio(volume, rolling_mean(volume, BAND), flat=1.0)
 
 
-def volatility(close: Array, bars: int) -> Array:
+def volatility(close: Floats, bars: int) -> Floats:
     """Sample deviation of one-bar log returns, not annualised."""
     return rolling_std(log_return(close, 1), bars, ddof=1)
 
@@ -199,12 +199,12 @@ def scaled_return(close: Array, bars: int) -> Array:
     return ratio(moves, rolling_std(moves, bars, ddof=1))
 
 
-def high_low_range(high: Array, low: Array, close: Array) -> Array:
+def high_low_range(high: Floats, low: Floats, close: Floats) -> Floats:
     """High less low as a share of the close."""
     return (high - low) / close
 
 
-def gap(open: Array, close: Array) -> Array:
+def gap(open: Floats, close: Floats) -> Floats:
     """log open(t) / close(t−1)."""
     return np.log(open / lag_bars(close))
 

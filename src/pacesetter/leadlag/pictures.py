@@ -6,6 +6,7 @@ PuOr can be told apart with any common colour blindness.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -108,7 +109,7 @@ class Web:
 
 
 def matrix_picture(
-    matrix: Array, symbols: Sequence[str], title: str = "Lead–lag matrix", significant: Array | None = None
+    matrix: Floats, symbols: Sequence[str], title: str = "Lead–lag matrix", significant: Array | None = None
 ) -> Heat:
     """Who leads whom, ordered by leader score: orange where the row leads the column. Absent assets are left out.
 
@@ -118,8 +119,8 @@ def matrix_picture(
 
 
 def lag_picture(
-    lags: Array,
-    matrix: Array,
+    lags: Floats,
+    matrix: Floats,
     symbols: Sequence[str],
     title: str = "Lag of the strongest link",
     significant: Array | None = None,
@@ -129,7 +130,7 @@ def lag_picture(
 
 
 def _leaders_first(
-    values: Array, matrix: Array, symbols: Sequence[str], title: str, value_title: str, significant: Array | None
+    values: Floats, matrix: Floats, symbols: Sequence[str], title: str, value_title: str, significant: Array | None
 ) -> Heat:
     """The values (N, N) of the assets that `matrix` ranks, the strongest leader first on both sides."""
     scores = row_mean(matrix)
@@ -145,7 +146,7 @@ def _leaders_first(
 
 
 def leadership_picture(
-    scores: Array,
+    scores: Floats,
     times: Sequence[object],
     symbols: Sequence[str],
     title: str = "Leadership over time",
@@ -217,7 +218,10 @@ def to_png(picture: Heat | Web, path: str | Path) -> Path:
     axes.set_title(picture.heading)
     shades = _heat_in_matplotlib(axes, picture) if isinstance(picture, Heat) else _web_in_matplotlib(axes, picture)
     figure.colorbar(shades, ax=axes, label=picture.value_title)
-    figure.savefig(path)
+    with warnings.catch_warnings():
+        # A symbol may have letters that the font lacks: it draws boxes, and the tables beside have the name.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(path)
     return path
 
 
@@ -325,12 +329,12 @@ def _web_in_matplotlib(axes: Axes, web: Web) -> PathCollection:
     return nodes
 
 
-def _largest_size(values: Array) -> float:
+def _largest_size(values: Floats) -> float:
     """The largest absolute value; 1 where there is none, or all are 0."""
     return float(np.nanmax(np.abs(values), initial=0.0, where=np.isfinite(values))) or 1.0
 
 
-def _ring(count: int) -> Array:
+def _ring(count: int) -> Floats:
     """(count, 2) places on a circle from top to bottom in rank order, left and right in turn: no three on a line."""
     angle = np.pi * np.arange(count) / max(count - 1, 1)
     side = np.where(np.arange(count) % 2, -1, 1)

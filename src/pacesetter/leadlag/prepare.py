@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import ratio
 
@@ -45,7 +45,7 @@ class Preparation:
         """Whether a window's increments are those of the whole history, so that windows can share running sums."""
         return self.residual == "none"
 
-    def window(self, increments: Array) -> Array:
+    def window(self, increments: Floats) -> Floats:
         """(time, symbol) prepared increments of one window of raw ones."""
         prepared = np.asarray(increments, dtype=np.float64)
         if self.residual == "market":
@@ -55,7 +55,7 @@ class Preparation:
         return prepared
 
 
-def _standardise(increments: Array) -> tuple[Array, Array]:
+def _standardise(increments: Floats) -> tuple[Array, Array]:
     """Increments in deviations from their means, 0 where missing or constant; and the deviations."""
     known = np.isfinite(increments)
     count = known.sum(axis=0)
@@ -84,7 +84,7 @@ def _without_components(increments: Array, count: int) -> Array:
     return np.where(np.isfinite(increments), (z - z @ vectors @ vectors.T) * deviation, np.nan)
 
 
-def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
+def prewhiten(increments: Floats, most: int = 5) -> tuple[Array, Array]:
     """(time, symbol) increments without autocorrelation, and the (symbol,) order of autoregression that BIC chose.
 
     For each symbol BIC chooses an order from 0 … `most`; where all are 0, no autocorrelation was found and nothing
@@ -110,7 +110,7 @@ def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
     return np.where(np.isfinite(increments), white * deviation, np.nan), order
 
 
-def _levinson(moments: Array) -> tuple[Array, Array]:
+def _levinson(moments: Floats) -> tuple[Array, Array]:
     """Yule–Walker coefficients (order, lag, symbol) and error variances (order, symbol) of orders 0 … most."""
     most, symbols = len(moments) - 1, moments.shape[1]
     coefficients = np.zeros((most + 1, most, symbols))

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Floats
 from pacesetter.compiled import njit
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
@@ -55,17 +55,17 @@ class Series:
     totals: Array
     minimum: int = 0
 
-    def window(self, end: int, lookback: int) -> Array:
+    def window(self, end: int, lookback: int) -> Floats:
         """(lookback, symbol) view of the increments of bars end−lookback … end."""
         view: Array = self.x[end - lookback + 1 : end + 1]
         return view
 
-    def observed_window(self, end: int, lookback: int) -> Array:
+    def observed_window(self, end: int, lookback: int) -> Floats:
         """(lookback, symbol) increments of the window, NaN where one of their two bars was not observed."""
         counts = np.diff(self.totals[end - lookback : end + 1, 2], axis=0)
         return np.where(counts > 0, self.window(end, lookback), np.nan)
 
-    def weights(self, end: int, lookback: int) -> Array:
+    def weights(self, end: int, lookback: int) -> Floats:
         """(symbol,) 1/deviation of each asset's increments in the window, NaN where it cannot be scored."""
         out = np.empty(len(self.symbols))
         inverse_deviations(self.totals, end, lookback, self.minimum, out)
@@ -191,7 +191,7 @@ def _last_observed(levels: Array, is_known: Array) -> tuple[Array, Array]:
     return is_known & (before >= 0), np.take_along_axis(levels, np.maximum(before, 0), axis=0)
 
 
-def _running_totals(x: Array, whole: Array) -> Array:
+def _running_totals(x: Floats, whole: Booleans) -> Floats:
     """(time, 3, symbol) running Σx, Σx² and number of observed increments."""
     totals = np.empty((len(x), 3, x.shape[1]))
     for row, values in enumerate((x, x * x, whole)):
@@ -199,7 +199,7 @@ def _running_totals(x: Array, whole: Array) -> Array:
     return totals
 
 
-def end_to_end(windows: Array, minimum: int) -> Series:
+def end_to_end(windows: Floats, minimum: int) -> Series:
     """The (window, time, symbol) increments as one series after a first bar that has none: windows do not mix."""
     flat = windows.reshape(-1, windows.shape[-1])
     # A window of n increments spans n + 1 bars: its first bar is the last of the window before, whose increment is not
@@ -211,7 +211,7 @@ def end_to_end(windows: Array, minimum: int) -> Series:
     return Series(symbols, x, np.cumsum(x, axis=0), is_known, totals, minimum)
 
 
-def _levels(panel: Panel, is_known: Array, increments: Increments) -> Array:
+def _levels(panel: Panel, is_known: Booleans, increments: Increments) -> Floats:
     """(time, symbol) closes or their logarithms, zero where nothing was observed."""
     # 1 where not observed: log 1 = 0 without a warning, and no increment reads it.
     close = np.where(is_known, panel.close, 1.0)

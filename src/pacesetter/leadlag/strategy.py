@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.compiled import njit
 from pacesetter.errors import DataError, check_range
 from pacesetter.leadlag.structure.ranking import mark_leaders, row_mean
@@ -31,7 +31,7 @@ BASIS_POINT = 1e-4
 COST_BPS = 10.0  # a side, what the market's `Costs` make by default; that room is beside this one, so a test holds it
 
 
-def fill_to_fill_returns(panel: Panel) -> Array:
+def fill_to_fill_returns(panel: Panel) -> Floats:
     """(time, symbol) return of what is decided at t: open(t+1) → open(t+2), or closes likewise without opens.
 
     NaN in the last two bars and where either fill has no price.
@@ -42,7 +42,7 @@ def fill_to_fill_returns(panel: Panel) -> Array:
     return returns
 
 
-def last_moves(panel: Panel) -> Array:
+def last_moves(panel: Panel) -> Floats:
     """(time, symbol) return of each bar's close on the close before, known at t; NaN where either was not observed."""
     close = np.where(panel.mask, panel.close, np.nan)
     moves = np.full(close.shape, np.nan)
@@ -50,7 +50,7 @@ def last_moves(panel: Panel) -> Array:
     return moves
 
 
-def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2, delays: Array | None = None) -> Array:
+def follower_weights(matrices: Floats, moves: Floats, quantile: float = 0.2, delays: Array | None = None) -> Floats:
     """(…, N) weights decided from matrices (…, N, N) and the moves of the assets, gross at most one.
 
     The top `quantile` by row mean are leaders where that mean is above 0, the bottom `quantile` followers where it is
@@ -69,7 +69,7 @@ def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2, delay
     return weights
 
 
-def _push(lead: Array, delays: Array, moves: Array) -> Array:
+def _push(lead: Floats, delays: Array, moves: Floats) -> Floats:
     """(…, N) Σ_i lead_ij · sign_ij · move_i at the delay of the pair."""
     symbols, total = lead.shape[-1], np.zeros(lead.shape[:-1])
     matrices = lead.reshape(-1, symbols, symbols), delays.reshape(-1, symbols, symbols)
@@ -89,7 +89,7 @@ def _add_pushes(lead: Array, delays: Array, moves: Array, total: Array) -> None:
                     total[w, j] += push if delays[w, i, j] > 0 else -push
 
 
-def delayed_moves(panel: Panel, bars: Array, delays: int) -> Array:
+def delayed_moves(panel: Panel, bars: Integers, delays: int) -> Floats:
     """(bar, delay, N) moves that predict, by delay 1 … delays, the bar that a decision at t of `bars` earns.
 
     With opens that is bar t + 1, so the moves of t, t − 1 …; without, it is bar t + 2, whose move at
@@ -111,13 +111,13 @@ class StrategyReturns:
     costs: Array
 
     @property
-    def net(self) -> Array:
+    def net(self) -> Floats:
         """(time,) gross − costs."""
         net: Array = self.gross - self.costs
         return net
 
 
-def returns_of(weights: Array, fills: Array, cost_bps: float = COST_BPS) -> StrategyReturns:
+def returns_of(weights: Floats, fills: Floats, cost_bps: float = COST_BPS) -> StrategyReturns:
     """Results of weights (time, symbol) decided at each bar, given fill-to-fill returns (time, symbol).
 
     Costs are `cost_bps` of the turnover Σ|w_t − w_{t−1}|, the first position bought from cash. A weight without a

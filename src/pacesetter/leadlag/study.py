@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.leadlag.answer import Answer, Links, Preparation, StrengthMeasure, answer_window, find_links
@@ -348,7 +348,7 @@ class Study:
         return table.join(pd.Series(remains, panel.symbols, name="remains"))
 
     def _network(
-        self, window: Array, panel: Panel, gauge: StrengthMeasure, answer: Answer, links: Links, thin: dict[str, str]
+        self, window: Floats, panel: Panel, gauge: StrengthMeasure, answer: Answer, links: Links, thin: dict[str, str]
     ) -> networkx.DiGraph:
         pairs = np.argwhere(links.mask_linked(self.level))
         remains = {
@@ -438,12 +438,12 @@ class StudyResult:
     pooled: GroupFinding | None = None
 
     @property
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """(N, N) leadership in the last window; positive where the row leads."""
         return self.answer.leadership
 
     @property
-    def lags(self) -> Array:
+    def lags(self) -> Floats:
         """(N, N) bars by which the row runs ahead of the column; NaN for a method without delays."""
         return self.answer.lag_map
 
@@ -453,12 +453,12 @@ class StudyResult:
         return span_text(self.panel.index, self.study.bars)
 
     @property
-    def ends(self) -> Array:
+    def ends(self) -> Integers:
         """(window,) last bars of the windows of the time line."""
         return self.history.ends
 
     @property
-    def leadership(self) -> Array:
+    def leadership(self) -> Floats:
         """(window, N) leader scores over time."""
         return self.history.leadership
 

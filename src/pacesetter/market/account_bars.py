@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.bars import PLAIN, Bar
 from pacesetter.market.parameters import BPS, MarketParameters
@@ -17,7 +17,7 @@ PRICES = slice(Bar.OPEN, Bar.CLOSE + 1)
 EVENTS = slice(Bar.FUNDING, Bar.TICK + 1)  # what the kernel reads beyond plain bars
 
 
-def apply_market(bars: Array, symbols: Sequence[str], market: MarketParameters) -> Array:
+def apply_market(bars: Floats, symbols: Sequence[str], market: MarketParameters) -> Floats:
     """The bars (…, symbol, column) with what the market uses of them; plain ones, untouched, where it is nothing."""
     if bars.shape[-1] == PLAIN and not _uses_more(market):
         return bars
@@ -46,7 +46,7 @@ def _uses_more(market: MarketParameters) -> bool:
     return has_steps or has_costs or market.margin.mode != "none" or not isinstance(market.funding, str)
 
 
-def check_account_bars(bars: Array, symbols: Sequence[str], market: MarketParameters) -> None:
+def check_account_bars(bars: Floats, symbols: Sequence[str], market: MarketParameters) -> None:
     """Refuse rules that the bars (…, time, symbol, column) cannot serve: a column they lack, lots beyond the cash."""
     for name, column in (("dividends", Bar.DIVIDEND), ("splits", Bar.SPLIT)):
         if vars(market)[name] and not (bars.shape[-1] > column and bars[..., column].any()):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacesetter.arrays import Array, Floats
+from pacesetter.arrays import Array, Booleans, Floats, Integers
 from pacesetter.errors import DataError, check_range
 from pacesetter.market.jit import jitable
 
@@ -202,27 +202,27 @@ def _derive_events(values: Array, has_splits: bool, has_dividends: bool) -> None
         values[..., Bar.DIVIDEND] = np.where(np.abs(rest - 1) > 1e-9, paid, 0.0)
 
 
-def _matrix(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Array:
+def _matrix(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or (shape is not None and matrix.shape != shape):
         raise DataError(f"{name} has shape {matrix.shape}; give (time, symbol)" + (f" = {shape}" if shape else ""))
     return matrix
 
 
-def _last_seen(is_known: Array) -> Array:
+def _last_seen(is_known: Booleans) -> Integers:
     """(time, symbol) row of the latest observed bar up to each bar, −1 before the first."""
     rows = np.where(is_known, np.arange(len(is_known))[:, None], -1)
     latest: Array = np.maximum.accumulate(rows, axis=0)
     return latest
 
 
-def _status(is_known: Array, last: Array, delisted_after_bars: int) -> Array:
+def _status(is_known: Booleans, last: Integers, delisted_after_bars: int) -> Floats:
     missing = np.arange(len(is_known))[:, None] - last
     gone = (last >= 0) & (missing >= delisted_after_bars)
     return np.where(is_known, TRADING, np.where(gone, DELISTED, HALTED))
 
 
-def _check_prices(field: str, prices: Array, is_known: Array, symbols: tuple[str, ...]) -> None:
+def _check_prices(field: str, prices: Floats, is_known: Booleans, symbols: tuple[str, ...]) -> None:
     """Refuse the first observed price that is not a positive number."""
     is_bad = is_known & ~(np.isfinite(prices) & (prices > 0))
     if is_bad.any():

@@ -10,14 +10,14 @@ import math
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Floats
 
 __all__ = ["SAME", "sharpe", "sharpe_of_known", "sharpe_of_sums"]
 
 SAME = 1e-9  # of the mean: a deviation below it is rounding, e.g. of interest on cash
 
 
-def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
+def sharpe(returns: Floats, bars_per_year: float = 1.0) -> Floats:
     """The ratio of returns (time,), or (many,) ratios of returns (time, many)."""
     if len(returns) < 2:
         return np.zeros(np.shape(returns)[1:])
@@ -28,7 +28,7 @@ def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
     return np.asarray(per_bar * np.sqrt(bars_per_year))
 
 
-def sharpe_of_known(returns: Array, bars_per_year: float = 1.0) -> Array:
+def sharpe_of_known(returns: Floats, bars_per_year: float = 1.0) -> Floats:
     """(many,) Sharpe ratios of returns (time, many), leaving out NaN."""
     return np.array([sharpe(column[~np.isnan(column)], bars_per_year) for column in returns.T])
 

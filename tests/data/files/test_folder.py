@@ -239,7 +239,7 @@ def test_an_adjusted_close_beside_the_close_is_asked_for(write: Write) -> None:
 
 def test_day_first_dates_by_their_format(write: Write) -> None:
     text = "date,AAA\n31/12/2019,1\n02/01/2020,2\n"
-    assert "data.date_format, e.g. %d/%m/%Y" in refusal(write(text))
+    assert "give 'data.date_format=%d/%m/%Y'" in refusal(write(text))
     assert [f"{moment:%Y-%m-%d}" for moment in read(write(text), date_format="%d/%m/%Y").index] == [
         "2019-12-31",
         "2020-01-02",
@@ -696,7 +696,7 @@ def _listed(line: str, bars: int = 40, first: str = "2024-01-02") -> str:
 
 NEWCOMERS = {
     "german Excel": ("Date;Close\n" + _listed("{t:%Y-%m-%d};{p},50"), {}, "close is '100,50', not a number"),
-    "American dates": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {}, "data.date_format, e.g."),
+    "American dates": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {}, "%d/%m/%Y' or 'data.date_format=%m/%d/%Y'"),
     "American dates, told": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {"date_format": "%m/%d/%Y"}, None),
     "Yahoo": (
         "Date,Open,High,Low,Close,Adj Close,Volume\n" + _listed("{t:%Y-%m-%d},{p},{p},{p},{p},{row},9"),
@@ -744,6 +744,53 @@ NEWCOMERS = {
         None,
     ),
     "Latin-1": ("Date,Müller\n".encode("latin-1") + _listed("{t:%Y-%m-%d},{p}").encode(), {}, "save it as UTF-8"),
+    "two-digit years": ("Date,Close\n" + _listed("{t:%m/%d/%y},{p}"), {}, "'data.date_format=%m/%d/%y'"),
+    "Excel's days": ("Date,Close\n" + _listed("4{row:04d},{p}"), {}, "Excel counts days so"),
+    "Investing.com": (
+        '"Date","Price","Open","High","Low","Vol.","Change %"\n'
+        + _listed('"{t:%b %d, %Y}","{p}.00","{p}.00","{p}.00","{p}.00","1.23M","0.51%"'),
+        {},
+        "give \"data.date_format='%b %d, %Y'\"",
+    ),
+    "Investing.com, told": (
+        '"Date","Price","Open","High","Low","Vol.","Change %"\n'
+        + _listed('"{t:%b %d, %Y}","{p}.00","{p}.00","{p}.00","{p}.00","1.23M","0.51%"'),
+        {"date_format": "%b %d, %Y"},
+        None,
+    ),
+    "stooq": ("<TICKER>,<PER>,<DATE>,<TIME>,<CLOSE>\n" + _listed("AAPL.US,D,{t:%Y%m%d},000000,{p}"), {}, None),
+    "Binance": (_listed("17{row:08d}000,{p},{p},{p},{p},9,1,1,1,1,1,0"), {}, "has no line of names, it begins with 17"),
+    "an address above": ("https://a.site\nunix,close\n" + _listed("1{row:09d},{p}"), {}, "the first line must name"),
+    "half a day": ("Date,Close\n" + _listed("{t:%m/%d/%Y} 4:00 PM,{p}"), {}, "'data.date_format=%m/%d/%Y %I:%M %p'"),
+    "half a day, told": (
+        "Date,Close\n" + _listed("{t:%m/%d/%Y} 4:00 PM,{p}"),
+        {"date_format": "%m/%d/%Y %I:%M %p", "timezone": "America/New_York"},
+        None,
+    ),
+    "a comma at each end": ("Date,Close,\n" + _listed("{t:%Y-%m-%d},{p},"), {}, "has a column without a name"),
+    "Swiss, told": ("Date;Close\n" + _listed("{t:%Y-%m-%d};{p}.00"), {"decimal": "point"}, None),
+    "pipes": ("Date|Close\n" + _listed("{t:%Y-%m-%d}|{p}"), {}, None),
+    "hours as numbers": (
+        "Date,Time,Close\n" + _listed("{t:%Y%m%d},935,{p}"),
+        {"timezone": "America/New_York"},
+        None,
+    ),
+    "German names": ("Datum;Schluss\n" + _listed("{t:%Y-%m-%d};{p}"), {}, "name a column timestamp or date"),
+    "a field and a symbol in each name": (
+        "Date,AAPL Close,AAPL Volume,MSFT Close,MSFT Volume\n" + _listed("{t:%Y-%m-%d},{p},{row},{p},{row}"),
+        {},
+        None,
+    ),
+    "symbols, and one that is none": (
+        "Date,AAPL Close,AAPL Volume,Mood\n" + _listed("{t:%Y-%m-%d},{p},{row},{row}"),
+        {},
+        "and 'Mood', which names no field",
+    ),
+    "the newest day twice": (
+        "Date,Close\n" + _listed("{t:%Y-%m-%d},{p}") + "2024-02-26,140\n",
+        {},
+        "data.allow=duplicate",
+    ),
 }
 
 
@@ -762,3 +809,16 @@ def test_a_newcomers_file_loads_or_is_refused_in_one_sentence(tmp_path: Path, na
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 260
+
+
+def test_a_symbol_and_a_field_in_each_name_are_read_as_both(write: Write) -> None:
+    for names in ("AAPL Close,AAPL Volume,BRK.B Close,BRK.B Volume", "Close_AAPL,Volume_AAPL,Close_BRK.B,Volume_BRK.B"):
+        panel = read(write(f"Date,{names}\n2020-01-02,1,10,2,20\n"))
+        assert (panel.symbols, panel.fields) == (("AAPL", "BRK.B"), ("close", "volume"))
+        assert (panel.close.tolist(), panel.volume.tolist()) == ([[1, 2]], [[10, 20]])
+    assert read(write("Date,AAPL Close,MSFT Close\n2020-01-02,1,2\n")).symbols == ("AAPL Close", "MSFT Close")
+
+
+def test_hours_as_numbers_are_times_of_day(write: Write) -> None:
+    text = "Date,Time,Close\n2020-01-02,935,1\n2020-01-02,1000,2\n"
+    assert [f"{moment:%H:%M}" for moment in read(write(text)).index] == ["09:35", "10:00"]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pacesetter as ps
 from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
@@ -54,8 +55,26 @@ def test_every_traded_symbol_has_its_picture(result):
     section = trades_section(result)
     traded = {result.symbols[trade.position] for trade in result.trades()}
     assert {name for name, _ in section.choices} == traded == {row[0] for row in section.rows}
-    drawn = sum(len(line.x) for _, figure in section.choices for line in figure.data if "entry" in line.name)
-    assert drawn == len(result.trades())
+    lots = result.lots()
+    for name, figure in section.choices:
+        place = result.symbols.index(name)
+        paid = dict(zip(lots.entry_bar[lots.position == place], lots.entry_price[lots.position == place], strict=True))
+        entries = [mark for line in figure.data if "entry" in line.name for mark in zip(line.x, line.y, strict=True)]
+        assert sorted(entries) == sorted((result.times[bar], price) for bar, price in paid.items())
+
+
+def test_what_is_added_and_reduced_stands_at_its_own_price():
+    panel = load("synthetic", symbols=2, bars=400, seed=3)
+    share = pd.DataFrame(0.0, panel.index, panel.symbols)
+    share.iloc[260:, 0], share.iloc[300:, 0], share.iloc[350:, 0] = 0.2, 0.6, 0.3
+    section = trades_section(ps.backtest(share, panel, first=250, position_cap=1).backtest)
+    marks = {line.name: line for line in section.choices[0][1].data}
+    at = dict(zip(panel.index, panel["open"][:, 0], strict=True))
+    entries = marks["long entry"]
+    assert {panel.index[261], panel.index[301]} <= set(entries.x)
+    assert len(marks["reduced"].x) >= 1
+    for line in (entries, marks["reduced"]):
+        assert [at[moment] for moment in line.x] == pytest.approx(line.y, rel=2e-3)
 
 
 def test_the_header_names_data_costs_capital_and_seed(result):

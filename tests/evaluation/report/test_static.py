@@ -126,3 +126,17 @@ def test_an_axis_has_round_numbers(values: list[float], axis: dict[str, Any], sh
     drawing = drawn(go.Scatter(x=["2020-01-01", "2020-01-02"], y=values), yaxis=axis)
     texts = [text.text for text in drawing.findall("text") if text.attrib["text-anchor"] == "end"]
     assert texts == shown
+
+
+@pytest.mark.parametrize("count", [2, 3, 30])
+def test_names_of_a_legend_stand_beside_each_other_and_inside_the_picture(count: int) -> None:
+    names = [f"ridge_sized at {place}0% volatility" for place in range(count)]
+    picture = drawn(*[go.Scatter(y=[1, 2], name=name) for name in names])
+    texts = [
+        (float(text.attrib["x"]), text.text or "") for text in picture.findall("text") if text.attrib["y"] == "30.0"
+    ]
+    ends = [x + 6.2 * len(text) for x, text in texts]
+    assert all(end < x for end, (x, _) in zip(ends, texts[1:], strict=False))
+    assert ends[-1] < 900
+    assert [text for _, text in texts if text in names] == names[: min(count, 3)]
+    assert texts[-1][1] == ("+27" if count == 30 else names[-1])

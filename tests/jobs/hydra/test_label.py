@@ -15,6 +15,7 @@ from pacesetter.runs import data_name
     [
         ("data=us143.parquet agent=direct task.market.limits.position_cap_fraction=1", "us143 · direct · cap 1"),
         ("data=sample", "sample · ppo"),
+        ("data=own.csv data.date_format=%d.%m.%Y data.close=adj_close", "own · ppo · close adj_close"),
         ("data=synthetic data.symbols=5 train.steps=5000", "synthetic · ppo · symbols 5 · steps 5000"),
         ("data=sample task.market.limits.shorting=true seed=3", "sample · ppo · shorting · seed 3"),
         ("+preset=sandbox", "sandbox · synthetic · ppo"),

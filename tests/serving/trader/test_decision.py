@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import pacesetter as ps
 from pacesetter.cli import paper as commands
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.lab.mcp import answers
 from pacesetter.serving.decide import read_bars
 from pacesetter.serving.trader.decision import check_bars, decision_file
 
@@ -52,6 +53,13 @@ def test_table_json_csv_and_python_have_the_same_numbers(made: Any, app: typer.T
     for line in table.lines:
         assert line.after == pytest.approx(line.held + line.order * line.price / table.equity)
         assert line.side in ("buy", "sell", "hold")
+
+
+def test_an_assistant_is_told_the_same_table(made: Any, tmp_path: Path) -> None:
+    fewer = made.panel.rows(0, len(made.panel) - 3)
+    told = answers.decide(made.folder, fewer.save(tmp_path / "bars.parquet"), {})
+    assert told["sentence"] == ps.decide(made.bundle, fewer).sentence
+    assert json.loads(json.dumps(told))["decisions"][0]["symbol"] == fewer.symbols[0]
 
 
 def test_bars_may_be_given(made: Any) -> None:

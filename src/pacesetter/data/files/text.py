@@ -30,7 +30,7 @@ SHORTEST_ROW = 16  # bytes: a date and a price
 
 @dataclass(frozen=True)
 class CsvFiles(Files):
-    """Text files (`.csv`, `.csv.gz`), comma, semicolon or tab; every line must hold every column."""
+    """Text files (`.csv`, `.csv.gz`), comma, semicolon, tab or |; every line must hold every column."""
 
     endings: ClassVar[tuple[str, ...]] = ENDINGS["csv"]
 
@@ -50,7 +50,7 @@ class CsvFiles(Files):
         lines = self._text(path).split("\n")[:-1]
         filled = np.array([number for number, line in enumerate(lines, start=1) if line], dtype=int)
         # The header has no numbers, so a decimal comma cannot mislead the count.
-        delimiter = max(",;\t", key=lines[filled[0] - 1].count) if len(filled) else ","
+        delimiter = max(",;\t|", key=lines[filled[0] - 1].count) if len(filled) else ","
         names, heads = _header([_cells(lines[number - 1], delimiter) for number in filled[:3]], path.name)
         check_columns(len(names), path.name)
         numbers, columns = filled[heads:], [str(place) for place in range(len(names))]
@@ -114,6 +114,11 @@ def _header(rows: list[list[str]], name: str) -> tuple[list[str | tuple[str, str
     first, second, third = (*rows, [], [], [])[:3]
     if len(first) < 2:
         raise DataError(f"{name} has no table: the first line must name at least a timestamp and a close")
+    if all(cell.strip() and not _is_name(cell) for cell in first):
+        raise DataError(
+            f"{name} has no line of names, it begins with {', '.join(first[:3])} …; write one above, e.g. "
+            "timestamp,open,high,low,close,volume"
+        )
     if second[:1] and not second[0][:1].isdigit() and all(map(_is_name, second[1:])):
         if len(second) != len(first):
             raise DataError(f"{name} row 2: {len(second)} columns under a header of {len(first)}; the line is broken")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Singles
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.market.account_bars import apply_market, check_account_bars, check_step_symbols
@@ -130,7 +130,7 @@ class Bank:
             # One block of K symbols, or K blocks of one: the same memory, cut differently.
             return values[rows].reshape(blocks, len(rows) // blocks, *values.shape[1:])
 
-        def time_major(values: Array) -> Array:
+        def time_major(values: Singles) -> Singles:
             # Context is read one bar at a time for all symbols, so bars come first in memory; windows are read along
             # time.
             return np.ascontiguousarray(np.swapaxes(symbol_major(values), 1, 2))
@@ -189,7 +189,7 @@ class Bank:
         most: Array = np.argmax(counts, axis=0) - 1
         return most
 
-    def usable(self, window_bars: int, room_bars: int) -> Array:
+    def usable(self, window_bars: int, room_bars: int) -> Booleans:
         """(block, time) True where some symbol trades with its whole window known and `room_bars` more bars follow."""
         is_trading = np.swapaxes(self.bars[..., Bar.STATUS], 1, 2) == Status.TRADING
         usable: Array = (is_trading & _whole_windows(self.known, window_bars)).any(axis=1)
@@ -277,7 +277,7 @@ def _check_panel(panel: Panel) -> None:
         raise DataError(f"{panel!r} has no usable bar; none was observed")
 
 
-def _whole_windows(known: Array, bars: int) -> Array:
+def _whole_windows(known: Booleans, bars: int) -> Booleans:
     """(block, K, time) True where the latest `bars` bars are all known."""
     check_range(1, window_bars=bars)
     # No unknown bar was counted between both ends of the window.

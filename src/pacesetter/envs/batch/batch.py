@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Floats, Integers, Singles
 from pacesetter.compiled import load_numba
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.counterfactual import Counterfactual, try_orders
@@ -220,7 +220,7 @@ class Batch:
         observe_rows(self.cursor, *self._sources, index, windows, context)
         return self.builder.arrange(vectors[0], index, windows, context)
 
-    def restart(self, marks: ArrayLike | None = None) -> Array:
+    def restart(self, marks: ArrayLike | None = None) -> Singles:
         """The compiled part of a reset: fresh account vectors (2, env, size), of which the first row is filled."""
         is_chosen = chosen_rows(marks, self.env_count)
         vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
@@ -279,7 +279,7 @@ class Batch:
             self.sizer.show(self, vector[None])
         return ledger.copy(), vector.copy(), outcome.tolist()
 
-    def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
+    def rewards(self, ledger: Floats, outcome: Floats) -> tuple[Array, Array]:
         """(env,) rewards and (component, env) raw components; what is remembered of ended episodes is forgotten."""
         if self._reward is None:
             return outcome[REWARD], outcome[GROWTH]
@@ -357,7 +357,7 @@ class Batch:
         account_rows(written, self.accounts[rows], self.positions[rows], bars, self.parameters[0, rows])
         vectors[0, rows] = written
 
-    def _packed_settings(self, restarts: bool) -> Array:
+    def _packed_settings(self, restarts: bool) -> Floats:
         kind, clip = ACTIONS[self.action], self.reward.clip
         lowest = (
             0.0
@@ -423,7 +423,7 @@ class Batch:
         return windows, np.empty((count, width, self.bank.context.shape[3]), np.float32)
 
     def _arguments(
-        self, index: Array, ends: Array, ledger: Array, outcome: Array, vectors: Array, *tables: Array
+        self, index: Integers, ends: Booleans, ledger: Floats, outcome: Floats, vectors: Singles, *tables: Array
     ) -> tuple[Array, Array, Array, tuple[Array, ...]]:
         """What a compiled step takes: ended rows, the index, the ends, and the arrays of `step_row` in its order."""
         return (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacesetter.arrays import Array, Integers
+from pacesetter.arrays import Array, Booleans, Integers
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.market.jit import jitable
 
@@ -84,7 +84,7 @@ class Starts:
         return cls(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), is_fixed)
 
 
-def chosen_rows(marks: ArrayLike | None, env_count: int) -> Array:
+def chosen_rows(marks: ArrayLike | None, env_count: int) -> Booleans:
     """(env,) booleans from an array or a list of them, all True from None; refuses other kinds and shapes."""
     with suppress(ValueError):  # NumPy's, of a ragged list
         is_chosen = np.ones(env_count, dtype=bool) if marks is None else np.array(marks)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Singles
 from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import DataError
 
@@ -83,7 +83,7 @@ def _probabilities(values: ArrayLike, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def last_known(values: Array, before: Array | None = None) -> Array:
+def last_known(values: Singles, before: Array | None = None) -> Singles:
     """A copy of (symbol, time, feature) with each NaN replaced by the last value known before it; NaN where none is.
 
     before   (symbol, feature) last known of the bars before these
@@ -99,7 +99,7 @@ def last_known(values: Array, before: Array | None = None) -> Array:
     return filled
 
 
-def _fill_forward(values: Array, before: Array) -> Array:
+def _fill_forward(values: Singles, before: Singles) -> Singles:
     bars = np.arange(values.shape[1])[:, None]
     # Forward only: filling backwards would show the future.
     latest = np.maximum.accumulate(np.where(np.isnan(values), -1, bars), axis=1)
@@ -107,6 +107,6 @@ def _fill_forward(values: Array, before: Array) -> Array:
     return np.where(latest >= 0, filled, before[:, None])
 
 
-def to_observation(values: Array) -> Array:
+def to_observation(values: Singles) -> Singles:
     """Last known values as an agent sees them: float32, and 0 where nothing was known yet."""
     return np.ascontiguousarray(np.where(np.isnan(values), np.float32(0), values), dtype=np.float32)

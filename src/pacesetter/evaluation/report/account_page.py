@@ -26,7 +26,7 @@ __all__ = ["monthly_section", "trades_section", "weights_section"]
 MOST_WEIGHTS = 8  # symbols with a colour of their own; the others are one band
 MOST_POINTS = 400  # of a line
 MOST_IN_ALL = 24_000  # of the price lines of all symbols together, so that the page stays below 3 MB
-MOST_MARKS, MARKS_IN_ALL = 120, 6_000  # trades drawn on a symbol's prices, and on all
+MOST_MARKS, MARKS_IN_ALL = 120, 2_400  # marks of each kind drawn on a symbol's prices, and on all
 COLOURS, CASH_COLOUR = (*PALETTE[:7], "#8c6bb1"), "rgba(160,160,160,0.35)"
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 BLUE_ORANGE = [[0.0, PALETTE[5]], [0.5, "rgba(128,128,128,0.12)"], [1.0, PALETTE[0]]]
@@ -131,10 +131,13 @@ def trades_section(result: Backtest) -> Section:
     for trade in result.trades():
         by_symbol.setdefault(trade.position, []).append(trade)
     lots = result.lots()
-    by_lot = {place: Lots(*(column[lots.position == place] for column in lots)).drop_open() for place in by_symbol}
+    opened = {place: Lots(*(column[lots.position == place] for column in lots)) for place in by_symbol}
+    by_lot = {place: own.drop_open() for place, own in opened.items()}
     earned = {place: float(closed.pnl.sum()) for place, closed in by_lot.items()}
     order = sorted(by_symbol, key=lambda place: -abs(earned[place]))
-    choices = tuple((result.symbols[place], _prices_figure(result, place, by_symbol[place])) for place in order)
+    choices = tuple(
+        (result.symbols[place], _prices_figure(result, place, by_symbol[place], opened[place])) for place in order
+    )
     rows = tuple(_symbol_row(result.symbols[place], by_symbol[place], by_lot[place]) for place in order)
     header = ("symbol", "trades", "lots", "with a gain", "profit and loss", "mean bars", "largest gain", "largest loss")
     count, closed_lots = sum(map(len, by_symbol.values())), sum(len(closed.pnl) for closed in by_lot.values())
@@ -160,29 +163,31 @@ def _symbol_row(symbol: str, trades: list[Trade], lots: Lots) -> tuple[str, ...]
     )
 
 
-def _prices_figure(result: Backtest, place: int, closed: list[Trade]) -> go.Figure:
-    """A symbol's closes with the entries and exits of its largest trades."""
+def _prices_figure(result: Backtest, place: int, closed: list[Trade], lots: Lots) -> go.Figure:
+    """A symbol's closes with its largest entries, each at its own price, and the exits of its largest trades."""
     most = min(MOST_MARKS, MARKS_IN_ALL // len(result.symbols))
     drawn = sorted(sorted(closed, key=lambda trade: -abs(trade.pnl))[:most], key=lambda trade: trade.entry_bar)
     closes = np.where(result.closes[:, place] > 0, result.closes[:, place], np.nan)
     rows = _thin_bars(len(result), MOST_IN_ALL // len(result.symbols))
     line = {"width": 1.2, "color": "#808080"}
     figure = go.Figure(go.Scatter(x=result.times[rows], y=closes[rows], mode="lines", name="close", line=line))
-    for name, marks in _marks(result, drawn).items():
+    for name, marks in _marks(result, drawn, lots, most).items():
         figure.add_scatter(name=name, mode="markers", **marks)
     cut = f" ({len(drawn)} of {len(closed)} trades)" if len(drawn) < len(closed) else ""
     return style_figure(figure, f"{result.symbols[place]}: entries and exits{cut}", 420)
 
 
-def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, object]]:
+def _marks(result: Backtest, drawn: list[Trade], lots: Lots, most: int) -> Mapping[str, dict[str, object]]:
     """Name in the legend -> points."""
     form = day_form(result.times)
-    longs = [trade for trade in drawn if trade.quantity > 0]
-    shorts = [trade for trade in drawn if trade.quantity <= 0]
     closed = [trade for trade in drawn if trade.exit_bar is not None]
     kinds: dict[str, tuple[list[tuple[int, float, str]], dict[str, object]]] = {
-        "long entry": (_entries(longs), {"symbol": "triangle-up", "color": PALETTE[0], "size": 9}),
-        "short entry": (_entries(shorts), {"symbol": "triangle-down", "color": PALETTE[3], "size": 9}),
+        "long entry": (_entries(lots, 1, most), {"symbol": "triangle-up", "color": PALETTE[0], "size": 9}),
+        "short entry": (_entries(lots, -1, most), {"symbol": "triangle-down", "color": PALETTE[3], "size": 9}),
+        "reduced": (
+            _reductions(lots, drawn, most),
+            {"symbol": "circle-open", "color": PALETTE[1], "size": 6},
+        ),
         "exit with a gain": (
             _exits([trade for trade in closed if trade.pnl > 0]),
             {"symbol": "x", "color": PALETTE[2], "size": 8},
@@ -205,8 +210,22 @@ def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, objec
     }
 
 
-def _entries(closed: list[Trade]) -> list[tuple[int, float, str]]:
-    return [(trade.entry_bar, trade.entry_price, f"entry at {trade.entry_price:,.2f}") for trade in closed]
+def _entries(lots: Lots, side: int, most: int) -> list[tuple[int, float, str]]:
+    """The bars at which most was bought or sold short; lots of one bar are one entry, whatever closed them."""
+    frame = lots.to_frame()
+    by_bar = frame[np.sign(frame["quantity"]) == side].groupby("entry_bar")
+    largest = by_bar["quantity"].sum().abs().nlargest(most).index.sort_values()
+    prices = by_bar["entry_price"].first()
+    return [(int(bar), float(prices[bar]), f"entry at {prices[bar]:,.2f}") for bar in largest]
+
+
+def _reductions(lots: Lots, drawn: list[Trade], most: int) -> list[tuple[int, float, str]]:
+    """The bars at which part of a holding was given up; those that ended a trade are its exits."""
+    frame = lots.drop_open().to_frame()
+    by_bar = frame[~frame["exit_bar"].isin([trade.exit_bar for trade in drawn])].groupby("exit_bar")
+    largest = by_bar["quantity"].sum().abs().nlargest(most).index.sort_values()
+    prices, pnl = by_bar["exit_price"].first(), by_bar["pnl"].sum()
+    return [(int(bar), float(prices[bar]), f"reduced, {pnl[bar]:+,.0f}") for bar in largest]
 
 
 def _exits(closed: list[Trade]) -> list[tuple[int, float, str]]:

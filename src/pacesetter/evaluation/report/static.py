@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 
 __all__ = ["static_svg"]
 
 WIDTH, MARGIN_LEFT, MARGIN_TOP, MARGIN_RIGHT, MARGIN_BOTTOM = 900.0, 70.0, 34.0, 20.0, 30.0
 COLORS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#bab0ac")
-MOST_POINTS, MOST_CELLS, MOST_LABELS, MOST_STEPS = 400, 60, 8, 4
+MOST_POINTS, MOST_CELLS, MOST_LABELS, MOST_STEPS = 400, 30, 8, 4
+LETTER, SWATCH = 6.2, 9.0  # pixels: the width of a letter of the legend, and its square of colour
+MOST_LETTERS = 40  # of a name in it
 GREYS = ((0.0, "#ffffff"), (1.0, "#000000"))  # of a heat map that names no colours
 TAG = re.compile(r"<[^>]*>")
 
@@ -38,13 +40,13 @@ class Axis(NamedTuple):
     is_log: bool = False
     is_share: bool = False
 
-    def pixels(self, values: Array) -> Array:
+    def pixels(self, values: Floats) -> Array:
         """Where values lie."""
         span = self.high - self.low or 1.0
         placed: Array = self.start + (values - self.low) / span * (self.stop - self.start)
         return placed
 
-    def numbers(self, values: Sequence[object] | Array) -> Array:
+    def numbers(self, values: Sequence[object] | Array) -> Floats:
         """Values as numbers of this axis."""
         if self.names:
             places = {name: place for place, name in enumerate(self.names)}
@@ -93,8 +95,7 @@ def static_svg(figure: Mapping[str, Any]) -> str:
     if not any(drawn):
         return ""
     if len(names) > 1:
-        for place, (name, color) in enumerate(names[:MOST_LABELS]):
-            parts.append(_text(MARGIN_LEFT + place * 100, 30, name[:16], "start", 11, color))
+        parts.extend(_draw_legend(names))
     parts.extend(_draw_note(note, axes) for note in layout.get("annotations", ()))
     for name, axis in axes.items():
         parts.extend(_draw_axis(name, axis, axes, height))
@@ -102,6 +103,20 @@ def static_svg(figure: Mapping[str, Any]) -> str:
         f'<svg viewBox="0 0 {WIDTH:.0f} {height:.0f}" width="100%" height="{height:.0f}" role="img" '
         f'font-family="sans-serif">{"".join(filter(None, [*parts, *drawn]))}</svg>'
     )
+
+
+def _draw_legend(names: Sequence[tuple[str, str]]) -> list[str]:
+    """Names beside squares of their colours, in one line as far as it goes; then how many more there are."""
+    parts, at, room = [], MARGIN_LEFT, WIDTH - MARGIN_RIGHT
+    for place, (name, color) in enumerate(names):
+        text = name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
+        rest = f"+{len(names) - place}"
+        if at + SWATCH + LETTER * (len(text) + len(rest) + 4) > room and place:
+            return [*parts, _text(at, 30, rest, "start", 11)]
+        parts.append(f'<rect x="{at:.1f}" y="21" width="{SWATCH:.0f}" height="{SWATCH:.0f}" fill="{color}"/>')
+        parts.append(_text(at + SWATCH + 4, 30, text, "start", 11))
+        at += SWATCH + LETTER * (len(text) + 3)
+    return parts
 
 
 # ---- axes -----------------------------------------------------------------------------------------------------------
@@ -262,7 +277,7 @@ def _plain(values: object) -> Any:
     return unpacked.reshape([int(size) for size in str(shape).split(",")]) if shape else unpacked
 
 
-def _matrix(values: object) -> Array:
+def _matrix(values: object) -> Floats:
     plain = _plain(values)
     if isinstance(plain, np.ndarray):
         return plain.astype(float)
@@ -270,7 +285,7 @@ def _matrix(values: object) -> Array:
     return np.stack(rows) if rows else np.zeros((0, 0))
 
 
-def _floats(values: Any) -> Array:
+def _floats(values: Any) -> Floats:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 

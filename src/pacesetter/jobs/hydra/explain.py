@@ -106,16 +106,13 @@ def explain_keys(config: Plan, key: str) -> list[Explained]:
     for part in key.split("."):
         if not isinstance(values, Mapping) or part not in values:
             known = list(values) if isinstance(values, Mapping) else []
-            raise ConfigError(f"there is no key '{key}'{did_you_mean('.'.join([*path, part]), _under(path, known))}")
+            keys = [".".join([*path, name]) for name in known]
+            raise ConfigError(f"there is no key '{key}'{did_you_mean('.'.join([*path, part]), keys)}")
         parents, values, path = kinds, values[part], [*path, part]
         kinds = _below(parents, part) if len(path) > 1 else _kinds(config, part)
     if not isinstance(values, Mapping):
         return [Explained(key, values, _about(_texts(parents), path[-1]))]
     return list(_rows(key, values, kinds))
-
-
-def _under(path: Sequence[str], names: Sequence[str]) -> list[str]:
-    return [".".join([*path, name]) for name in names]
 
 
 def _rows(prefix: str, values: Mapping[str, object], kinds: Sequence[type[object]]) -> Iterator[Explained]:

@@ -15,6 +15,7 @@ from pacesetter.jobs.hydra.resolve import resolve, resolve_study
 __all__ = ["label_of"]
 
 UNNAMED = "run"  # the name of a configuration that was given none
+READING = ("date_format", "decimal", "cache")  # how a file is read, not which bars it gives
 SECTIONS = ("features", "lag", "task", "agent", "risk", "train", "seed")
 MOST = 3  # differences that are named
 LONGEST = 24  # letters of a value
@@ -44,7 +45,7 @@ def label_of(config: StudyPlan, has_agent: bool = True, standard: Sequence[str] 
 
 def _differences(config: StudyPlan, standard: Sequence[str]) -> Iterator[str]:
     given, source = config.to_dict(), data_defaults(config.data.source)
-    yield from _changed_keys(given["data"], source, skip=("source", "path", "seed"))  # the seed is named once
+    yield from _changed_keys(given["data"], source, skip=("source", "path", "seed", *READING))  # the seed is named once
     try:
         usual = _usual(given, standard)
     except PacesetterError:  # a plugin's agent that the command line does not know

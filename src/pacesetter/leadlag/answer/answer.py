@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Singles
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.estimators.correlation import (
     ABSOLUTE_SUM,
@@ -122,7 +122,7 @@ class StrengthMeasure:
         assert isinstance(scorer, ScorerByLag)
         return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
 
-    def by_delay(self, windows: Array) -> Iterator[Array]:
+    def by_delay(self, windows: Floats) -> Iterator[Array]:
         """The same delay by delay, each (window, i, j) to be changed at will: of correlations one is held at a time."""
         if self.is_linear:
             return _by_lag(np.nan_to_num(windows), self.max_lag)
@@ -151,14 +151,14 @@ class StrengthMeasure:
             return np.maximum(self.scores(windows), 0.0)
         return _fold(self.by_delay(windows), self.fold) + self.mark_unscored(windows)
 
-    def leadership(self, windows: Array) -> Array:
+    def leadership(self, windows: Floats) -> Floats:
         """(window, i, j) antisymmetric: the method's score, positive where i leads j."""
         if not self.has_lags:
             return self.scores(windows)
         strength = _fold(self.by_delay(windows), self.score_fold) + self.mark_unscored(windows)
         return weigh_directions(strength, self.weighing)
 
-    def mark_unscored(self, windows: Array) -> Array:
+    def mark_unscored(self, windows: Floats) -> Floats:
         """(window, i, j) 0, and NaN where one of the two has too few observations or does not vary."""
         known = np.isfinite(windows)
         x = np.where(known, windows, 0.0)
@@ -169,7 +169,7 @@ class StrengthMeasure:
         zero = np.where(enough & varies, 0.0, np.nan)
         return np.asarray(zero[:, :, None] + zero[:, None, :])
 
-    def _scorer(self, windows: Array) -> Scorer:
+    def _scorer(self, windows: Floats) -> Scorer:
         return self.estimator.scorer(end_to_end(windows, self.minimum), self._resources)
 
 
@@ -192,7 +192,7 @@ class Answer:
     signs: Array
 
     @property
-    def lag_map(self) -> Array:
+    def lag_map(self) -> Floats:
         """Bars by which the row runs ahead of the column, negative where it follows; NaN without delays."""
         ahead = self.leadership
         # 0·ahead carries the NaN of unscored pairs, which the comparisons would turn into a lag of 0.
@@ -208,7 +208,7 @@ class Answer:
         return "leads" if not sign else f"leads, {'same' if sign > 0 else 'opposite'} sign"
 
 
-def answer_window(window: Array, symbols: Sequence[str], gauge: StrengthMeasure) -> Answer:
+def answer_window(window: Floats, symbols: Sequence[str], gauge: StrengthMeasure) -> Answer:
     """The answer for prepared increments (time, symbol) by the gauge's method."""
     if not gauge.has_lags:
         score = gauge.scores(window[None])[0]
@@ -240,7 +240,7 @@ def lagged_correlations(windows: Array, max_lag: int) -> Array:
     return np.stack([*_by_lag(windows, max_lag)], axis=1)
 
 
-def _by_lag(windows: Array, max_lag: int) -> Iterator[Array]:
+def _by_lag(windows: Floats, max_lag: int) -> Iterator[Array]:
     draws, bars, assets = windows.shape
     lags = min(max_lag, bars - 2)
     if lags < 1:  # no overlap is long enough
@@ -256,7 +256,7 @@ def _by_lag(windows: Array, max_lag: int) -> Iterator[Array]:
         yield product
 
 
-def weighted_products(x: Array, weights: Array, lag: int) -> Array:
+def weighted_products(x: Singles, weights: Singles, lag: int) -> Singles:
     """(draw, i, j) Σ_t w(t)·x_i(t − lag)·x_j(t) of increments (time, symbol), for weights (draw, time − lag).
 
     All draws are one product of matrices, with the weighted past of every draw below that of the one before.
@@ -266,7 +266,7 @@ def weighted_products(x: Array, weights: Array, lag: int) -> Array:
     return np.asarray((lead @ x[lag:]).reshape(len(weights), symbols, symbols))
 
 
-def _moments(part: Array) -> tuple[Array, Array]:
+def _moments(part: Floats) -> tuple[Array, Array]:
     """(window, symbol) mean and 1/deviation of the parts (window, time, symbol); 0 for the latter where constant."""
     mean = part.mean(axis=1)
     square = np.einsum("wti,wti->wi", part, part) / part.shape[1]
@@ -295,7 +295,7 @@ def fold_in(strength: Array, dependence: Array, fold: int) -> None:
         np.maximum(strength, dependence, out=strength)
 
 
-def _fold(by_delay: Iterable[Array], fold: int) -> Array:
+def _fold(by_delay: Iterable[Array], fold: int) -> Floats:
     """The folded strength of what comes delay by delay."""
     rest = iter(by_delay)
     first = next(rest)

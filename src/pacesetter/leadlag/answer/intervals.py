@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Integers, Singles
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, fold_in, weigh_directions, weighted_products
 from pacesetter.leadlag.answer.links import Links
@@ -30,7 +30,7 @@ DRAWN_AT_ONCE = 16  # where each is scored by itself, so that the time left is s
 
 
 def leader_table(
-    window: Array, gauge: StrengthMeasure, answer: Answer, links: Links, *, draws: int, level: float, seed: int
+    window: Floats, gauge: StrengthMeasure, answer: Answer, links: Links, *, draws: int, level: float, seed: int
 ) -> pd.DataFrame:
     """Leader scores with intervals (`ranking_intervals`), `p_value` by the null of the links, and the `role`.
 
@@ -64,20 +64,20 @@ def chance_text(table: pd.DataFrame) -> str:
 class Resampled:
     """Leadership (draw, i, j) by correlations of one window (time, symbol) whose bars are drawn `counts` times."""
 
-    def __init__(self, window: Array, gauge: StrengthMeasure) -> None:
+    def __init__(self, window: Floats, gauge: StrengthMeasure) -> None:
         self.gauge = gauge
         x = np.nan_to_num(window)
         # single precision is plenty for an interval, once all symbols have the same scale
         self.x = (x * np.nan_to_num(ratio(1.0, x.std(axis=0)))).astype(np.float32)
         self.unscored = gauge.mark_unscored(window[None])[0]
 
-    def __call__(self, counts: Array) -> Array:
+    def __call__(self, counts: Integers) -> Singles:
         """(draw, i, j) leadership for `counts` (draw, time)."""
-        counts = counts.astype(np.float32)
-        draws, (bars, symbols) = len(counts), self.x.shape
+        weights = counts.astype(np.float32)
+        draws, (bars, symbols) = len(weights), self.x.shape
         strength = np.zeros((draws, symbols, symbols), dtype=np.float32)
         for lag in range(1, min(self.gauge.max_lag, bars - 2) + 1):
-            fold_in(strength, self._correlations(counts[:, lag:], lag), self.gauge.score_fold)
+            fold_in(strength, self._correlations(weights[:, lag:], lag), self.gauge.score_fold)
         return np.asarray(weigh_directions(strength, self.gauge.weighing) + self.unscored.astype(np.float32))
 
     @property
@@ -85,7 +85,7 @@ class Resampled:
         """How many draws one call should have, so that memory stays bounded."""
         return self.gauge.draws_at_once(*self.x.shape)
 
-    def _correlations(self, weights: Array, lag: int) -> Array:
+    def _correlations(self, weights: Singles, lag: int) -> Singles:
         """(draw, i, j) correlations at one delay of bars drawn `weights` (draw, time − lag) times."""
         total = np.maximum(weights.sum(axis=1), 1.0)
         cube = weighted_products(self.x, weights, lag)
@@ -98,7 +98,7 @@ class Resampled:
         return cube
 
 
-def _moments(weights: Array, part: Array, total: Array) -> tuple[Array, Array]:
+def _moments(weights: Singles, part: Singles, total: Singles) -> tuple[Array, Array]:
     """(draw, symbol) mean and 1/deviation of the drawn bars; 0 for the latter where they do not vary."""
     mean = weights @ part / total[:, None]
     variance = weights @ (part * part) / total[:, None] - mean**2
@@ -113,7 +113,7 @@ def _batches(draws: int, draw: Callable[[], Array], size: int) -> Iterator[Array
 
 
 def ranking_intervals(
-    increments: Array,
+    increments: Floats,
     symbols: Sequence[str],
     score: Score,
     *,
@@ -141,7 +141,7 @@ def ranking_intervals(
         raise ConfigError(f"level={level} must be between 0 and 1, e.g. 0.9")
     rng = np.random.default_rng(seed)
 
-    def rows() -> Array:
+    def rows() -> Integers:
         starts = rng.integers(bars, size=-(-bars // block_bars))
         drawn: Array = (starts[:, None] + np.arange(block_bars)).ravel()[:bars] % bars
         return drawn
@@ -160,7 +160,7 @@ def ranking_intervals(
     return _interval_table(symbols, point, np.concatenate(drawn), level)
 
 
-def _interval_table(symbols: Sequence[str], point: Array, drawn: Array, level: float) -> pd.DataFrame:
+def _interval_table(symbols: Sequence[str], point: Floats, drawn: Floats, level: float) -> pd.DataFrame:
     """Estimates and the quantiles of the draws (draws, N) around them, for the scores and for their ranks."""
     around = point + drawn - mean_observed(drawn, axis=0)
     columns = {}

@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Floats, Integers, Singles
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import (
     Answer,
@@ -84,7 +84,7 @@ class Links:
     orders: Array
     detectable: float = float("nan")
 
-    def mask_linked(self, level: float) -> Array:
+    def mask_linked(self, level: float) -> Booleans:
         """(symbol, symbol) True where the row leads the column at this level."""
         return np.asarray(self.p_values <= level)
 
@@ -121,7 +121,7 @@ class _Null:
 
 
 def find_links(
-    window: Array,
+    window: Floats,
     gauge: StrengthMeasure,
     answer: Answer | None = None,
     *,
@@ -192,7 +192,7 @@ def find_links(
     return Links(p_values, leader_p, leader_least, orders, detectable)
 
 
-def drawn_scores(window: Array, gauge: StrengthMeasure, flips: Array) -> Array:
+def drawn_scores(window: Floats, gauge: StrengthMeasure, flips: Array) -> Floats:
     """(draw, symbol) leader scores by correlations of one window whose bars are flipped by `flips` (draw, time)."""
     scored = np.isfinite(np.diag(gauge.mark_unscored(window[None])[0]))
     drawn = np.full((len(flips), window.shape[1]), np.nan)
@@ -223,7 +223,7 @@ def _used_links(answer: Answer, orders: Array) -> Links:
 # ---- from statistics to p-values ---------------------------------------------------------------------------------
 
 
-def _predictive_p_values(null: _Null, control: Control) -> Array:
+def _predictive_p_values(null: _Null, control: Control) -> Floats:
     """(n, n) adjusted p-values that the row predicts the column; 1 on the diagonal."""
     pairs = ~np.eye(len(null.observed), dtype=bool)
     observed, drawn = null.observed[pairs], null.drawn
@@ -267,7 +267,7 @@ def _detectable_correlation(null: _Null, bars: int, level: float) -> float:
     return high
 
 
-def _by_maximum(observed: Array, largest: Array) -> Array:
+def _by_maximum(observed: Floats, largest: Array) -> Floats:
     """(pairs,) share of draws whose `largest` statistic is at least the observed, which counts as a draw itself."""
     # The maximum statistic of Westfall and Young: it adapts to the correlation between pairs, where Bonferroni does
     # not.
@@ -301,14 +301,14 @@ def _leader_chance(null: _Null, level: float) -> tuple[Array, Array]:
 
 
 def _advantages(
-    window: Array,
+    window: Floats,
     gauge: StrengthMeasure,
     answer: Answer,
-    scored: Array,
-    is_candidate: Array,
-    is_firm: Array,
+    scored: Booleans,
+    is_candidate: Booleans,
+    is_firm: Booleans,
     null: _Null,
-) -> Array:
+) -> Floats:
     """(candidates,) leadership in standard errors, in the order of `is_candidate`."""
     inner = np.ix_(scored, scored)
     if not gauge.has_lags:
@@ -328,7 +328,7 @@ def _advantages(
     return np.concatenate(parts)
 
 
-def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: StrengthMeasure) -> Array:
+def _difference(x: Floats, i: Integers, j: Integers, delay: Integers, back: Integers, gauge: StrengthMeasure) -> Floats:
     """(pairs,) |T[i, j]| − |T[j, i]| over its Newey–West error; for sums over delays, over that of a sum."""
     forward, backward = _lagged_products(x, i, j, delay), _lagged_products(x, j, i, back)
     # |T| written as a sum over bars, so that the difference of the two ways is a series with a variance to estimate.
@@ -346,14 +346,14 @@ def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: 
     return np.asarray((sums[i, j] - sums[j, i]) / error)
 
 
-def _lagged_products(x: Array, i: Array, j: Array, delay: Array) -> Array:
+def _lagged_products(x: Floats, i: Integers, j: Integers, delay: Integers) -> Floats:
     """(time, pairs) x_i(t − delay)·x_j(t), 0 before the delay has passed, with squares that sum to one."""
     before = np.arange(len(x))[:, None] - delay
     products = np.where(before >= 0, x[np.maximum(before, 0), i], 0.0) * x[:, j]
     return np.asarray(products * np.nan_to_num(ratio(1.0, np.sqrt((products**2).sum(axis=0)))))
 
 
-def _differing(window: Array, max_lag: int, draws: int, rng: np.random.Generator) -> Array:
+def _differing(window: Floats, max_lag: int, draws: int, rng: np.random.Generator) -> Floats:
     """(n, n) family-wise p-values that the two directions of a pair differ at some delay, symmetric."""
     x = _unit(window).astype(np.float64)
     bars, symbols = x.shape
@@ -380,7 +380,7 @@ def _differing(window: Array, max_lag: int, draws: int, rng: np.random.Generator
     return p_values
 
 
-def _newey_west(centred: Array) -> Array:
+def _newey_west(centred: Floats) -> Floats:
     """(columns,) variance of the sums of centred columns (time, columns) that allows for autocorrelation."""
     variance = (centred**2).sum(axis=0)
     for lag in range(1, NEWEY_WEST_LAGS + 1):
@@ -392,7 +392,7 @@ def _newey_west(centred: Array) -> Array:
 # ---- correlations: flips in closed form --------------------------------------------------------------------------
 
 
-def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Generator, keeps: bool) -> _Null:
+def _linear(white: Floats, gauge: StrengthMeasure, draws: int, rng: np.random.Generator, keeps: bool) -> _Null:
     """Σ_t η(t) x_i(t−l) x_j(t) with η(t) = ε(t−l) ε(t): some draws of a delay are one matrix product."""
     x = _unit(white)
     bars, symbols = x.shape
@@ -420,7 +420,9 @@ def _linear(white: Array, gauge: StrengthMeasure, draws: int, rng: np.random.Gen
     return _Null(observed, drawn.lead[0], rest, np.sqrt(squares))
 
 
-def _flip_signs(x: Array, gauge: StrengthMeasure, flips: Array, scales: list[Array]) -> Iterator[tuple[Array, Array]]:
+def _flip_signs(
+    x: Singles, gauge: StrengthMeasure, flips: Singles, scales: list[Array]
+) -> Iterator[tuple[Array, Array]]:
     """(draw, i, j) statistics and leadership of increments flipped by `flips` (draw, time), some draws at a time."""
     bars, symbols = x.shape
     fold, score_fold = (PEAK, PEAK) if gauge.is_conditional else (gauge.fold, gauge.score_fold)
@@ -457,7 +459,7 @@ def _collect_draws(blocks: Iterable[tuple[Array, Array]], draws: int, keeps: boo
     return _Drawn(*parts, np.concatenate(pool) if keeps else None)
 
 
-def _unit(white: Array) -> Array:
+def _unit(white: Floats) -> Singles:
     """(time, symbol) centred, of unit variance, 0 where missing; single precision is plenty for a null."""
     known = np.isfinite(white)
     mean = ratio(np.nansum(white, axis=0), known.sum(axis=0))

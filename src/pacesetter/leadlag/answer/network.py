@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.leadlag.answer.answer import Answer, StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.links import Links
 from pacesetter.leadlag.observed import ratio
@@ -32,7 +32,7 @@ MOST_BARS = 5  # largest bars that are tried where there is no closed form
 def link_network(
     answer: Answer,
     links: Links,
-    pairs: Array,
+    pairs: Integers,
     remains: Mapping[str, Array],
     thin: Mapping[str, str],
     level: float,
@@ -78,8 +78,8 @@ def _flags(left: Mapping[str, float], thin: list[str]) -> str:
 
 
 def links_without_a_bar(
-    window: Array, gauge: StrengthMeasure, answer: Answer, pairs: Array, groups: Array | None = None
-) -> Array:
+    window: Floats, gauge: StrengthMeasure, answer: Answer, pairs: Integers, groups: Array | None = None
+) -> Floats:
     """(pairs,) share of the strength of each of `pairs` (pair, 2) that remains without its most influential bar.
 
     `groups` (time,) numbers the days: without its most influential day, then. For correlations the share is that of
@@ -98,13 +98,13 @@ def links_without_a_bar(
 
 
 def leaders_without_a_bar(
-    window: Array, gauge: StrengthMeasure, answer: Answer, symbols: Array, groups: Array | None = None
-) -> Array:
+    window: Floats, gauge: StrengthMeasure, answer: Answer, symbols: Integers, groups: Array | None = None
+) -> Floats:
     """(symbols,) share of the leader score of the columns `symbols` that remains without one of the largest bars."""
     return _least_remaining_share(window, gauge, answer, groups, lambda reply: row_mean(reply.leadership)[symbols])
 
 
-def _pair(lead: Array, follow: Array, lag: int, groups: Array | None) -> float:
+def _pair(lead: Floats, follow: Floats, lag: int, groups: Array | None) -> float:
     """Least share of corr(lead(t−lag), follow(t)) left by setting one bar or group to zero."""
     groups = np.arange(len(lead)) if groups is None else groups
     count, bars = int(groups.max()) + 1, len(lead) - lag
@@ -133,8 +133,8 @@ def _correlation(bars: int, xy: Any, x: Any, xx: Any, y: Any, yy: Any) -> Any:
 
 
 def _least_remaining_share(
-    window: Array, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Any
-) -> Array:
+    window: Floats, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Any
+) -> Floats:
     """Least share of what `read` finds in the answer that is left without one of the largest bars or groups."""
     whole = read(answer)
     if not np.size(whole):
@@ -153,7 +153,7 @@ def _least_remaining_share(
     return np.clip(least, 0.0, 1.0)
 
 
-def _centre_window(window: Array) -> Array:
+def _centre_window(window: Floats) -> Floats:
     known = np.isfinite(window)
     mean = ratio(np.nansum(window, axis=0), known.sum(axis=0))
     return np.where(known, window - mean, 0.0)

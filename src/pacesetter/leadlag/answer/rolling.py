@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Floats, Integers
 from pacesetter.compiled import njit, prange
 from pacesetter.leadlag.answer.answer import StrengthMeasure, answer_window
 from pacesetter.leadlag.answer.links import drawn_scores, find_links
@@ -107,14 +107,14 @@ class ReplayedWindows:
         """How the window cache served, where there is one."""
         return self.engine.cache_info() if self.engine is not None else CacheInfo(0, 0, 0, 0)
 
-    def answers(self, ends: Array, title: str) -> Iterator[Answers]:
+    def answers(self, ends: Integers, title: str) -> Iterator[Answers]:
         """The answers of the windows that end at `ends`, without the thin symbols of each where those are excluded."""
         excluded = self._exclude_thin(ends)
         if self.engine is not None:
             return _engine_answers(self.engine, ends, self.lookback, excluded)
         return rolling_answers(self.series, ends, self.lookback, self.gauge, self.preparation, title, excluded)
 
-    def _exclude_thin(self, ends: Array) -> Array:
+    def _exclude_thin(self, ends: Integers) -> Booleans:
         """(window, symbol) what is thin in each window by the same measures as in the last one."""
         if self.thin is None:
             return np.zeros((len(ends), len(self.panel.symbols)), dtype=bool)
@@ -122,7 +122,7 @@ class ReplayedWindows:
         flags = [self.thin.is_thin(self.panel, window, end) for end, window in windows]
         return np.array(flags, dtype=bool).reshape(len(ends), len(self.panel.symbols))
 
-    def time_line(self, ends: Array, *, draws: int, level: float, seed: int) -> TimeLine:
+    def time_line(self, ends: Integers, *, draws: int, level: float, seed: int) -> TimeLine:
         """The windows that end at `ends`, beside what chance gives at this level, by so many draws at most."""
         scores, shares, changes, before = [], [], [], None
         for block in self.answers(ends, "leadership over time"):
@@ -135,7 +135,7 @@ class ReplayedWindows:
         strong = self._strong(ends, leadership, draws, level, seed)
         return TimeLine(ends, leadership, np.concatenate(shares), np.concatenate(changes), strong)
 
-    def _strong(self, ends: Array, leadership: Array, draws: int, level: float, seed: int) -> Array:
+    def _strong(self, ends: Integers, leadership: Floats, draws: int, level: float, seed: int) -> Booleans:
         """(window, symbol) scores beyond chance; for methods other than correlations by the null of the last window."""
         if not self.gauge.is_linear:
             window = self._window(int(ends[-1]))
@@ -155,7 +155,7 @@ class ReplayedWindows:
                 update(1)
         return np.asarray(own > np.quantile(np.concatenate(largest), 1 - level))
 
-    def _window(self, end: int) -> Array:
+    def _window(self, end: int) -> Floats:
         """(time, symbol) prepared increments of one window, without the thin symbols where those are excluded."""
         raw = self.series.observed_window(end, self.lookback)
         raw[:, self._exclude_thin(np.array([end]))[0]] = np.nan
@@ -195,7 +195,7 @@ def _engine_answers(engine: Engine, ends: Array, lookback: int, excluded: Array)
 
 def rolling_answers(
     series: Series,
-    ends: Array,
+    ends: Integers,
     lookback: int,
     gauge: StrengthMeasure,
     preparation: Preparation,
@@ -250,20 +250,24 @@ def _answer_windows(
     return Answers(ends, leadership, delays)
 
 
-def _slide_windows(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> Answers:
+def _slide_windows(series: Series, ends: Integers, lookback: int, gauge: StrengthMeasure) -> Answers:
     answers, lags, recipe = _room(series, ends, lookback, gauge)
     _slide(series.x, series.totals, series.minimum, lags, *recipe, ends, lookback, *answers[1:])
     return answers
 
 
-def _room(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure) -> tuple[Answers, int, tuple[int, int]]:
+def _room(
+    series: Series, ends: Integers, lookback: int, gauge: StrengthMeasure
+) -> tuple[Answers, int, tuple[int, int]]:
     """Answers to be filled, the longest lag, and how lags and directions are folded."""
     leadership = np.empty((len(ends), len(series.symbols), len(series.symbols)))
     answers = Answers(ends, leadership, np.empty(leadership.shape, dtype=np.int16))
     return answers, min(gauge.max_lag, lookback - 2), (gauge.score_fold, gauge.weighing)
 
 
-def _leap_windows(series: Series, ends: Array, lookback: int, gauge: StrengthMeasure, size: int) -> Iterator[Answers]:
+def _leap_windows(
+    series: Series, ends: Integers, lookback: int, gauge: StrengthMeasure, size: int
+) -> Iterator[Answers]:
     """The answers in blocks of `size`; bars enter and leave the lagged products (lag, i, j) by products of matrices."""
     x, lags = series.x, _room(series, ends[:0], lookback, gauge)[1]
     held = np.empty((size, lags, x.shape[1], x.shape[1]))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.errors import check_range
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.panel import Panel
@@ -38,7 +38,7 @@ class ThinTrading:
         check_range(0, 1, owner="lag", most_stale=self.most_stale, most_bounce=self.most_bounce)
         check_range(0, owner="lag", least_turnover=self.least_turnover)
 
-    def flags(self, panel: Panel, increments: Array) -> dict[str, str]:
+    def flags(self, panel: Panel, increments: Floats) -> dict[str, str]:
         """Symbol → why it is thin over the last bars of the panel, whose increments (time, symbol) are given."""
         flags: dict[str, str] = {}
         for sentence, (values, is_thin) in self._reasons(panel, increments, len(panel) - 1).items():
@@ -51,7 +51,7 @@ class ThinTrading:
         """(symbol,) whether each is thin, for any reason, over the bars up to `end` whose increments are given."""
         return np.asarray(np.any([is_thin for _, is_thin in self._reasons(panel, increments, end).values()], axis=0))
 
-    def _reasons(self, panel: Panel, increments: Array, end: int) -> Mapping[str, tuple[Array, Array]]:
+    def _reasons(self, panel: Panel, increments: Floats, end: int) -> Mapping[str, tuple[Array, Array]]:
         """Sentence → (symbol,) what was measured over the bars up to `end`, and where it makes a symbol thin."""
         bars = slice(end + 1 - len(increments), end + 1)
         volume = np.where(panel.mask[bars], panel["volume"][bars], np.nan) if "volume" in panel.fields else None
@@ -66,7 +66,7 @@ class ThinTrading:
         }
 
 
-def stale_share(increments: Array, volume: Array | None = None) -> Array:
+def stale_share(increments: Floats, volume: Array | None = None) -> Floats:
     """(symbol,) share of the observed increments (time, symbol) that are 0, or whose bar has no volume."""
     known = np.isfinite(increments)
     stands = known & (increments == 0)
@@ -75,7 +75,7 @@ def stale_share(increments: Array, volume: Array | None = None) -> Array:
     return ratio(stands.sum(axis=0), known.sum(axis=0))
 
 
-def bounce_share(increments: Array) -> Array:
+def bounce_share(increments: Floats) -> Floats:
     """(symbol,) max(−cov(x(t), x(t−1)), 0) / var(x): Roll's half spread squared as a share of the variance."""
     centred = np.nan_to_num(increments - mean_observed(increments, axis=0))
     covariance = (centred[1:] * centred[:-1]).sum(axis=0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats, Integers
 from pacesetter.errors import ConfigError, DataError, check_range, needs
 from pacesetter.leadlag.observed import mean_observed, ratio
 
@@ -22,7 +22,7 @@ FEWEST_WINDOWS = 16  # that an autoencoder learns from
 IQR_PER_SIGMA = 1.349  # interquartile range of a normal variable, in standard deviations
 
 
-def instability(matrices: Array, gap: int = 1) -> Array:
+def instability(matrices: Floats, gap: int = 1) -> Floats:
     """(windows,) ½(1 − cosine) between each matrix and the one `gap` windows before, over pairs seen in both.
 
     0 when the structure stays, ½ when unrelated, 1 when every lead is reversed; NaN where there is nothing to compare.
@@ -39,7 +39,7 @@ def instability(matrices: Array, gap: int = 1) -> Array:
     return result
 
 
-def worst_windows(scores: Array, ends: Array, lookbacks: Array, count: int = 10) -> pd.DataFrame:
+def worst_windows(scores: Floats, ends: Integers, lookbacks: Integers, count: int = 10) -> pd.DataFrame:
     """The `count` worst windows, worst first, as an adversarial test set: columns `start`, `end` (bars) and `score`.
 
     Windows do not overlap: one break is one row, not a run of its neighbours. NaN scores are passed over.
@@ -55,7 +55,7 @@ def worst_windows(scores: Array, ends: Array, lookbacks: Array, count: int = 10)
     return table.rename_axis("place")
 
 
-def robust_z(values: Array, history: int = 60) -> Array:
+def robust_z(values: Floats, history: int = 60) -> Floats:
     """(time,) or (time, k) distance from the median of the `history` values before, in robust standard deviations.
 
     The spread is their interquartile range / 1.349. NaN until there are `history` values; a value that leaves a
@@ -68,14 +68,14 @@ def robust_z(values: Array, history: int = 60) -> Array:
     return _standardise(np.reshape(values, low.shape), low, middle, high).reshape(np.shape(values))
 
 
-def _standardise(values: Array, low: Array, middle: Array, high: Array) -> Array:
+def _standardise(values: Floats, low: Floats, middle: Floats, high: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = (values - middle) / ((high - low) / IQR_PER_SIGMA)
     # 0/0 is a value that stays at its constant past.
     return np.where((values == middle) & (low == high), 0.0, scores)
 
 
-def anomaly_score(leadership: Array, history: int = 60) -> Array:
+def anomaly_score(leadership: Floats, history: int = 60) -> Floats:
     """(windows,) how unusual a window's leader scores (windows, N) are, in robust standard deviations.
 
     NaN for the first 2·`history`.
@@ -98,7 +98,7 @@ class AlertLevels:
         if not 0 < self.warning <= self.alarm:
             raise ConfigError(f"warning={self.warning} must be above 0 and at most alarm={self.alarm}")
 
-    def grade(self, scores: Array) -> Array:
+    def grade(self, scores: Floats) -> Array:
         """(…,) 0 quiet, 1 warning, 2 alarm; an unknown score is quiet."""
         known = np.nan_to_num(scores, nan=0.0, posinf=np.inf, neginf=-np.inf)
         return (known >= self.warning).astype(np.int8) + (known >= self.alarm)

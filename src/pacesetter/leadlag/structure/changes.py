@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.compiled import njit
 from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
@@ -28,7 +28,7 @@ BAI = 11.0  # the 97.5 % quantile of the argmax of Brownian motion less half its
 
 
 def lead_periods(
-    leader: Array, follower: Array, delay: int, index: pd.DatetimeIndex, *, chosen_from: int = 1
+    leader: Floats, follower: Floats, delay: int, index: pd.DatetimeIndex, *, chosen_from: int = 1
 ) -> pd.DataFrame:
     """Periods in which a leader's increments (time,) predict a follower's equally well `delay` bars later.
 
@@ -70,7 +70,7 @@ def lead_periods(
     return pd.DataFrame(rows)
 
 
-def change_points(values: Array) -> tuple[list[int], list[int]]:
+def change_points(values: Floats) -> tuple[list[int], list[int]]:
     """Starts of the stretches of constant mean, 0 first, and the half-width in places of each start's 95 % interval."""
     fewest = max(FEWEST_BARS, int(FEWEST_SHARE * len(values)))
     starts = sorted([0, *_split_at_changes(values, 0, len(values), fewest)])
@@ -90,7 +90,7 @@ def change_points(values: Array) -> tuple[list[int], list[int]]:
     return starts, reach
 
 
-def _split_at_changes(values: Array, first: int, last: int, fewest: int) -> list[int]:
+def _split_at_changes(values: Floats, first: int, last: int, fewest: int) -> list[int]:
     """Where the stretch and its parts change, by the test of the largest cumulated deviation."""
     from scipy.special import kolmogorov
 
@@ -105,7 +105,7 @@ def _split_at_changes(values: Array, first: int, last: int, fewest: int) -> list
     return [*_split_at_changes(values, first, middle, fewest), middle, *_split_at_changes(values, middle, last, fewest)]
 
 
-def _largest_deviation(part: Array, fewest: int) -> tuple[int, float]:
+def _largest_deviation(part: Floats, fewest: int) -> tuple[int, float]:
     """Start of the second of two parts of at least `fewest`, where the cumulated deviation from the mean is largest."""
     deviation = np.abs(np.cumsum(part - part.mean()))
     inner = deviation[fewest - 1 : len(part) - fewest]
@@ -113,7 +113,7 @@ def _largest_deviation(part: Array, fewest: int) -> tuple[int, float]:
     return place + fewest, float(inner[place]) if len(inner) else 0.0
 
 
-def _long_run_variance(part: Array) -> float:
+def _long_run_variance(part: Floats) -> float:
     """Newey–West with n^(1/3) lags; at least half the plain variance."""
     x, variance = part - part.mean(), float(part.var())
     lags = int(len(part) ** (1 / 3))
@@ -123,7 +123,7 @@ def _long_run_variance(part: Array) -> float:
     return max(total, variance / 2)
 
 
-def _in_volatilities(x: Array) -> Array:
+def _in_volatilities(x: Floats) -> Floats:
     """(time,) increments over the root of the exponential mean of squares before them, cut; NaN without enough past."""
     volatility = np.sqrt(_mean_square_before(x, 0.5 ** (1 / HALF_LIFE), HALF_LIFE))
     return np.asarray(np.clip(x * ratio(1.0, volatility), -CUT, CUT))

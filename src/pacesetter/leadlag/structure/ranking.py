@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Booleans, Floats
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.observed import mean_observed, observed_assets, ratio
 from pacesetter.registry import Registry
@@ -29,7 +29,7 @@ RANKINGS: Registry[Callable[[Array], Array]] = Registry("ranking")
 
 
 @RANKINGS.register("row_mean")
-def row_mean(matrices: Array) -> Array:
+def row_mean(matrices: Array) -> Floats:
     """(…, N) mean lead of each asset over the other observed ones; higher leads more."""
     return ratio(np.nansum(matrices, axis=-1), np.isfinite(matrices).sum(axis=-1) - 1)  # less the zero diagonal
 
@@ -58,7 +58,7 @@ def _fiedler(matrix: Array) -> Array:
     return vector if vector @ signs.sum(axis=1) >= 0 else -vector
 
 
-def ranks(scores: Array) -> Array:
+def ranks(scores: Floats) -> Floats:
     """(…, N) ranks, 1 for the strongest leader; ties share their mean rank, NaN stays NaN."""
     scores = np.asarray(scores, dtype=np.float64)
     # Not by scipy.stats, which takes a second to import.
@@ -66,7 +66,7 @@ def ranks(scores: Array) -> Array:
     return ranked.reshape(scores.shape)
 
 
-def mark_leaders(scores: Array, quantile: float) -> Array:
+def mark_leaders(scores: Floats, quantile: float) -> Booleans:
     """(…, N) True for the top `quantile` of the observed assets, at least one where any is observed."""
     if not 0 < quantile <= 0.5:
         raise ConfigError(f"quantile={quantile} must be in (0, 0.5], e.g. 0.2 for the top fifth")
@@ -76,7 +76,7 @@ def mark_leaders(scores: Array, quantile: float) -> Array:
     return top
 
 
-def rank_autocorrelation(scores: Array, lag: int = 1) -> Array:
+def rank_autocorrelation(scores: Floats, lag: int = 1) -> Floats:
     """(windows − lag,) Spearman correlation of the ranking (windows, N) with itself `lag` windows before.
 
     Assets seen in both windows count; NaN where fewer than two are, or all tie.
@@ -89,7 +89,7 @@ def rank_autocorrelation(scores: Array, lag: int = 1) -> Array:
     return ratio((first * second).sum(axis=-1), np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1)))
 
 
-def _centre_rows(values: Array) -> Array:
+def _centre_rows(values: Floats) -> Floats:
     """Rows less their mean over observed entries, zero where unobserved."""
     centred: Array = np.nan_to_num(values - mean_observed(values, axis=-1)[..., None])
     return centred

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pacesetter.agents.layout import Shapes, Tensors
-from pacesetter.arrays import Array
+from pacesetter.arrays import Singles
 
 __all__ = ["INDEX", "Tables"]
 
@@ -32,7 +32,7 @@ class Tables(nn.Module):
     bars: torch.Tensor
 
     def __init__(
-        self, windows: Array, context: Array, places: Mapping[str, slice], window_bars: int, is_whole: bool
+        self, windows: Singles, context: Singles, places: Mapping[str, slice], window_bars: int, is_whole: bool
     ) -> None:
         super().__init__()
         self.places, self.is_whole = dict(places), is_whole

@@ -15,7 +15,7 @@ import torch
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.layout import Shapes
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Integers
 from pacesetter.envs.batch.bank import PRIOR, Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
@@ -326,7 +326,7 @@ class FleetMarket:
         self.engine.load_state_dict({name: values for name, values in stored.items() if name != COURSE})
 
 
-def _copies(bank: Bank) -> Array:
+def _copies(bank: Bank) -> Integers:
     """(block,) how many blocks before it have the same name."""
     names = [name for (name,) in bank.symbols]
     return np.array([names[:block].count(name) for block, name in enumerate(names)])
