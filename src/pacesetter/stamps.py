@@ -30,7 +30,7 @@ ISO = rf"^(?P<date>{DATE})(?:[T ](?P<clock>{CLOCK})\s?(?P<zone>{ZONE})?)?$"
 EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are not timestamps
 REMEDY = "write it like 2016-12-30T21:00:00Z, or give data.date_format, e.g. %d/%m/%Y or %m/%d/%Y %H:%M"
 # as spreadsheets, brokers and web pages write days and times of day
-DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y")
+DAYS: tuple[str, ...] = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y")
 DAYS += ("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FIRST_DATE, LAST_DATE = 19_000_101, 22_001_231  # dates as numbers: 20161230

@@ -23,8 +23,8 @@ from pacesetter.panel import Panel
 __all__ = ["READING", "backtest", "check", "decide", "leadlag", "selftest", "verdict"]
 
 # Options that say how a file is read. Others name further files (fx, membership, cache) and are refused.
-READING = ("calendar", "stamp", "bar", "timezone", "date_format", "close", "decimal", "symbols", "start", "end")
-READING += ("skip", "allow", "fill")
+READING: tuple[str, ...] = ("calendar", "stamp", "bar", "timezone", "date_format", "close", "decimal", "symbols")
+READING += ("start", "end", "skip", "allow", "fill")
 MOST_ROWS = 50  # of a table in an answer
 MOST_COPIES = 100
 Reading = Mapping[str, Any]
