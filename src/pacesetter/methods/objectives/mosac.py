@@ -205,8 +205,9 @@ class MOSAC(SAC):
         return wanted
 
     def describe(self, experience: Steps, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Figures of SAC, and the mean of each objective with the mean weight that it had."""
+        """Figures of SAC, the mean of each objective with the mean weight that it had, updates of what weighs them."""
         figures = super().describe(experience, metrics)
+        figures["reward/preference_updates"] = self.search.updates.expand(self.symbols)
         objectives = by_symbol(torch.stack([step.objectives for _, step in experience]), self.symbols).mean(1)
         weights = self.market.preference.view(self.symbols, -1, len(self.names)).mean(1)
         for place, name in enumerate(self.names):
