@@ -149,7 +149,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
                 for trial in batch
             ]
             for trial, outcome in zip(batch, pool.run(attempt, attempts), strict=True):
-                _tell_study(study, trial, outcome)
+                _report_to_study(study, trial, outcome)
                 console.print(_trial_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console, search, distributions)
 
@@ -226,7 +226,7 @@ def _task(run: Run, fixed: Sequence[str], trial: Trial) -> Assignment:
     return Assignment(str(folder), (*fixed, *(f"{key}={value}" for key, value in trial.params.items())))
 
 
-def _tell_study(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
+def _report_to_study(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
     from optuna.trial import TrialState
 
     if outcome is None:
