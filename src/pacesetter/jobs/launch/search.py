@@ -19,9 +19,8 @@ from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overrides, take_options
-from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.jobs.hydra.resolve import resolve, write_preset
 from pacesetter.jobs.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
-from pacesetter.jobs.launch.preset import write_preset
 from pacesetter.jobs.launch.samplers import (
     WEIGHTS,
     check_intervals,
