@@ -61,6 +61,7 @@ def test_a_run_resumes_bit_exactly(bank: Bank, tmp_path: Path, scalarisation: st
     assert torch.equal(whole.method.search.mean, resumed.method.search.mean)
     figures = whole.statistics()
     assert figures["reward/pnl_weight"] + figures["reward/drawdown_weight"] == pytest.approx(1.0)
+    assert figures["reward/preference_updates"] == pytest.approx(float(whole.method.search.updates))
     assert (figures["reward/drawdown"] <= 0).all()
 
 
