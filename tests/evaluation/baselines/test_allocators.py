@@ -80,6 +80,18 @@ def test_prices_that_stand_still_and_one_symbol_are_shared_equally(kind: Any) ->
     np.testing.assert_allclose(kind().allocate(returns(1), NO_SEEN), [1.0])
 
 
+@pytest.mark.parametrize("kind", [MinimumVariance, allocation.RiskParity, allocation.MeanVariance])
+@pytest.mark.parametrize(("symbols", "cap"), [(2, 0.5), (5, 1.0), (9, 0.15), (31, 0.15), (60, 0.5)])
+def test_a_program_has_the_shares_of_skfolio_bit_for_bit(kind: Any, symbols: int, cap: float) -> None:
+    policy, wanted = kind(cap=cap), max(cap, 1.0 / symbols)
+    for bars in (40, 252):
+        moves = returns(symbols, bars)
+        moves[: bars // 3, -1] = 0.0  # listed later
+        solved = policy._solve(moves, wanted)
+        assert solved is not None
+        np.testing.assert_array_equal(solved, policy._fit(moves, wanted))
+
+
 def test_momentum_buys_what_rose_most_before_the_last_month() -> None:
     moves = np.zeros((252, 10))
     moves[:100, 3], moves[:100, 7] = 0.01, 0.02

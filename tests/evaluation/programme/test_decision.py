@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from pacesetter.errors import ConfigError, RunError
@@ -136,6 +139,20 @@ def test_what_was_not_measured_fails(run: Path) -> None:
     assert found.name == "NO-GO"
     (run / EVALUATION / "walk_forward.csv").write_text("fold,sharpe\n0,1.0\n1,0.8\n", encoding="utf-8")
     assert decide(run, read_gate_set("validation")).name == "GO"
+
+
+def test_a_fast_evaluation_has_no_stress_to_pass(run: Path) -> None:
+    path = run / EVALUATION / "evaluation.json"
+    judged = json.loads(path.read_text(encoding="utf-8"))
+    as_it_was = {"as it was": {"max_drawdown": 0.01, "total_return": 0.5}}
+    path.write_text(json.dumps(judged | {"stress": as_it_was}), encoding="utf-8")
+    found = decide(run, read_gate_set("validation"))
+    states = {each.limit.metric: each.state for each in found.held}
+    assert states["stress_drawdown"] == states["stress_return"] == "not measured"
+    assert "pacesetter evaluate RUN," in found.sentence or "pacesetter evaluate RUN." in found.sentence
+    path.write_text(json.dumps(judged | {"stress": judged["stress"] | as_it_was}), encoding="utf-8")
+    crash = {each.limit.metric: each.gate.value for each in decide(run, read_gate_set("validation")).held}
+    assert (crash["stress_drawdown"], crash["stress_return"]) == (0.35, 0.01)
 
 
 def test_the_acceptance_of_a_verdict_is_a_set_like_any_other(run: Path) -> None:
@@ -313,6 +330,83 @@ def test_what_learning_came_to_is_held_against_its_phase(
     learned = {"option_value_loss", "potential_loss", "advantage_size", "advantage_deviation"} & set(held)
     assert learned
     assert {metric for metric in learned if held[metric].state == "FAIL"} == failed
+
+
+def hold_metrics(folder: Path, names: Sequence[str], beside: Path | None = None) -> list[tuple[float, str]]:
+    """(value, state) of metrics that must be above 0.5."""
+    limits = [{"metric": name, "sense": ">", "limit": 0.5} for name in names]
+    held = decide(folder, parse_gate_set("mine", {"about": "x", "gates": limits}), beside=beside).held
+    return [(each.gate.value, each.state) for each in held]
+
+
+def log(folder: Path, *lines: Mapping[str, float]) -> Path:
+    """What training logged."""
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_samples_to_a_goal_are_those_until_the_run_beside_ends(run: Path, tmp_path: Path) -> None:
+    rate = "her/goal_achievement_rate"
+    other = log(make_run(tmp_path, "other"), *({"step": 100 * n, rate: 0.1 * n} for n in range(1, 6)))
+    log(run, {"step": 100, rate: 0.2}, {"step": 200, rate: 0.6}, {"step": 500, rate: 0.7})
+    assert hold_metrics(run, ["goal_samples_saved"], other) == [(pytest.approx(0.6), "pass")]
+    log(run, {"step": 100, rate: 0.2}, {"step": 500, rate: 0.4})
+    assert hold_metrics(run, ["goal_samples_saved"], other) == [(-math.inf, "FAIL")]
+    log(other, {"step": 100, rate: 0.0})  # no goal was reached there: nothing can be saved on the way
+    assert hold_metrics(run, ["goal_samples_saved"], other)[0][1] == "not measured"
+    assert hold_metrics(run, ["goal_samples_saved"])[0][1] == "not measured"
+
+
+def test_a_weight_has_settled_where_it_stays_beside_its_last_value(run: Path) -> None:
+    names = ["potential_settled", "objectives_settled"]
+    weights = [(0.1, 0.5), (0.4, 0.4), (0.41, 0.3), (0.42, 0.31)]
+    lines = [
+        {
+            "step": 10.0 * place,
+            "potential/weight": shaped,
+            "reward/risk_weight": risk,
+            "reward/preference_updates": place,
+        }
+        for place, (shaped, risk) in enumerate(weights)
+    ]
+    log(run, *lines)
+    assert hold_metrics(run, names) == [(10.0, "pass"), (2.0, "pass")]
+    log(run, *lines[:3])
+    assert [value for value, _ in hold_metrics(run, names)] == [10.0, math.inf]  # the risk still moves
+    log(run, lines[0])
+    assert [state for _, state in hold_metrics(run, names)] == ["not measured"] * 2
+
+
+def test_entropy_of_orders_is_a_share_and_none_of_a_range(run: Path) -> None:
+    def store(**values: float) -> None:
+        gates = {name.replace("_", " "): {"value": value, "oracle": None} for name, value in values.items()}
+        (run / "gates.json").write_text(json.dumps({"gates": {"deterministic": gates}}), encoding="utf-8")
+
+    # Of seven orders 0.7 nats are above 0.6 and far below half of what equal use has.
+    store(action_entropy=0.7)
+    assert hold_metrics(run, ["order_entropy"]) == [(pytest.approx(0.7 / math.log(7)), "FAIL")]
+    assert "order_entropy" in {each.limit.metric for each in decide(run, read_gate_set("recovery")).held}
+    store(action_entropy=0.7, range_coverage=0.95)
+    assert hold_metrics(run, ["order_entropy"])[0][1] == "not measured"
+    assert "order_entropy" not in {each.limit.metric for each in decide(run, read_gate_set("recovery")).held}
+
+
+def test_round_trips_of_an_episode_are_shown_and_have_no_say(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "run", "agent=ppo", "task.episode_bars=200")
+    trips = {"round trips per 1,000 steps": {"value": 100.0, "oracle": None}}
+    (folder / "gates.json").write_text(json.dumps({"gates": {"deterministic": trips}}), encoding="utf-8")
+    stretch = decide(folder, read_gate_set("recovery")).stretch
+    assert [each.gate.value for each in stretch if each.limit.metric == "trips_each_episode"] == [20.0, 20.0]
+
+
+@pytest.mark.parametrize(("sign", "ways"), [(1.0, 0), (-1.0, 2)])
+def test_the_audit_of_the_reward_counts_ways_to_be_paid_without_earning(tmp_path: Path, sign: float, ways: int) -> None:
+    folder = make_run(tmp_path, "run", "agent=ppo", "agent.extras.potential={}")
+    assert hold_metrics(folder, ["reward_hacks"])[0][1] == "not measured"  # no account was kept
+    gain = 0.01 + 0.05 * np.random.default_rng(0).normal(size=400)
+    ledger = {"reward": gain, "reward_pnl": gain, "equity_change": sign * gain, "exposure_before": 1.0, "turnover": 0.0}
+    pd.DataFrame(ledger).to_parquet(folder / EVALUATION / "ledger.parquet")
+    assert hold_metrics(folder, ["reward_hacks"])[0][0] == ways
 
 
 def test_gains_without_a_loss_pass_and_no_trade_is_not_measured(run: Path) -> None:

@@ -13,7 +13,15 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
+from pacesetter.evaluation.baselines.baseline import Allocation, Baseline
+from pacesetter.evaluation.baselines.programs import (
+    Program,
+    least_variance,
+    most_utility,
+    parity_of_risk,
+    shrunk_covariance,
+    solve,
+)
 from pacesetter.policies.policy import Snapshot
 
 if TYPE_CHECKING:
@@ -35,7 +43,6 @@ QUARTER_BARS, YEAR_BARS, MONTH_BARS = 63, 252, 21
 LEAST_VOLATILITY = 0.01  # of the largest: a price that stands still is not the safest holding
 
 
-@BASELINES.register("cash")
 @dataclass(frozen=True)
 class Cash(Baseline):
     """Holds nothing."""
@@ -47,7 +54,6 @@ class Cash(Baseline):
         return np.zeros(len(snapshot.panel.symbols))
 
 
-@BASELINES.register("equal_weight")
 @dataclass(frozen=True)
 class EqualWeight(Allocation):
     """Equal shares of all symbols that trade."""
@@ -62,7 +68,6 @@ class EqualWeight(Allocation):
         return np.full(returns.shape[1], 1.0 / returns.shape[1])
 
 
-@BASELINES.register("hold")
 @dataclass(frozen=True)
 class Hold(EqualWeight):
     """Buys as much of each symbol once, at the first close, and keeps it: a weight may grow beyond the cap."""
@@ -74,7 +79,6 @@ class Hold(EqualWeight):
         return snapshot.t == snapshot.first
 
 
-@BASELINES.register("inverse_volatility")
 @dataclass(frozen=True)
 class InverseVolatility(Allocation):
     """In proportion to the inverse of each symbol's volatility."""
@@ -90,7 +94,6 @@ class InverseVolatility(Allocation):
         return shares
 
 
-@BASELINES.register("momentum")
 @dataclass(frozen=True)
 class Momentum(Allocation):
     """Equal parts of the `share` of the symbols that rose most over a year less its last month (Jegadeesh, Titman)."""
@@ -117,7 +120,6 @@ class Momentum(Allocation):
         return shares
 
 
-@BASELINES.register("random")
 @dataclass(frozen=True)
 class Random(Allocation):
     """Shares drawn evenly from all that add up to 1; the same seed and bar give the same."""
@@ -144,22 +146,38 @@ class Optimised(Allocation):
     history_bars: int = YEAR_BARS
 
     def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
+        # A cap below 1/k would leave no solution that adds up to 1.
+        cap = max(self.cap, 1.0 / returns.shape[1])
+        # The matrices are small: one thread is faster, and the result does not depend on how many there are.
+        with _libraries().limit(limits=1):
+            solved = self._solve(returns, cap)
+            weights = np.maximum(self._fit(returns, cap) if solved is None else solved, 0.0)  # a solver leaves −1e-12
+        shares: Array = weights / weights.sum()
+        return shares
+
+    def _solve(self, returns: Array, cap: float) -> Array | None:
+        """What skfolio finds, bit for bit and in a tenth of the time; None where it needs its fallback."""
+        try:
+            root = np.linalg.cholesky(shrunk_covariance(returns))
+        except np.linalg.LinAlgError:  # prices that stand still
+            return None
+        return solve(self.program(root, returns.mean(axis=0), cap))
+
+    def _fit(self, returns: Array, cap: float) -> Array:
         from skfolio.moments import LedoitWolf
         from skfolio.optimization import EqualWeighted
         from skfolio.prior import EmpiricalPrior
 
-        optimiser = self.optimiser(
-            prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
-            # A cap below 1/k would leave no solution that adds up to 1.
-            max_weights=max(self.cap, 1.0 / returns.shape[1]),
-            fallback=EqualWeighted(),
-        )
-        # The matrices are small: one thread is faster, and the result does not depend on how many there are.
-        with _libraries().limit(limits=1), warnings.catch_warnings():
+        prior = EmpiricalPrior(covariance_estimator=LedoitWolf())
+        optimiser = self.optimiser(prior_estimator=prior, max_weights=cap, fallback=EqualWeighted())
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # for shares it is enough
-            weights = np.maximum(optimiser.fit(returns).weights_, 0.0)  # a solver leaves −1e-12
-        shares: Array = weights / weights.sum()
-        return shares
+            weights: Array = optimiser.fit(returns).weights_
+        return weights
+
+    @abstractmethod
+    def program(self, root: Array, mean: Array, cap: float) -> Program:
+        """What is solved, with the covariance L L' of `root` (k, k) and the mean returns (k,)."""
 
     @abstractmethod
     def optimiser(self, **options: object) -> Any:
@@ -174,12 +192,14 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@BASELINES.register("minimum_variance")
 @dataclass(frozen=True)
 class MinimumVariance(Optimised):
     """The shares whose return varies least."""
 
     name: ClassVar[str] = "minimum_variance"
+
+    def program(self, root: Array, mean: Array, cap: float) -> Program:
+        return least_variance(root, cap)
 
     def optimiser(self, **options: object) -> Any:
         from skfolio.optimization import MeanRisk
@@ -187,12 +207,14 @@ class MinimumVariance(Optimised):
         return MeanRisk(**options)
 
 
-@BASELINES.register("risk_parity")
 @dataclass(frozen=True)
 class RiskParity(Optimised):
     """The shares with which every symbol contributes equally to the variance."""
 
     name: ClassVar[str] = "risk_parity"
+
+    def program(self, root: Array, mean: Array, cap: float) -> Program:
+        return parity_of_risk(root, cap)
 
     def optimiser(self, **options: object) -> Any:
         from skfolio.optimization import RiskBudgeting
@@ -200,13 +222,15 @@ class RiskParity(Optimised):
         return RiskBudgeting(**options)
 
 
-@BASELINES.register("mean_variance")
 @dataclass(frozen=True)
 class MeanVariance(Optimised):
     """The shares that maximise mean return − `risk_aversion` · variance, both per bar and measured on the history."""
 
     name: ClassVar[str] = "mean_variance"
     risk_aversion: float = 2.5
+
+    def program(self, root: Array, mean: Array, cap: float) -> Program:
+        return most_utility(root, mean, cap, self.risk_aversion)
 
     def optimiser(self, **options: object) -> Any:
         from skfolio.optimization import MeanRisk, ObjectiveFunction

@@ -47,6 +47,11 @@ class RewardAudit:
     idle: float
     signs: tuple[str, ...]
 
+    @property
+    def hacks(self) -> int:
+        """How many ways there are to be paid without earning: equity not followed, falling, or nothing done for it."""
+        return sum((not self.with_equity > WEAK, self.opposed > OFTEN, self.idle > IDLE))
+
 
 def audit(components: pd.DataFrame, reward: ArrayLike, equity_change: ArrayLike, active: ArrayLike) -> RewardAudit:
     """The audit of components (step, component) as they enter the reward, i.e. weighted.

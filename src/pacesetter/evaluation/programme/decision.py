@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pandas as pd
+
 from pacesetter.build import Plan, stored_plan
+from pacesetter.build.trading import Trading
 from pacesetter.errors import RunError
+from pacesetter.evaluation.explain.reward_audit import audit_ledger
 from pacesetter.evaluation.programme.gate_sets import GateSet
 from pacesetter.evaluation.programme.measured import RunRecord, find_metric, measure, read_agents, read_record
 from pacesetter.evaluation.programme.subjects import has_subject
@@ -21,6 +26,7 @@ from pacesetter.runs import DECISION, EVALUATION, write_atomic
 __all__ = ["CONDITIONAL", "GO", "NOT_APPLICABLE", "NO_GO", "GateDecision", "decide", "held_gates", "store_decision"]
 
 GO, CONDITIONAL, NO_GO, NOT_APPLICABLE = "GO", "CONDITIONAL", "NO-GO", "NOT APPLICABLE"
+LEDGER = "ledger.parquet"
 MADE_UP = ("synthetic",)  # sources whose bars no market ever had
 
 
@@ -105,6 +111,7 @@ def decide(folder: Path, gates: GateSet, beside: Path | None = None) -> GateDeci
     fleet = config.to_dict()["task"].get("fleet")
     if record.agents is None and fleet and Path(fleet).is_dir():
         record = replace(record, agents=read_agents(Path(fleet)))
+    record = replace(record, hacks=_count_hacks(folder, config), episode_bars=_episode_bars(config))
     own = tuple(limit for limit in gates.gates if not limit.subject or has_subject(config, limit.subject))
     return GateDecision(
         gates,
@@ -122,6 +129,24 @@ def _read_evaluated(folder: Path, gates: GateSet) -> RunRecord:
     if not (folder / EVALUATION / RESULT).is_file():
         raise RunError(f"{folder} was not evaluated; use `pacesetter evaluate {folder}` first")
     return read_record(folder, gates.index)
+
+
+def _count_hacks(folder: Path, config: Plan) -> float:
+    """By the audit of the training's reward over the judged account; NaN where there is none."""
+    path = folder / EVALUATION / LEDGER
+    if not path.is_file() or not isinstance(config.task, Trading):
+        return math.nan
+    ledger = pd.read_parquet(path)
+    if "reward" not in ledger or len(ledger) < 2:
+        return math.nan
+    # The weights at the end of training, which the final policy was shaped by.
+    terms = config.task.reward.components.items()
+    return float(audit_ledger(ledger, {name: term.weight_at(config.train.steps) for name, term in terms}).hacks)
+
+
+def _episode_bars(config: Plan) -> float:
+    bars = config.task.episode_bars if isinstance(config.task, Trading) else None
+    return math.nan if bars is None else float(bars)
 
 
 def held_gates(record: RunRecord, limits: Sequence[Limit]) -> tuple[Held, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,14 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
-from pacesetter.evaluation.recovery.measures import RANGES, STATES
+from pacesetter.evaluation.backtest.stress import AS_IT_WAS
+from pacesetter.evaluation.recovery.measures import COVERAGE, ENTROPY, RANGES, STATES, TRIPS
 from pacesetter.evaluation.statistics.gates import Measured
 from pacesetter.evaluation.statistics.intervals import Statistic, block_length, interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe, total_return
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
 from pacesetter.evaluation.statistics.trials import RETURNS
+from pacesetter.market.orders import Discrete
 from pacesetter.runs import EVALUATION, SERVED
 
 __all__ = [
@@ -45,6 +47,8 @@ SUCCESS = 0.3  # Sharpe ratio of an agent that succeeded
 GAIN = 0.2  # that an agent must have above the best supervised baseline, as a share of it
 TRAINED = "recovery."  # begins the names of what training measured
 WIDTH = 1.96  # standard errors on each side of a share
+STEADY = 0.05  # that a weight may be off its last value once it has settled
+UPDATES = "reward/preference_updates"  # of the network that weighs objectives
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,11 @@ class RunRecord:
     supervised   best Sharpe ratio of a supervised baseline on the validation set; NaN where it was not measured
     repeat       relative difference of the score when it was trained once more; NaN where it was not
     index        baseline that stands for the market where no symbol does
-    logged       the last value of every figure that training logged
+    logged       (step, value) of every figure that training logged
     heads        auxiliary.json: accuracies of auxiliary heads on the validation set
     served       serving.json: how the policy is served
+    hacks        ways in which its reward is paid without earning, by the audit; NaN where none was made
+    episode_bars   of an episode of training; NaN of a task without
     beside       another run, which gains are measured over; None where none was named
     """
 
@@ -86,9 +92,11 @@ class RunRecord:
     supervised: float = math.nan
     repeat: float = math.nan
     index: str = "hold"
-    logged: Mapping[str, float] = field(default_factory=dict)
+    logged: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     heads: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     served: Mapping[str, float] = field(default_factory=dict)
+    hacks: float = math.nan
+    episode_bars: float = math.nan
     beside: RunRecord | None = None
 
     def figure(self, name: str, policy: str | None = None) -> float:
@@ -173,16 +181,19 @@ def _json(path: Path) -> dict[str, Any]:
     return read_result(path) if path.is_file() else {}
 
 
-def _read_log(path: Path) -> dict[str, float]:
-    """The last number of every name in a log, those one level down as `name.part`."""
-    latest: dict[str, float] = {}
+def _read_log(path: Path) -> dict[str, list[tuple[float, float]]]:
+    """(step, number) of every name in a log, those one level down as `name.part`."""
+    logged: dict[str, list[tuple[float, float]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        for name, value in json.loads(line).items():
+        record = json.loads(line)
+        for name, value in record.items():
             parts = (
                 {f"{name}.{part}": each for part, each in value.items()} if isinstance(value, dict) else {name: value}
             )
-            latest |= {part: float(each) for part, each in parts.items() if isinstance(each, int | float)}
-    return latest
+            for part, each in parts.items():
+                if isinstance(each, int | float):
+                    logged.setdefault(part, []).append((float(record.get("step", math.nan)), float(each)))
+    return logged
 
 
 def _training_gates(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,19 +223,76 @@ def _training_figure(name: str, record: RunRecord) -> Measured:
     return Measured(float(gate["value"]), oracle=None if oracle is None else float(oracle))
 
 
+def _order_entropy(record: RunRecord) -> Measured:
+    """Entropy of discrete orders as a share of the most; NaN of continuous actions, which cover a range."""
+    nats = _training_figure(ENTROPY, record)
+    if not math.isnan(_training_figure(COVERAGE, record).value):
+        return Measured(math.nan)
+    most = math.log(len(Discrete))
+    return Measured(nats.value / most, oracle=None if nats.oracle is None else nats.oracle / most)
+
+
+def _trips_each_episode(record: RunRecord) -> Measured:
+    trips = _training_figure(TRIPS, record)
+    share = record.episode_bars / 1000
+    return Measured(trips.value * share, oracle=None if trips.oracle is None else trips.oracle * share)
+
+
 def _last(name: str) -> Callable[[RunRecord], Measured]:
-    return lambda record: Measured(record.logged.get(name, math.nan))
+    return lambda record: Measured(_newest(record, name))
 
 
 def _size(name: str) -> Callable[[RunRecord], Measured]:
-    return lambda record: Measured(abs(record.logged.get(name, math.nan)))
+    return lambda record: Measured(abs(_newest(record, name)))
+
+
+def _newest(record: RunRecord, name: str) -> float:
+    curve = record.logged.get(name)
+    return curve[-1][1] if curve else math.nan
+
+
+def _objective_weights(record: RunRecord) -> list[str]:
+    return [name for name in record.logged if name.startswith("reward/") and name.endswith("_weight")]
 
 
 def _largest_weight(record: RunRecord) -> Measured:
-    weights = [
-        value for name, value in record.logged.items() if name.startswith("reward/") and name.endswith("_weight")
-    ]
-    return Measured(max(weights, default=math.nan))
+    return Measured(max((_newest(record, name) for name in _objective_weights(record)), default=math.nan))
+
+
+def _steps_to_settle(record: RunRecord) -> Measured:
+    return Measured(_settled(record.logged.get("potential/weight", ())))
+
+
+def _updates_to_settle(record: RunRecord) -> Measured:
+    """Updates of the network that weighs objectives after which no weight moves any more."""
+    step = max((_settled(record.logged[name]) for name in _objective_weights(record)), default=math.nan)
+    if not math.isfinite(step):
+        return Measured(step)
+    return Measured(dict(record.logged.get(UPDATES, ())).get(step, math.nan))
+
+
+def _settled(curve: Sequence[tuple[float, float]]) -> float:
+    """The step from which a figure stays beside its last value; infinite where it still moves, NaN of one value."""
+    if len(curve) < 2:
+        return math.nan
+    moving = [place for place, (_, value) in enumerate(curve) if abs(value - curve[-1][1]) > STEADY]
+    place = moving[-1] + 1 if moving else 0
+    return math.inf if place == len(curve) - 1 else curve[place][0]
+
+
+def _samples_saved(name: str) -> Callable[[RunRecord], Measured]:
+    """Share of the steps of the run beside that are saved on the way to where a figure of it ends."""
+
+    def compare(record: RunRecord) -> Measured:
+        own = record.logged.get(name, ())
+        other = record.beside.logged.get(name, ()) if record.beside is not None else ()
+        wanted = other[-1][1] if other else 0.0
+        if not own or not wanted > 0:
+            return Measured(math.nan)
+        mine, theirs = (next((step for step, value in curve if value >= wanted), math.inf) for curve in (own, other))
+        return Measured(1 - mine / theirs)
+
+    return compare
 
 
 def _direction(record: RunRecord) -> Measured:
@@ -315,7 +383,9 @@ def _supervised_ratio(record: RunRecord) -> Measured:
 
 def _stress(name: str, pick: Callable[[list[float]], float]) -> Callable[[RunRecord], Measured]:
     def read(record: RunRecord) -> Measured:
-        values = [float(row[name]) for row in record.judged.get("stress", {}).values()]
+        # Beside the stresses the table has the market as it was, and of a fast evaluation nothing else.
+        rows = record.judged.get("stress", {})
+        values = [float(row[name]) for scenario, row in rows.items() if scenario != AS_IT_WAS]
         return Measured(pick(values) if values else math.nan)
 
     return read
@@ -452,8 +522,12 @@ METRICS: dict[str, Metric] = {
     "excess_annual_return": Metric("annual return above the index", _above_index),
     "sharpe_above_supervised": Metric("Sharpe ratio above the best forecast", _above_supervised),
     "gain_over_supervised": Metric("Sharpe ratio above the best forecast, as a share of it", _supervised_ratio),
-    "stress_drawdown": Metric("largest drawdown under stress", _stress("max_drawdown", max), 0.0, 1.0),
-    "stress_return": Metric("total return in the worst stress", _stress("total_return", min), -1.0),
+    "stress_drawdown": Metric(
+        "largest drawdown under stress", _stress("max_drawdown", max), 0.0, 1.0, by="pacesetter evaluate RUN"
+    ),
+    "stress_return": Metric(
+        "total return in the worst stress", _stress("total_return", min), -1.0, by="pacesetter evaluate RUN"
+    ),
     "walk_forward_sharpe": Metric(
         "Sharpe ratio of walk-forward folds, mean", _walk_forward, by="pacesetter evaluate RUN --folds 5"
     ),
@@ -481,6 +555,21 @@ METRICS: dict[str, Metric] = {
         "states visited, gain over the run beside", _gain(partial(_training_figure, STATES)), by=BESIDE
     ),
     "sharpe_gain": Metric("Sharpe ratio, gain over the run beside as a share of it", _gain(_sharpe), by=BESIDE),
+    "goal_samples_saved": Metric(
+        "steps saved to the goals reached by the run beside, share",
+        _samples_saved("her/goal_achievement_rate"),
+        highest=1.0,
+        by=BESIDE,
+    ),
+    "order_entropy": Metric(
+        "entropy of the orders, as a share of the most", _order_entropy, 0.0, 1.0, by="train with +preset=recovery"
+    ),
+    "trips_each_episode": Metric("round trips an episode", _trips_each_episode, 0.0, by="train with +preset=recovery"),
+    "potential_settled": Metric("steps until the potential's weight settles", _steps_to_settle, 0.0),
+    "objectives_settled": Metric("updates until the weights of the objectives settle", _updates_to_settle, 0.0),
+    "reward_hacks": Metric(
+        "ways to be paid without earning, by the reward audit", lambda record: Measured(record.hacks), 0.0
+    ),
     "largest_objective_weight": Metric("largest weight of an objective", _largest_weight, 0.0, 1.0),
     "direction_accuracy": Metric("accuracy of the head for the next direction", _direction, 0.0, 1.0),
     "curriculum_stages": Metric("stages of the curriculum completed", _last("curriculum.level"), 0.0),

@@ -107,7 +107,8 @@ def static_svg(figure: Mapping[str, Any]) -> str:
 
 def _draw_legend(names: Sequence[tuple[str, str]]) -> list[str]:
     """Names beside squares of their colours, in one line as far as it goes; then how many more there are."""
-    parts, at, room = [], MARGIN_LEFT, WIDTH - MARGIN_RIGHT
+    parts: list[str] = []
+    at, room = MARGIN_LEFT, WIDTH - MARGIN_RIGHT
     for place, (name, color) in enumerate(names):
         text = name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
         rest = f"+{len(names) - place}"

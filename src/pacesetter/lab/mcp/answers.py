@@ -14,7 +14,7 @@ from rich.console import Console
 
 import pacesetter as ps
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.evaluation.baselines.catalogue import BASELINES
+from pacesetter.evaluation.baselines.baseline import BASELINES
 from pacesetter.jobs import resolve
 from pacesetter.jobs.hydra.overrides import write_overrides
 from pacesetter.lab.selftest.selftest import Selftest, run_selftest
@@ -23,8 +23,8 @@ from pacesetter.panel import Panel
 __all__ = ["READING", "backtest", "check", "decide", "leadlag", "selftest", "verdict"]
 
 # Options that say how a file is read. Others name further files (fx, membership, cache) and are refused.
-READING = ("calendar", "stamp", "bar", "timezone", "date_format", "close", "decimal", "symbols", "start", "end")
-READING += ("skip", "allow", "fill")
+READING: tuple[str, ...] = ("calendar", "stamp", "bar", "timezone", "date_format", "close", "decimal", "symbols")
+READING += ("start", "end", "skip", "allow", "fill")
 MOST_ROWS = 50  # of a table in an answer
 MOST_COPIES = 100
 Reading = Mapping[str, Any]

@@ -175,6 +175,14 @@ class MOSAC(SAC):
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
+    def actor_features(self, features: torch.Tensor) -> torch.Tensor:
+        """With the gradient: what an objective is worth hardly depends on the weights, which order is best does.
+
+        Features that only the critics shape need not hold the weights, and one network for a front then plays them all
+        alike.
+        """
+        return features
+
     def critic_values(self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions) -> torch.Tensor:
         """The critics' values as one number, by the weights that each row has: (row,), or (row, action)."""
         values = self.values_of(self.critics, features, actions).amin(0)  # (objective, row, …)
@@ -205,8 +213,9 @@ class MOSAC(SAC):
         return wanted
 
     def describe(self, experience: Steps, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Figures of SAC, and the mean of each objective with the mean weight that it had."""
+        """Figures of SAC, the mean of each objective with the mean weight that it had, updates of what weighs them."""
         figures = super().describe(experience, metrics)
+        figures["reward/preference_updates"] = self.search.updates.expand(self.symbols)
         objectives = by_symbol(torch.stack([step.objectives for _, step in experience]), self.symbols).mean(1)
         weights = self.market.preference.view(self.symbols, -1, len(self.names)).mean(1)
         for place, name in enumerate(self.names):
