@@ -216,12 +216,12 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
 
 def _tell_hours(asked: Sequence[tuple[str, Sequence[Cell]]], workers: int, console: Console) -> pd.DataFrame:
     """The hours that each ablation has left, and all of them together."""
-    told = []
+    rows: list[dict[str, object]] = []
     for name, cells in asked:
         estimates = estimate_cells(cells)
         console.print(estimate_table(estimates, workers))
-        told += [{"ablation": name} | asdict(each) for each in estimates]
-    table = pd.DataFrame(told, columns=["ablation", "entrant", "cells", "seconds"])
+        rows += [{"ablation": name} | asdict(each) for each in estimates]
+    table = pd.DataFrame(rows, columns=["ablation", "entrant", "cells", "seconds"])
     if len(asked) > 1:
         hours = float((table["cells"] * table["seconds"]).sum()) / 3600 / workers
         console.print(f"All {len(asked)} ablations: {hours:.1f} hours", soft_wrap=True)

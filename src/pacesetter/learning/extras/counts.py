@@ -54,8 +54,8 @@ class Counts(Extra):
     def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> torch.Tensor:
         """(1 − share)·reward + share·η/√N; during the warm-up states are counted alone."""
         assert batch.rewards is not None
-        found: torch.Tensor = self.own["visits"](self._agents(batch), states(self._position(batch.observation)))
-        intrinsic = self.config.eta * found
+        novelty: torch.Tensor = self.own["visits"](self._agents(batch), states(self._position(batch.observation)))
+        intrinsic = self.config.eta * novelty
         self.shown["icm/intrinsic_reward_mean"] = intrinsic.mean()
         if steps < self.config.warmup_steps:
             return batch.rewards
