@@ -696,7 +696,11 @@ def _listed(line: str, bars: int = 40, first: str = "2024-01-02") -> str:
 
 NEWCOMERS = {
     "german Excel": ("Date;Close\n" + _listed("{t:%Y-%m-%d};{p},50"), {}, "close is '100,50', not a number"),
-    "American dates": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}", bars=8), {}, "%d/%m/%Y' or 'data.date_format=%m/%d/%Y'"),
+    "American dates": (
+        "Date,Close\n" + _listed("{t:%m/%d/%Y},{p}", bars=8),
+        {},
+        "%d/%m/%Y' or 'data.date_format=%m/%d/%Y'",
+    ),
     "American dates beyond the 12th": (
         "Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"),
         {},
