@@ -89,6 +89,11 @@ SMALLER = {
         *QUIET,
     ),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
+    # Regimes by signatures read 266 bars before the first label.
+    "train task=fleet features.names=[return_1,signature_regime]": (
+        *("data.bars=900", "train.steps=64", "train.envs=4", "train.validate_every=64"),
+        *QUIET,
+    ),
     "train --launch tune": (*LAUNCHED, "tune.trials=1"),
     "train --launch sweep": (*LAUNCHED, "agent=ppo,a2c"),
     "data check": ("data=sandbox",),
