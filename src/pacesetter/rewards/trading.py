@@ -68,7 +68,7 @@ def mean_variance(equity_before: float, equity_change: float, aversion: float = 
 
 @register_formula()
 def variance(equity_before: float, equity_change: float) -> float:
-    """−r²_t, r as in `pnl`: risk alone, to be weighed against money by whoever asks."""
+    """−r²_t, r as in `pnl`: risk alone, to be weighed against money."""
     r = pnl(equity_before, equity_change)
     return -r * r
 

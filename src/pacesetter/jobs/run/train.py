@@ -249,7 +249,7 @@ def _learn(session: Session[Learner]) -> TrainingResult:
         others.append(EpisodeLog(session))
     checkpoints = Checkpoints(session, others)
     _resume_checkpoint(session, checkpoints)
-    _tell_steps(session)
+    _print_whole_rollouts(session)
     stopped = "steps"
     with _print_resume_hint(session), progress(session, meter, validator) as show, _stop_on_sigterm(session):
         try:
@@ -287,7 +287,7 @@ def _store_scale(folder: Path, config: Plan) -> None:
         write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 
 
-def _tell_steps(session: Session[Learner]) -> None:
+def _print_whole_rollouts(session: Session[Learner]) -> None:
     """Say so where learning will end behind `train.steps`, with its last round."""
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
@@ -371,18 +371,18 @@ def _log_to_file(run: Run) -> Iterator[None]:
     """Everything that is logged during the run, as JSON lines in log.jsonl."""
     from pacesetter.jobs.run.tracking import JsonFormatter
 
-    room = logging.getLogger("pacesetter")
+    logger = logging.getLogger("pacesetter")
     handler = logging.FileHandler(run.path("log.jsonl"), encoding="utf-8")
     handler.setFormatter(JsonFormatter())
-    level = room.level
-    room.addHandler(handler)
+    level = logger.level
+    logger.addHandler(handler)
     # At least INFO into the file, whatever the console shows.
-    room.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    logger.setLevel(min(level, logging.INFO) if level else logging.INFO)
     try:
         yield
     finally:
-        room.removeHandler(handler)
-        room.setLevel(level)
+        logger.removeHandler(handler)
+        logger.setLevel(level)
         handler.close()
 
 
