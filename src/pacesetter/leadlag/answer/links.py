@@ -230,11 +230,12 @@ def _draw_leaders(window: Floats, kept: Autocorrelation, gauge: StrengthMeasure,
     size = gauge.draws_at_once(3 * bars, symbols) if gauge.is_linear else DRAWN_AT_ONCE
     with count_progress("leaders: null", len(flips), "draw") as update:
         for start in range(0, len(flips), size):
-            drawn = kept.flip(flips[start : start + size])
+            drawn: Array = kept.flip(flips[start : start + size])
             drawn[:, missing] = np.nan
+            # Single precision is plenty for correlations.
             leads.append(gauge.leadership(drawn if gauge.is_linear else drawn.astype(np.float64)).sum(axis=2))
             update(len(drawn))
-    return np.nan_to_num(np.concatenate(leads)) / (symbols - 1)
+    return np.asarray(np.nan_to_num(np.concatenate(leads)) / (symbols - 1))
 
 
 def _used_links(answer: Answer, orders: Array) -> Links:
