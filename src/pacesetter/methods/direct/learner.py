@@ -231,7 +231,7 @@ class DirectLearner:
         """Weights that look further ahead than the next bar, and how far to go in a bar, where that pays surely."""
         policy, starts = self.policy, self.side_by_side()
         shape = [part.clone() for part in (*policy.shape(), policy.log_speed)]
-        weights, signals, scores = policy.weights.clone(), self.signals, self.segment_worth(starts)
+        weights, signals, scores = policy.weights.clone(), self.signals, self.segment_utilities(starts)
         x = self._in_chunks(lambda moves: policy.raw_inputs(moves) / policy.scale, len(signals))
         parts = [torch.from_numpy(self._place_weights(part, discovery.groups)).to(x) for part in discovery.fit.without]
         blocks = blocks_of(len(self.series.earned), self.config.folds)
@@ -251,7 +251,7 @@ class DirectLearner:
                 for speed in (1.0, share) if self.rules.impact else (1.0,):
                     policy.log_gain.fill_(first + math.log(times))
                     policy.log_speed.fill_(math.log(speed))
-                    gap = self.segment_worth(starts) - scores
+                    gap = self.segment_utilities(starts) - scores
                     gained = float(gap.mean() / (gap.std() / math.sqrt(len(gap))).clamp_min(1e-12))
                     if gained > sure:
                         own = [part.clone() for part in (*policy.shape(), policy.log_speed)]
@@ -263,7 +263,7 @@ class DirectLearner:
         self.fit_figures |= {"aim": aim, "gain_aim": sure if aim < 1 else 0.0}
 
     @torch.no_grad()
-    def segment_worth(self, starts: torch.Tensor) -> torch.Tensor:
+    def segment_utilities(self, starts: torch.Tensor) -> torch.Tensor:
         """(segment,) whose mean is what accounts from the bars `starts` on are worth, per bar."""
         config, returns = self.config, self.net_returns(starts, self.config.segment_bars)
         if config.objective == "cushion":
@@ -280,7 +280,7 @@ class DirectLearner:
                 policy.log_enter.fill_(math.log(zone))
                 policy.log_leave.fill_(math.log(zone))
                 starts = self.side_by_side()
-                worth = self.worth(starts, self.net_returns(starts, self.config.segment_bars))
+                worth = self.utility(starts, self.net_returns(starts, self.config.segment_bars))
                 best = max(best, (float(worth), float(policy.log_gain.detach()), math.log(zone)))
         policy.log_gain.fill_(best[1])
         policy.log_enter.fill_(best[2])
@@ -474,7 +474,7 @@ class DirectLearner:
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
         returns = self.net_returns(starts, config.segment_bars)  # (segment, bar)
-        loss = -self.worth(starts, returns)
+        loss = -self.utility(starts, returns)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -494,7 +494,7 @@ class DirectLearner:
         with torch.no_grad():
             return returns - self.roll_sized(starts, bars, has_views=False)[0]
 
-    def worth(self, starts: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+    def utility(self, starts: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
         """What net returns (segment, bar) from the bars `starts` on are worth, per bar."""
         config, counted = self.config, returns[:, self.config.burn_in_bars :]
         if config.objective == "cushion":
