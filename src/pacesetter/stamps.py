@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
@@ -31,7 +32,8 @@ EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 197
 REMEDY = "write it like 2016-12-30T21:00:00Z, or give data.date_format, e.g. %d/%m/%Y or %m/%d/%Y %H:%M"
 # as spreadsheets, brokers and web pages write days and times of day
 DAYS: tuple[str, ...] = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y")
-DAYS += ("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y")
+DAYS += ("%d-%m-%y", "%m-%d-%y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y")
+MOST_COMPARED = 10_000  # stamps that are looked at to tell the day from the month
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FIRST_DATE, LAST_DATE = 19_000_101, 22_001_231  # dates as numbers: 20161230
 
@@ -121,7 +123,7 @@ class StampReader:
 
         parsed = _Parser(report, self._zone, self._may_be_dates, self.date_format).parse(pd.Series(unique))
         if parsed.isna().all():
-            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; {_remedy(str(unique[0]))}")
+            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; {_remedy(unique)}")
         moments = pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
         is_naive = getattr(raw.dtype, "tz", None) is None and str(parsed.tz) == self._zone
         return moments.where(~_is_first_of_two(parsed, place), moments - HOUR) if is_naive else moments
@@ -241,8 +243,8 @@ class _Parser:
         parsed = pd.to_datetime(text.where(parts["date"].notna()), format="ISO8601", errors="coerce", utc=True)
         bad = parsed.isna().to_numpy()
         if bad.any():
-            shown = text.iloc[int(bad.argmax())][:40]
-            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), _remedy(shown))
+            what = f"'{text[bad].iloc[0][:40]}' is not an ISO timestamp"
+            self.report("timestamp", what, np.flatnonzero(bad), _remedy(text[bad]))
         self._check_alike(parts[~bad])
         index = pd.DatetimeIndex(parsed)
         return self._localise(index.tz_localize(None) if parts["zone"].isna().all() else index)
@@ -281,11 +283,14 @@ class _Parser:
         return index.tz_localize(self.zone, ambiguous=winter, nonexistent=pd.Timedelta(hours=1))
 
 
-def _remedy(text: str) -> str:
-    """What to do about a stamp that is not understood: the formats that it has, where it has a known one."""
-    if re.fullmatch(r"[2-6][0-9]{4}(\.[0-9]+)?", text.strip()):
+def _remedy(stamps: Iterable[object]) -> str:
+    """What to do about stamps that are not understood: the formats that they have, where they have a known one."""
+    texts = [str(stamp).strip() for stamp in islice(stamps, MOST_COMPARED)]
+    if re.fullmatch(r"[2-6][0-9]{4}(\.[0-9]+)?", texts[0]):
         return "Excel counts days so: format the column as a date and save the file again"
-    fitting = [day + clock for day in DAYS for clock in CLOCKS if _has_format(text.strip(), day + clock)]
+    fitting = [day + clock for day in DAYS for clock in CLOCKS if _has_format(texts[0], day + clock)]
+    if len(fitting) > 1:  # a later stamp may say which number is the day
+        fitting = [name for name in fitting if all(_has_format(text, name) for text in texts)] or fitting
     return f"give {' or '.join(map(_as_override, fitting))}" if fitting else REMEDY
 
 

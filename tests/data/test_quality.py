@@ -230,6 +230,17 @@ def test_the_report_survives_json_and_names_the_files_rows(tmp_path: Path) -> No
         load("csv", path=str(path))
 
 
+def test_a_cell_that_is_not_a_number_is_one_finding_and_a_missing_price_beside_it_another(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    head, row = "date,open,high,low,close,volume\n", '2020-01-0{},"50,1","51,2","49,8","50,9",7\n'
+    path.write_text(head + "".join(row.format(day) for day in (2, 3, 6)))
+    errors = [finding.rule for finding in check("csv", path=str(path)).findings if finding.severity == "error"]
+    assert errors == ["wrong_type"] * 4
+    path.write_text(head + row.format(2) + "2020-01-03,,51,49,50,7\n2020-01-06,50,51,49,50,7\n")
+    errors = [finding.rule for finding in check("csv", path=str(path)).findings if finding.severity == "error"]
+    assert errors == ["wrong_type"] * 4 + ["nan_price"]
+
+
 def test_prices_that_differ_by_a_rounding_are_no_violation() -> None:
     index = pd.date_range("2020-01-01", periods=3, freq="D", tz="UTC")
     close = np.array([[10.1], [10.2], [10.3]])

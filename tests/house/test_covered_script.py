@@ -57,6 +57,11 @@ def test_a_package_that_was_not_measured_does_not_pass(script: ModuleType, tmp_p
     assert done.stdout.count("NOT MEASURED") == 4
 
 
+def test_notebooks_run_on_every_push() -> None:
+    steps = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]["steps"]
+    assert [step["if"] for step in steps if step.get("run") == "make notebooks"] == ["matrix.python == '3.11'"]
+
+
 def test_the_nightly_workflow_runs_proofs_coverage_and_notebooks() -> None:
     steps = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text())["jobs"]["proof"]["steps"]
     assert "make nightly" in [step.get("run") for step in steps]

@@ -39,6 +39,8 @@ def run(name: str, steps: list[dict[str, Any]], **options: float) -> list[float]
     [
         ("pnl", UP, SMALL),
         ("mean_variance", UP, SMALL - 0.5 * SMALL**2),
+        ("variance", UP, -(SMALL**2)),
+        ("variance", {"equity_before": 0.0, "equity_change": 5.0}, 0.0),
         ("pnl", {"equity_before": 100.0, "equity_change": -150.0}, math.log(0.001)),
         ("pnl", {"equity_before": 0.0, "equity_change": 5.0}, 0.0),
         ("realised_pnl", {"equity_before": 200.0, "realised": -3.0}, -0.015),

@@ -130,7 +130,7 @@ def bundle_list(
         Path | None, typer.Option(help="Page to write: every bundle with what it was made of; Markdown is next to it.")
     ] = None,
 ) -> None:
-    """Show the version matrix: every bundle with the versions it was made and checked with."""
+    """Show every bundle and which one serves; --matrix writes a page with the versions of each."""
     from rich.console import Console
 
     from pacesetter.serving.bundle.store import Store
@@ -139,10 +139,10 @@ def bundle_list(
     Console().print(shelf.table())
     if matrix is not None:
         from pacesetter.evaluation.report.judgement_page import write_pages
-        from pacesetter.lab.versions import matrix_section
+        from pacesetter.lab.versions import matrix_sections
 
         matrix.parent.mkdir(parents=True, exist_ok=True)
-        pages = write_pages(matrix, "Model versions", [matrix_section(shelf)])
+        pages = write_pages(matrix, "Model versions", matrix_sections(shelf))
         typer.echo(f"→ {', '.join(map(str, pages))}")
 
 

@@ -244,8 +244,11 @@ def _per_symbol(bars: Bars, rule: ValueRule) -> Iterator[Finding]:
     if broken is None:
         return
     broken = broken & bars.mask
+    unread = _unread(bars) if rule.name == "nan_price" else {}
     for column in np.flatnonzero(broken.any(axis=0)):
         rows = np.flatnonzero(broken[:, column])
+        if len(rows) <= unread.get(bars.symbols[column], 0):
+            continue  # said already: a cell that is not a number is a price that is missing
         bar = {name: float(block[rows[0], column]) for name, block in fields.items()}
         yield _finding(
             bars,
@@ -256,6 +259,15 @@ def _per_symbol(bars: Bars, rule: ValueRule) -> Iterator[Finding]:
             f"{REPAIR}, or keep them with data.allow=[{rule.name}]",
             "error",
         )
+
+
+def _unread(bars: Bars) -> dict[str | None, int]:
+    """Of each symbol the most cells of one column that are not numbers."""
+    most: dict[str | None, int] = {}
+    for problem in bars.problems:
+        if problem.rule == "wrong_type":
+            most[problem.symbol] = max(problem.count, most.get(problem.symbol, 0))
+    return most
 
 
 def _finding(

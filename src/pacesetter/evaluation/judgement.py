@@ -25,7 +25,7 @@ from pacesetter.evaluation.backtest.backtest import (
     make_sizer,
 )
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
-from pacesetter.evaluation.backtest.stress import stress_scenarios
+from pacesetter.evaluation.backtest.stress import AS_IT_WAS, stress_scenarios
 from pacesetter.evaluation.baselines.catalogue import BASELINES, drop_equal, evaluate_baselines, make_baseline
 from pacesetter.evaluation.baselines.forecasting import Forecasting
 from pacesetter.evaluation.programme.decision import held_gates
@@ -51,7 +51,6 @@ __all__ = ["JudgedAccount", "Judgement", "judge_policy"]
 
 Tell = Callable[[str], object]
 WINDOWS = 10  # equal parts of the judged bars, in how many of which a gain is asked for
-AS_IT_WAS = "as it was"
 SIDE_BY_SIDE = 3  # accounts in one market at once
 STRESSED = 2  # markets at once: one of 143 symbols takes 250 MB with its features and correlations
 HISTORY_BARS = 500  # kept before the judged bars in stressed markets, for features and allocations

@@ -9,22 +9,31 @@ from typing import Any
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.page import Section
 from pacesetter.serving.bundle.store import Store
+from pacesetter.words import count_noun
 
-__all__ = ["matrix_section"]
+__all__ = ["matrix_sections"]
 
 HEADER = (
     *("bundle", "state", "decision", "signed", "made", "run", "commit", "fitted until", "seed", "steps"),
-    *("config hash", "weights hash", "model", "symbols", "features", "versions"),
+    *("config hash", "weights hash", "model", "symbols", "features"),
 )
 LETTERS = 12  # of a hash
 
 
-def matrix_section(store: Store) -> Section:
-    """A row for each bundle, oldest first; refuses a store without one, and a bundle that cannot be read."""
-    current = store.current.name
-    rows = tuple(_row(store.folder / row["bundle"], row, current) for row in store.versions)
-    text = f"{len(rows)} bundles of {store.folder}; {current} serves. Hashes are shown by their first letters."
-    return Section("Model versions", text, (), HEADER, rows)
+def matrix_sections(store: Store) -> list[Section]:
+    """A row for each bundle, oldest first, and the libraries of each; refuses a store without one, and a bundle that
+    cannot be read."""
+    current, stored = store.current.name, store.versions
+    rows = tuple(_row(store.folder / row["bundle"], row, current) for row in stored)
+    count = count_noun(len(rows), "bundle")
+    text = f"{count} in {store.folder}; {current} serves. Hashes are shown by their first letters."
+    names = sorted({name for row in stored for name in row["versions"]})
+    libraries = tuple((name, *(str(row["versions"].get(name, "")) for row in stored)) for name in names)
+    header = ("library", *(str(row["bundle"]) for row in stored))
+    return [
+        Section("Model versions", text, (), HEADER, rows),
+        Section("Libraries", "What each bundle was made and checked with.", (), header, libraries),
+    ]
 
 
 def _row(folder: Path, row: dict[str, Any], current: str) -> tuple[str, ...]:
@@ -43,7 +52,6 @@ def _row(folder: Path, row: dict[str, Any], current: str) -> tuple[str, ...]:
             row["model"][:LETTERS],
         ),
         *(str(len(features["symbols"])), str(len(features["names"]))),
-        ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items())),
     )
 
 

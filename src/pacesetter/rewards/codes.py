@@ -43,6 +43,7 @@ class Code(IntEnum):
     EXPLORATION = 17
     CONSISTENCY = 18
     MEAN_VARIANCE = 19
+    VARIANCE = 20
 
 
 def register_formula(*initial: float) -> Callable[[Formula], Formula]:

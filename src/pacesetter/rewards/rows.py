@@ -27,6 +27,7 @@ from pacesetter.rewards.trading import (
     sizing,
     staged_exit,
     time,
+    variance,
 )
 
 __all__ = ["evaluate", "fill"]
@@ -46,6 +47,8 @@ def evaluate_row(code: int, row: Floats, state: Floats, options: Floats) -> floa
         value = pnl(before, change)
     elif code == Code.MEAN_VARIANCE:
         value = mean_variance(before, change, options[0])
+    elif code == Code.VARIANCE:
+        value = variance(before, change)
     elif code == Code.REALISED_PNL:
         value = realised_pnl(before, row[Column.REALISED])
     elif code == Code.COST:
@@ -74,7 +77,7 @@ def evaluate_row(code: int, row: Floats, state: Floats, options: Floats) -> floa
     elif code == Code.REPETITION:
         value, after = repetition(row[Column.FILL_QUANTITY], (state[0], state[1]), options[0], options[1])
         state[0], state[1] = after
-    elif code >= Code.PROFIT:
+    elif Code.PROFIT <= code <= Code.CONSISTENCY:
         value = evaluate_objective(code, row, state, options)
     return value
 

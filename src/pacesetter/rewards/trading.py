@@ -67,6 +67,13 @@ def mean_variance(equity_before: float, equity_change: float, aversion: float = 
 
 
 @register_formula()
+def variance(equity_before: float, equity_change: float) -> float:
+    """−r²_t, r as in `pnl`: risk alone, to be weighed against money."""
+    r = pnl(equity_before, equity_change)
+    return -r * r
+
+
+@register_formula()
 def realised_pnl(equity_before: float, realised: float) -> float:
     """Realised profit / equity before: what open positions gain counts when they close."""
     return share(realised, equity_before)

@@ -696,7 +696,21 @@ def _listed(line: str, bars: int = 40, first: str = "2024-01-02") -> str:
 
 NEWCOMERS = {
     "german Excel": ("Date;Close\n" + _listed("{t:%Y-%m-%d};{p},50"), {}, "close is '100,50', not a number"),
-    "American dates": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {}, "%d/%m/%Y' or 'data.date_format=%m/%d/%Y'"),
+    "American dates": (
+        "Date,Close\n" + _listed("{t:%m/%d/%Y},{p}", bars=8),
+        {},
+        "%d/%m/%Y' or 'data.date_format=%m/%d/%Y'",
+    ),
+    "American dates beyond the 12th": (
+        "Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"),
+        {},
+        "'01/02/2024'; give 'data.date_format=%m/%d/%Y'",
+    ),
+    "German days without a century": (
+        "Date,Close\n" + _listed("{t:%d-%m-%y},{p}"),
+        {},
+        "'02-01-24'; give 'data.date_format=%d-%m-%y'",
+    ),
     "American dates, told": ("Date,Close\n" + _listed("{t:%m/%d/%Y},{p}"), {"date_format": "%m/%d/%Y"}, None),
     "Yahoo": (
         "Date,Open,High,Low,Close,Adj Close,Volume\n" + _listed("{t:%Y-%m-%d},{p},{p},{p},{p},{row},9"),

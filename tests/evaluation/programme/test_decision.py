@@ -141,6 +141,20 @@ def test_what_was_not_measured_fails(run: Path) -> None:
     assert decide(run, read_gate_set("validation")).name == "GO"
 
 
+def test_a_fast_evaluation_has_no_stress_to_pass(run: Path) -> None:
+    path = run / EVALUATION / "evaluation.json"
+    judged = json.loads(path.read_text(encoding="utf-8"))
+    as_it_was = {"as it was": {"max_drawdown": 0.01, "total_return": 0.5}}
+    path.write_text(json.dumps(judged | {"stress": as_it_was}), encoding="utf-8")
+    found = decide(run, read_gate_set("validation"))
+    states = {each.limit.metric: each.state for each in found.held}
+    assert states["stress_drawdown"] == states["stress_return"] == "not measured"
+    assert "pacesetter evaluate RUN," in found.sentence or "pacesetter evaluate RUN." in found.sentence
+    path.write_text(json.dumps(judged | {"stress": judged["stress"] | as_it_was}), encoding="utf-8")
+    crash = {each.limit.metric: each.gate.value for each in decide(run, read_gate_set("validation")).held}
+    assert (crash["stress_drawdown"], crash["stress_return"]) == (0.35, 0.01)
+
+
 def test_the_acceptance_of_a_verdict_is_a_set_like_any_other(run: Path) -> None:
     found = decide(run, read_gate_set("acceptance"))
     gates = {each.limit.metric: each.gate for each in found.held}

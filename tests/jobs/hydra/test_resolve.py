@@ -146,9 +146,9 @@ def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
         resolve(["task=fleet", "agent=a2c"])
     with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; use"):
         resolve(["task=lookback", "agent=sac"])
-    refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=bc or cql or direct or .* or ppo$"
+    refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=a2c or .* or ppo or recurrent_ppo$"
     with pytest.raises(ConfigError, match=refusal):
-        resolve(["task=fleet", "agent=sac", "task.action=discrete"])
+        resolve(["agent=sac", "task.action=discrete"])
 
 
 @pytest.mark.parametrize("agent", ["ppo_small", "sac_small"])

@@ -16,7 +16,7 @@ from pacesetter.build import build_panel, stored_plan
 from pacesetter.evaluation.baselines.forecasting import _regress
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.fleet_stage import train_fleet
-from pacesetter.jobs.pipeline.judge_stage import _played_alike, judge_agents
+from pacesetter.jobs.pipeline.judge_stage import _of_same_orders, judge_agents
 from pacesetter.jobs.pipeline.master_stage import train_master
 from pacesetter.jobs.pipeline.stages import Job
 from pacesetter.runs import Run
@@ -68,5 +68,5 @@ def test_an_account_does_not_change_from_orders_to_targets(job: Job, tmp_path: P
         words = ["task.action=discrete", f"task.trades={trades}", f"runs={tmp_path / str(number)}"]
         config = resolve([*SMALL, *words])
         runs.append(Run.create(tmp_path / str(number), "fleet", config.to_dict()).folder)
-    assert _played_alike(runs[:3], runs[3]) == runs[2:3]
-    assert _played_alike(runs[2:3], runs[1]) == []
+    assert _of_same_orders(runs[:3], runs[3]) == runs[2:3]
+    assert _of_same_orders(runs[2:3], runs[1]) == []

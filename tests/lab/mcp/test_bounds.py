@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,14 @@ def place() -> dict[str, Any]:
     return {"folder": os.getcwd()}
 
 
+def write() -> dict[str, Any]:
+    return {"file": tempfile.mkstemp()[1]}
+
+
+def fail_to_settle(*_: object) -> None:
+    raise ImportError("no such module")
+
+
 @pytest.fixture(scope="module")
 def bounds() -> Iterator[BoundedWorker]:
     made = BoundedWorker(seconds=60, memory=2 * 2**30)
@@ -61,6 +70,7 @@ def test_a_worker_that_dies_or_fails_is_one_sentence(bounds: BoundedWorker, capf
 def test_it_works_in_a_folder_of_its_own_that_is_removed() -> None:
     bounds = BoundedWorker(seconds=60, memory=0)
     folder = Path(bounds.call(place)["folder"])
+    assert Path(bounds.call(write)["file"]).parent == folder
     assert folder.name.startswith("pacesetter-mcp-")
     assert folder != Path.cwd()
     bounds.close()
@@ -73,6 +83,24 @@ def test_a_late_call_is_stopped_and_the_next_one_answers() -> None:
         bounds.call(time.sleep, 3600)
     assert bounds.call(dict) == {}
     bounds.close()
+
+
+def test_a_worker_without_its_bounds_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pacesetter.lab.mcp.bounds._settle", fail_to_settle)
+    bounds = BoundedWorker(seconds=60, memory=0)
+    for _ in range(2):
+        with pytest.raises(ImportError, match="no such module"):
+            bounds.call(dict)
+    bounds.close()
+
+
+def test_a_large_folder_is_listed_in_part_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pacesetter.lab.mcp.folder.MOST_LOOKED_AT", 3)
+    for name in "ABCDE":
+        (tmp_path / f"{name}.csv").write_text("x", encoding="utf-8")
+    listed = Folder.open(tmp_path).list()
+    assert len(listed["bars"]) == 3
+    assert listed["notes"] == ["only 3 paths were looked at"]
 
 
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "a/../../b", "link", "\0"])

@@ -61,6 +61,7 @@ def test_a_run_resumes_bit_exactly(bank: Bank, tmp_path: Path, scalarisation: st
     assert torch.equal(whole.method.search.mean, resumed.method.search.mean)
     figures = whole.statistics()
     assert figures["reward/pnl_weight"] + figures["reward/drawdown_weight"] == pytest.approx(1.0)
+    assert figures["reward/preference_updates"] == pytest.approx(float(whole.method.search.updates))
     assert (figures["reward/drawdown"] <= 0).all()
 
 
@@ -136,6 +137,25 @@ def test_values_become_one_number_by_the_weights_of_each_row(bank: Bank) -> None
         values = plain.method.critics(features, actions, None).amin(0)
         expected = (values.T * batch.observation["preference"]).sum(1)
         assert torch.allclose(plain.method.critic_values(features, actions, batch), expected)
+
+
+def test_the_actors_loss_moves_the_encoder_and_no_critic(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values hardly depend on the weights, so that features which critics alone shape need not hold them."""
+    learner = make_learner(bank, preferences=4)
+    method: Any = learner.method
+    for _ in range(8):
+        method.step(learner)
+
+    def as_it_is(batch: Any, features: torch.Tensor, following: torch.Tensor, acting: Any) -> torch.Tensor:
+        return method.critics(features, batch.actions, None)  # the critics' own loss is 0 then
+
+    monkeypatch.setattr(method, "critic_targets", as_it_is)
+    modules = (method.critics, learner.fleet.encoder, learner.fleet.actor)
+    before = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
+    batch = method.transitions(method.replay.sample(8))
+    learner.update(batch, learner.features(batch.observation))
+    after = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
+    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True, False, False]
 
 
 @pytest.mark.parametrize("scalarisation", ["weighted_sum", "chebyshev"])

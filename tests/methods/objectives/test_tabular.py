@@ -57,3 +57,9 @@ def test_preferences_are_spread_from_the_corners_on() -> None:
     assert spread.shape == (8, 3)
     np.testing.assert_allclose(spread.sum(1), 1.0)
     assert len(spread_preferences(0, 3)) == 0
+
+
+def test_preferences_of_two_objectives_lie_at_equal_distances() -> None:
+    assert spread_preferences(5, 2)[:, 0].tolist() == [1.0, 0.0, 0.75, 0.5, 0.25]
+    np.testing.assert_allclose(spread_preferences(5, 2).sum(1), 1.0)
+    assert [len(spread_preferences(count, 2)) for count in (0, 1, 2)] == [0, 1, 2]

@@ -60,7 +60,8 @@ def test_a_run_logs_its_options_and_leaves_their_gates(option_run: Path) -> None
 
 def test_phase_b_reads_these_gates() -> None:
     phase = read_gate_set("phase_b")
-    assert {gate.metric for gate in phase.gates if gate.subject == "options"} == {f"recovery.{name}" for name in GATES}
+    expected = {"option_value_loss"} | {f"recovery.{name}" for name in GATES}
+    assert {gate.metric for gate in phase.gates if gate.subject == "options"} == expected
 
 
 def test_written_options_resume_bit_exactly(make: Make, tmp_path: Path) -> None:

@@ -431,7 +431,11 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     matrix = tmp_path / "pages" / "matrix.html"
     assert str(matrix) in called("bundle", "list", "--store", str(tmp_path / "bundles"), "--matrix", str(matrix))[1]
     assert 'id="model-versions"' in matrix.read_text()
-    first, second = (line.split(" | ") for line in matrix.with_suffix(".md").read_text().splitlines()[-2:])
+    lines = [line for line in matrix.with_suffix(".md").read_text().splitlines() if line.startswith("| ")]
+    first, second = (line.split(" | ") for line in lines[2:4])
+    assert "| library | 0001-policy | 0002-policy |" in lines
+    numpy = made.bundle.manifest["versions"]["numpy"]
+    assert f"| numpy | {numpy} | {numpy} |" in lines
     assert (first[0], first[1], second[0], second[1]) == ("| 0001-policy", "serves", "| 0002-policy", "rolled back")
     assert made.bundle.manifest["training"]["weights_hash"][:12] in first
     (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")

@@ -22,7 +22,9 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import PRICE_FIELDS, Panel
 from pacesetter.registry import Registry
 
-__all__ = ["STRESSES", "Stress", "stress_scenarios"]
+__all__ = ["AS_IT_WAS", "STRESSES", "Stress", "stress_scenarios"]
+
+AS_IT_WAS = "as it was"  # the scenario without a stress
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def stress_scenarios(
         Scenario(name, stress.apply(panel, start), first, market=stress.rules(market, panel))
         for name, stress in chosen.items()
     ]
-    return [Scenario("as it was", panel, first, market=market), *stressed]
+    return [Scenario(AS_IT_WAS, panel, first, market=market), *stressed]
 
 
 def _log_returns(panel: Panel) -> Array:

@@ -145,7 +145,8 @@ def _count_hacks(folder: Path, config: Plan) -> float:
 
 
 def _episode_bars(config: Plan) -> float:
-    return float(config.task.episode_bars) if isinstance(config.task, Trading) else math.nan
+    bars = config.task.episode_bars if isinstance(config.task, Trading) else None
+    return math.nan if bars is None else float(bars)
 
 
 def held_gates(record: RunRecord, limits: Sequence[Limit]) -> tuple[Held, ...]:

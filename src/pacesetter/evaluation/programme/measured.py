@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
+from pacesetter.evaluation.backtest.stress import AS_IT_WAS
 from pacesetter.evaluation.recovery.measures import COVERAGE, ENTROPY, RANGES, STATES, TRIPS
 from pacesetter.evaluation.statistics.gates import Measured
 from pacesetter.evaluation.statistics.intervals import Statistic, block_length, interval, paired_difference
@@ -382,7 +383,9 @@ def _supervised_ratio(record: RunRecord) -> Measured:
 
 def _stress(name: str, pick: Callable[[list[float]], float]) -> Callable[[RunRecord], Measured]:
     def read(record: RunRecord) -> Measured:
-        values = [float(row[name]) for row in record.judged.get("stress", {}).values()]
+        # Beside the stresses the table has the market as it was, and of a fast evaluation nothing else.
+        rows = record.judged.get("stress", {})
+        values = [float(row[name]) for scenario, row in rows.items() if scenario != AS_IT_WAS]
         return Measured(pick(values) if values else math.nan)
 
     return read
@@ -519,8 +522,12 @@ METRICS: dict[str, Metric] = {
     "excess_annual_return": Metric("annual return above the index", _above_index),
     "sharpe_above_supervised": Metric("Sharpe ratio above the best forecast", _above_supervised),
     "gain_over_supervised": Metric("Sharpe ratio above the best forecast, as a share of it", _supervised_ratio),
-    "stress_drawdown": Metric("largest drawdown under stress", _stress("max_drawdown", max), 0.0, 1.0),
-    "stress_return": Metric("total return in the worst stress", _stress("total_return", min), -1.0),
+    "stress_drawdown": Metric(
+        "largest drawdown under stress", _stress("max_drawdown", max), 0.0, 1.0, by="pacesetter evaluate RUN"
+    ),
+    "stress_return": Metric(
+        "total return in the worst stress", _stress("total_return", min), -1.0, by="pacesetter evaluate RUN"
+    ),
     "walk_forward_sharpe": Metric(
         "Sharpe ratio of walk-forward folds, mean", _walk_forward, by="pacesetter evaluate RUN --folds 5"
     ),

@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as Late
-from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from threading import Lock
 from typing import Any
@@ -47,7 +46,7 @@ class BoundedWorker:
                     f"the call took longer than {self.seconds:g} s and was stopped; give fewer bars, symbols or "
                     "copies, or start the server with a larger --seconds"
                 ) from None
-            except BrokenProcessPool:
+            except EOFError:
                 self._end()
                 kind, answer = "refused", "the call ended without an answer, as where memory runs out; give fewer bars"
         if kind == "memory":
@@ -67,8 +66,13 @@ class BoundedWorker:
 
     def _ready(self) -> ProcessWorker:
         if self._worker is None:
-            self._worker = ProcessWorker()
-            self._worker.submit(_settle, self.memory, self._scratch.name, self.imports).result(START_SECONDS)
+            worker = ProcessWorker()
+            try:
+                worker.submit(_settle, self.memory, self._scratch.name, self.imports).result(START_SECONDS)
+            except BaseException:  # one without its bounds must not answer
+                worker.dismiss()
+                raise
+            self._worker = worker
         return self._worker
 
     def _end(self) -> None:
@@ -81,6 +85,7 @@ def _settle(memory: int, folder: str, imports: str) -> None:
     """Make a process quiet, which has the protocol's own output, and keep it in its folder and its memory."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.chdir(folder)
+    tempfile.tempdir = folder  # what a call that is stopped leaves behind goes with the folder
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     import_module(imports)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from pacesetter.data.files.kinds import ENDINGS
@@ -12,7 +12,7 @@ from pacesetter.errors import ConfigError
 __all__ = ["Folder"]
 
 MOST_LISTED = 200  # entries of an answer
-MOST_LOOKED_AT = 20_000  # files in a folder of bars, each of which may be a link
+MOST_LOOKED_AT = 20_000  # paths in the folder; in a folder of bars each may be a link
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,21 @@ class Folder:
         return path
 
     def list(self) -> dict[str, list[str]]:
-        """Files of bars, and bundles, by name."""
-        return {
-            "bars": [str(path.relative_to(self.root)) for path in self._found(_are_bars)],
-            "bundles": [str(path.parent.relative_to(self.root)) for path in self._found(_is_bundle)],
-        }
-
-    def _found(self, is_wanted: Callable[[Path], bool]) -> Iterator[Path]:
-        count = 0
-        for path in sorted(self.root.rglob("*")):
-            if count < MOST_LISTED and is_wanted(path) and not path.is_symlink():
-                count += 1
-                yield path
+        """Files of bars, and bundles, by name; notes say what was left out."""
+        paths = list(islice(self.root.rglob("*"), MOST_LOOKED_AT + 1))
+        found = sorted(path for path in paths[:MOST_LOOKED_AT] if not path.is_symlink())
+        bars = [str(path.relative_to(self.root)) for path in found if _are_bars(path)]
+        bundles = [str(path.parent.relative_to(self.root)) for path in found if _is_bundle(path)]
+        notes = [
+            note
+            for note, is_so in (
+                (f"only the first {MOST_LISTED} are listed", max(len(bars), len(bundles)) > MOST_LISTED),
+                (f"only {MOST_LOOKED_AT:,} paths were looked at", len(paths) > MOST_LOOKED_AT),
+            )
+            if is_so
+        ]
+        listed = {"bars": bars[:MOST_LISTED], "bundles": bundles[:MOST_LISTED]}
+        return listed | ({"notes": notes} if notes else {})
 
     def _resolve(self, name: str) -> Path:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +31,17 @@ Policy = str | dict[str, float]
 
 
 def serve(path: Path, seconds: float, memory: int) -> None:
-    """Answer until the client goes."""
+    """Answer until the client goes, by the end of its input or, as clients that do not wait, by SIGTERM."""
+    folder = Folder.open(path)
     bounds = BoundedWorker(seconds, memory, answers.__name__)
+
+    def leave(*_: object) -> None:
+        bounds.close()
+        os._exit(0)  # a call in a thread would be waited for
+
+    signal.signal(signal.SIGTERM, leave)
     try:
-        make_server(Folder.open(path), bounds).run("stdio")
+        make_server(folder, bounds).run("stdio")
     finally:
         bounds.close()
 

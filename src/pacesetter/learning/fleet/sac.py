@@ -258,13 +258,12 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         values = self.values_of(self.critics, features, batch.actions)  # (2, row); of MO-SAC (2, objective, row)
         # Summed over twin critics, and objectives: each has parameters of its own, so that no gradient mixes.
         critic_loss = self.per_symbol((values - wanted).square().flatten(0, -2).sum(0)).mean(1)
-        # The encoder learns by the critics alone: an actor's gradient would bend features to what the policy likes.
-        given = features.detach()
+        given = self.actor_features(features)
         policy, _ = self.fleet.decide(given, batch.observation.get(ACTION_MASK), self.rows)
         acted = PolicyActions.of(policy)
         log_probs = self.per_symbol(acted.mean(acted.log_probs))  # (symbol, n)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
-        gained = self.per_symbol(acted.mean(self.critic_values(given, acted.actions, batch)))
+        gained = self.per_symbol(acted.mean(self.critic_values(given.detach(), acted.actions, batch)))
         self.critics.requires_grad_(True)
         log_temperature = self.temperature.log[self.present]
         # α·log π − min Q (Haarnoja et al. 2018, arXiv 1812.05905, eq. 7), over one reparametrised action a row.
@@ -274,6 +273,11 @@ class SAC(FleetMethod[Fleet, SymbolMarket]):
         terms = {"critic": critic_loss, "actor": actor_loss, "temperature": -log_temperature * excess}
         metrics = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
         return Losses(terms, {name: part.detach() for name, part in metrics.items()})
+
+    def actor_features(self, features: torch.Tensor) -> torch.Tensor:
+        """The encoder's features as the actor takes them."""
+        # The encoder learns by the critics alone: an actor's gradient would bend features to what the policy likes.
+        return features.detach()
 
     def values_of(self, critics: nn.Module, features: torch.Tensor, actions: torch.Tensor | None) -> torch.Tensor:
         """(2, …, row) values of these actions, or (2, …, row, action) of all discrete orders where none are given."""

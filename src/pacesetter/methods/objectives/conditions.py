@@ -85,7 +85,7 @@ class ObjectiveConditions(Conditions):
         if task.aversion is not None:
             raise ConfigError(
                 f"task.aversion={task.aversion:g} changes the component pnl, and agent=mosac learns from "
-                "agent.objectives as they are; leave it out, or name mean_variance among the objectives"
+                "agent.objectives as they are; leave it out, or name variance among the objectives"
             )
         # Unclipped: the learner scales every objective by its own deviation.
         return replace(task, reward=RewardConfig(components=dict(self.weights), clip=None))

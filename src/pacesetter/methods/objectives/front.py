@@ -53,8 +53,15 @@ def _volume(values: Array) -> float:
 
 
 def spread_preferences(count: int, objectives: int, seed: int = 0) -> Array:
-    """(count, objectives) weights over the whole simplex: its corners first, then its middle, then drawn evenly."""
+    """(count, objectives) weights over the whole simplex: corners first, then its middle, then drawn evenly.
+
+    Of two objectives all behind the corners lie at equal distances.
+    """
     # Corners first: they bound the front, however few points are asked for.
+    if objectives == 2:
+        first = np.linspace(1.0, 0.0, max(count, 2))
+        ordered = np.concatenate([first[[0, -1]], first[1:-1]])
+        return np.column_stack([ordered, 1.0 - ordered])[:count]
     fixed = np.vstack([np.eye(objectives), np.full((1, objectives), 1.0 / objectives)])
     more = np.random.default_rng(seed).dirichlet(np.ones(objectives), max(count - len(fixed), 0))
     spread: Array = np.vstack([fixed, more])[:count]

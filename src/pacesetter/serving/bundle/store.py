@@ -21,7 +21,13 @@ from pacesetter.serving.bundle.signature import SigningKey
 __all__ = ["Store", "find_bundle"]
 
 INDEX = "versions.json"
-SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the table; versions.json has all
+SHOWN = (
+    "pacesetter",
+    "torch",
+    "onnx",
+    "onnxruntime",
+    "numpy",
+)  # below the table; versions.json and the page of `--matrix` have all
 ROW = {"bundle", "run", "model", "made", "signed", "versions"}
 
 
@@ -37,17 +43,18 @@ class Store:
         return list(self._index()["versions"])
 
     def table(self) -> Table:
-        """The version matrix, with an arrow at the bundle that serves."""
+        """The version matrix, with an arrow at the bundle that serves; below it what that one was made with."""
         current = self.current.name
         rows = [
             (
-                *("→" if row["bundle"] == current else "", row["bundle"], row["run"], row["model"][:12], row["made"]),
-                *("yes" if row["signed"] else "no", row.get("decision", "")),
-                ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"]),
+                *("→" if row["bundle"] == current else "", row["bundle"], row["run"], row["model"][:12]),
+                *(row["made"][:16].replace("T", " "), "yes" if row["signed"] else "no", row.get("decision", "")),
             )
             for row in self.versions
         ]
-        return Table(("", "bundle", "run", "model", "made", "signed", "gates", "versions"), rows)
+        versions = next(row["versions"] for row in self.versions if row["bundle"] == current)
+        note = f"{current}: " + ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
+        return Table(("", "bundle", "run", "model", "made", "signed", "gates"), rows, note=note)
 
     @property
     def current(self) -> Path:
