@@ -130,7 +130,8 @@ class Bank:
 
         def symbol_major(values: Array) -> Array:
             # One block of K symbols, or K blocks of one: the same memory, cut differently.
-            return values[chosen].reshape(blocks, len(rows) // blocks, *values.shape[1:])
+            taken: Array = values[chosen]
+            return taken.reshape(blocks, len(rows) // blocks, *values.shape[1:])
 
         def time_major(values: Singles) -> Singles:
             # Context is read one bar at a time for all symbols, so bars come first in memory; windows are read along
