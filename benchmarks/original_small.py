@@ -2,7 +2,7 @@
 
     python benchmarks/original_small.py [--folder build/original_small] [--record]
 
-Each run is `+preset=original` with `agent.network=mlp_small`, rounds of 8 × 256 and `--steps` of each agent; an arm
+Each run is `+preset=original` with a small network, rounds of 8 × 256 and `--steps` of each agent; an arm
 changes one part of it. What was trained in the folder is not trained again. The bars lie beside the checkout and are
 not shipped.
 """
@@ -31,30 +31,38 @@ SENTIMENT = "us8_hourly_sentiment_2022_2023.parquet"
 NAMES = "AAPL,DIS,GOOGL,MSFT,NVDA,TSLA,WMT"  # AMZN begins when training ends
 WITHOUT = f"features.names=[{','.join(name for name in default_names() if name != 'sentiment')}]"
 PPO = "original"
-ARMS = {  # name -> (set of bars, preset, what it changes); the first of a set is what the others are compared with
+ARMS = {  # name -> (group, preset, what it changes); the first of a group is what the others are compared with
     "discrete": ("us101", PPO, ()),
-    "supervised encoder": ("us101", PPO, ("train.init_from=CLASSIFIER",)),
     "continuous, PPO": ("us101", PPO, ("task.action=continuous",)),
     "continuous, SAC": ("us101", "original_continuous", ()),
     "curriculum": ("us101", PPO, ("task.curriculum=programme",)),
+    "the classifier's network": ("encoder", PPO, ()),
+    "supervised encoder": ("encoder", PPO, ("train.init_from=CLASSIFIER",)),
     "without sentiment": ("sentiment", PPO, (WITHOUT,)),
     "with sentiment": ("sentiment", PPO, ()),
 }
-FIRST = {"us101": "discrete", "sentiment": "without sentiment"}
+FIRST = {"us101": "discrete", "encoder": "the classifier's network", "sentiment": "without sentiment"}
+TITLES = {
+    "us101": "Ten names, 1,125 bars",
+    "encoder": "Ten names, the network of a direction classifier, with its weights or without",
+    "sentiment": "Seven names with sentiment, 2,949 bars",
+}
+NETWORKS = {"encoder": ("agent.network=mlp",)}  # as `pacesetter baseline sl mlp` has it
 HEADER = ("arm", "mean of the agents", "by seed", f"above {GOOD}", "no order above 60%", STEP_HEADER[-1], "difference")
 
 
 def overrides(arm: str, seed: int, options: argparse.Namespace) -> list[str]:
     """As the command line of `pacesetter train` takes them."""
-    bars, preset, changes = ARMS[arm]
-    path, symbols = (SENTIMENT, NAMES) if bars == "sentiment" else SETS[bars][:2]
+    group, preset, changes = ARMS[arm]
+    path, symbols = (SENTIMENT, NAMES) if group == "sentiment" else SETS["us101"][:2]
     cosine = f"{{kind:cosine,points:[[0,3.0e-4],[{options.steps},1.0e-5]]}}"
     texts = [f"+preset={preset}", "data=parquet", f"data.path={options.bars / path}", "data.stamp=open"]
-    texts += [f"data.symbols=[{symbols}]", f"task.symbols=[{symbols}]", f"seed={seed}", "agent.network=mlp_small"]
+    texts += [f"data.symbols=[{symbols}]", f"task.symbols=[{symbols}]", f"seed={seed}"]
+    texts += NETWORKS.get(group, ("agent.network=mlp_small",))
     texts += [f"train.steps={options.steps}", f"train.validate_every={options.steps // 3}", "train.checkpoint_every=0"]
     texts += [f"train.schedules.{rate}learning_rate={cosine}" for rate in ("", "encoder_")]
     texts += ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", "evaluation.index=null"]
-    if bars == "sentiment":
+    if group == "sentiment":
         texts.append("data.allow=[sentiment_range]")  # 18 scores of 1.00003: rounded
     if preset == PPO:
         texts += ["agent.n_steps=256"]
@@ -67,16 +75,16 @@ def overrides(arm: str, seed: int, options: argparse.Namespace) -> list[str]:
 def classifier(options: argparse.Namespace, texts: list[str]) -> Path:
     """The direction classifier with the agent's network, trained where it is not there."""
     folder = options.folder / "classifier"
-    if not folder.is_dir():
+    if not (folder / "supervised").is_dir():
         own = [text for text in texts if text.startswith(("+preset", "data", "task.symbols"))]
-        words = ["baseline", "sl", "mlp_small", "--folds", "2", *own, f"runs={folder}"]
+        words = ["baseline", "sl", "mlp", "--folds", "2", *own, f"runs={folder}"]
         subprocess.run([sys.executable, "-m", "pacesetter", *words], check=True)
     return next(path for path in sorted((folder / "supervised").iterdir()) if path.is_dir())
 
 
 def play(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The last validation of a run: every agent alone."""
-    place = options.folder / f"{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
+    place = options.folder / f"{arm.replace(', ', '-').replace(' ', '-').replace(chr(39), '')}-{seed}"
     kept = place / "row.json"
     if not kept.is_file():
         begun = time.process_time()
@@ -127,11 +135,11 @@ def main() -> None:
         for arm in arms:
             rows[arm].append(play(arm, int(seed), options))
     bodies = []
-    for bars, title in (("us101", "Ten names, 1,125 bars"), ("sentiment", "Seven names with sentiment, 2,949 bars")):
-        own = [arm for arm in arms if ARMS[arm][0] == bars]
+    for group, title in TITLES.items():
+        own = [arm for arm in arms if ARMS[arm][0] == group]
         if not own:
             continue
-        lines = [arm_row(arm, rows[arm], rows.get(FIRST[bars], [])) for arm in own]
+        lines = [arm_row(arm, rows[arm], rows.get(FIRST[group], [])) for arm in own]
         bodies.append(f"{title}\n\n{table(HEADER, lines)}")
     spent = sum(row["processor_seconds"] for each in rows.values() for row in each)
     note = (

@@ -76,10 +76,10 @@ def bound(market: str, seed: int, network: str, rounds: int) -> dict[str, Any]:
     begin = int(build_fold(config, panel).test[0]) - there.series.first
     side = there.side_by_side()
     side, all_starts = side[side >= begin], torch.arange(begin, len(there.series.to_open) - learner.config.segment_bars)
-    plain, figures = there.segment_worth(side), dict[str, str]()
+    plain, figures = there.segment_utilities(side), dict[str, str]()
     for stage, team in train_stages(there, first, all_starts):
         there.policy.team = team
-        gained, sure = compare_pairs(there.segment_worth(side), plain)
+        gained, sure = compare_pairs(there.segment_utilities(side), plain)
         figures[stage] = f"{gained:+.4f} ({sure:+.1f})"
     return {"market": market, "seed": seed, "bound": figures, "direct": float(plain.mean())}
 

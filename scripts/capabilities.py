@@ -89,6 +89,11 @@ SMALLER = {
         *QUIET,
     ),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
+    # Regimes by signatures read 266 bars before the first label.
+    "train task=fleet features.names=[return_1,signature_regime]": (
+        *("data.bars=900", "train.steps=64", "train.envs=4", "train.validate_every=64"),
+        *QUIET,
+    ),
     "train --launch tune": (*LAUNCHED, "tune.trials=1"),
     "train --launch sweep": (*LAUNCHED, "agent=ppo,a2c"),
     "data check": ("data=sandbox",),
@@ -321,9 +326,12 @@ class Workshop:
             for bar in range(1000):
                 last, close = close, close * math.exp(draw.gauss(0.0003, 0.01))
                 prices = f"{last:.6f},{1.002 * max(last, close):.6f},{0.998 * min(last, close):.6f},{close:.6f}"
-                table.append((date(2020, 1, 1) + timedelta(bar), f"{symbol},{prices},1000000"))
+                table.append((date(2020, 1, 1) + timedelta(bar), f"{symbol},{prices},1000000,{close:.6f}"))
         for name, form in (("bars.csv", "%d/%m/%Y"), ("market.csv", "%Y-%m-%d")):
-            lines = ["time,symbol,open,high,low,close,volume", *(f"{day:{form}},{rest}" for day, rest in table)]
+            lines = [
+                "time,symbol,open,high,low,close,volume,close_unadjusted",
+                *(f"{day:{form}},{rest}" for day, rest in table),
+            ]
             (self.folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
         members = "symbol,start,end\n7203,2020-01-01,\nAAA,2020-01-01,2021-01-01\nBBB,2020-06-01,\nUSDJPY,2020-01-01,\n"
         (self.folder / "members.csv").write_text(members, encoding="utf-8")

@@ -48,7 +48,7 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
             raise
         log.warning("%s cannot be locked here (%s); see to it that only one process writes", path, problem.strerror)
     try:
-        _tell_stale(path, note)
+        _warn_of_stale(path, note)
         _sign(note)
         yield
     finally:
@@ -61,7 +61,7 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
                 path.unlink()
 
 
-def _tell_stale(path: Path, note: Path) -> None:
+def _warn_of_stale(path: Path, note: Path) -> None:
     holder = _holder(note)
     if holder:
         log.warning("%s was left by %s, which did not end by itself; it is taken over", path, holder)

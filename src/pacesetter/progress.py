@@ -92,7 +92,7 @@ def _move_bar(bar: tqdm[None], more: int) -> None:
 SERVES = ("serve", "dashboard", "paper", "mcp")  # these wait for others: silence is not work
 
 
-class Heard:
+class TimedStream:
     """A stream that remembers when it was written to last."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -114,7 +114,7 @@ def with_heartbeat(words: list[str]) -> Iterator[None]:
         yield
         return
     out, error, done = sys.stdout, sys.stderr, Event()
-    streams = Heard(out), Heard(error)
+    streams = TimedStream(out), TimedStream(error)
     sys.stdout, sys.stderr = streams
     Thread(target=_beat, args=(command, streams, done), daemon=True).start()
     try:
@@ -124,7 +124,7 @@ def with_heartbeat(words: list[str]) -> Iterator[None]:
         sys.stdout, sys.stderr = out, error
 
 
-def _beat(command: str, streams: tuple[Heard, ...], done: Event) -> None:
+def _beat(command: str, streams: tuple[TimedStream, ...], done: Event) -> None:
     started = last_line = time.monotonic()
     # A log gets one line a minute, so that a command of seconds leaves its own lines alone.
     wait = FIRST_SECONDS if streams[-1].isatty() else EVERY_SECONDS

@@ -12,10 +12,8 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
-from pkgutil import iter_modules
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from pacesetter.errors import ConfigError, did_you_mean
@@ -50,20 +48,17 @@ class Registry(Generic[Member]):
     """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look.
 
     entries   name → "module:attribute" of the members that are known beforehand; one is imported when it is asked for
-    members   packages whose modules file the members, and single modules that do; they are imported at the first look,
-              so that a new file in a package suffices
     declared  gives members that are declared elsewhere, e.g. in files; it is asked at the first look
     """
 
     def __init__(
         self,
         kind: str,
-        members: tuple[str, ...] = (),
         declared: Callable[[], Mapping[str, Member]] | None = None,
         entries: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
-        self._modules, self._declared = members, declared
+        self._declared = declared
         self._members: dict[str, Member | str] = dict(entries or {})
         self._plugins_read = False
 
@@ -109,11 +104,6 @@ class Registry(Generic[Member]):
         if self._plugins_read:
             return
         self._plugins_read = True  # before loading: a plugin may look into the registry while it is imported
-        for name in self._modules:
-            if not is_installed(name):
-                continue
-            for module in iter_modules(getattr(import_module(name), "__path__", ()), f"{name}."):
-                import_module(module.name)
         for name, declared in self._declared().items() if self._declared is not None else ():
             self.add(name, declared)
         for point in plugin_points(self.kind):

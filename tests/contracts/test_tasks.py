@@ -32,9 +32,9 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.task_options import TaskOptions
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
-from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
+from pacesetter.jobs.evaluate import RUNS, open_run
 from pacesetter.jobs.hydra.groups import task_defaults
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train

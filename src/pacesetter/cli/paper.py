@@ -40,7 +40,7 @@ def paper(
     ] = None,
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca|ccxt data.source=… guard.order_fraction=0.1."""
-    from pacesetter.evaluation.baselines.catalogue import BASELINES
+    from pacesetter.evaluation.baselines.baseline import BASELINES
     from pacesetter.jobs.run.interrupts import exit_on_sigterm, on_sigterm
     from pacesetter.registry import configure
     from pacesetter.serving.trader.display import PaperDisplay
@@ -224,7 +224,7 @@ def verify(
     from pacesetter.serving.trader.record import is_record, verify_record
 
     if is_record(Path(url)) or (head and Path(url).is_dir()):
-        typer.echo(verify_record(Path(url), head, None if key is None else SigningKey.find(key)).told())
+        typer.echo(verify_record(Path(url), head, None if key is None else SigningKey.find(key)).describe())
         return
     check_there(url)
     signer = SigningKey.find(key)

@@ -51,7 +51,7 @@ def evaluate(
         JudgeOptions,
         RefitOptions,
         judge_run,
-        open_judged,
+        open_run,
         play_at_risk,
         play_elsewhere,
         refit_run,
@@ -63,7 +63,7 @@ def evaluate(
         raise ConfigError("--gate compares the run's own test set; leave out data=… and --folds")
     if folds is None and (rolling or combinatorial or refit_every != 1):
         raise ConfigError("--rolling, --refit-every and --combinatorial apply to refitting only; give --folds too")
-    stored, given = open_judged(run), overrides or []
+    stored, given = open_run(run), overrides or []
     if folds is None and any(text.startswith("risk") for text in given):
         play_at_risk(stored, given, typer.echo)
     elif folds is not None:
@@ -95,13 +95,13 @@ def validate(
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.stored_run import StoredRun
-    from pacesetter.jobs.evaluate import JudgeOptions, has_result, judge_run, open_judged
+    from pacesetter.jobs.evaluate import JudgeOptions, has_result, judge_run, open_run
     from pacesetter.jobs.pipeline.show import show_sections
     from pacesetter.runs import Run
     from pacesetter.serving.bundle.served import measure_served
 
     gates = read_gate_set(_gates_named(options or []))
-    stored = open_judged(run)
+    stored = open_run(run)
     if not has_result(stored):
         judge_run(stored, JudgeOptions(draws), typer.echo, partial(typer.echo, err=True))
     if "agents_above_supervised" in {limit.metric for limit in gates.gates} and isinstance(stored, StoredRun):

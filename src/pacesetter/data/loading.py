@@ -192,20 +192,19 @@ def _readiness(bars: Bars, loading: Loading) -> Readiness:
 
 def apply_allowances(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:
     """The findings, those that the options allow or repair made warnings."""
-    apply_allowances = []
+    allowed = []
     for finding in findings:
         if finding.severity == "error" and finding.rule in loading.allow:
             finding = replace(finding, severity="warning", remedy=f"allowed by data.allow={finding.rule}")
         elif finding.severity == "error" and loading.fill != "none" and finding.rule in REPAIRABLE:
             finding = replace(finding, severity="warning", remedy=f"repaired by data.fill={loading.fill}")
-        apply_allowances.append(finding)
-    return tuple(apply_allowances)
+        allowed.append(finding)
+    return tuple(allowed)
 
 
 def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
     """The source and the common options, split by name; a source's own option of the same name comes first."""
-    origin, loading = _split_options(SOURCES[source], options)
-    return origin, loading
+    return _split_options(SOURCES[source], options)
 
 
 def _split_options(kind: type[Any], options: dict[str, object]) -> tuple[Any, Loading]:

@@ -59,7 +59,9 @@ def default_names() -> list[str]:
     return [name for name in FEATURES if FEATURES[name].is_default]
 
 
-def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kind: Kind = "custom") -> Feature:
+def symbolwise(
+    name: str, indicator: Callable[..., Array], memory_bars: int, kind: Kind = "custom", is_default: bool = True
+) -> Feature:
     """A feature of each symbol's own bars: `indicator` maps (symbol, bar) fields to (symbol, bar) values.
 
     The arguments of `indicator` that have no default name the fields. A row holds one symbol's observed bars packed to
@@ -67,7 +69,7 @@ def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kin
     """
     parameters = inspect.signature(indicator).parameters.values()
     needs = tuple(parameter.name for parameter in parameters if parameter.default is parameter.empty)
-    return Feature(name, needs, memory_bars, partial(on_observed, indicator, needs), kind, indicator)
+    return Feature(name, needs, memory_bars, partial(on_observed, indicator, needs), kind, indicator, is_default)
 
 
 def on_observed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -210,8 +209,7 @@ def gap(open: Floats, close: Floats) -> Floats:
 
 
 def _register(name: str, indicator: Callable[..., Array], memory_bars: int, is_default: bool = True) -> None:
-    feature = symbolwise(name, indicator, memory_bars, kind="technical")
-    FEATURES.add(name, replace(feature, is_default=is_default))
+    FEATURES.add(name, symbolwise(name, indicator, memory_bars, "technical", is_default))
 
 
 _SLOW_MEMORY = smoothing_memory(SLOW, 2 / (SLOW + 1))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build import build_panel, stage_run
+from pacesetter.build import build_panel, stage_run, stored_plan
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline.show import show_sections
+from pacesetter.late import load
 from pacesetter.runs import EVALUATION, Run
 
 if TYPE_CHECKING:
@@ -23,13 +24,17 @@ __all__ = [
     "RefitOptions",
     "agents_of",
     "judge_run",
-    "open_judged",
+    "open_run",
     "play_at_risk",
     "play_elsewhere",
     "refit_run",
 ]
 
 Tell = Callable[[str], object]
+RUNS = {  # what a task is judged as -> the class that does it
+    "account": "pacesetter.evaluation.stored_run:StoredRun",
+    "windows": "pacesetter.evaluation.lookback.stored:LookbackRun",
+}
 RISK_FIGURES = (
     *("annual_return", "volatility", "volatility_21_days", "sharpe", "sharpe_21_days"),
     *("max_drawdown", "turnover", "exposure"),
@@ -74,11 +79,13 @@ def agents_of(folder: Path) -> Path:
     return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
-def open_judged(run: Path) -> StoredRun | LookbackRun:
-    """The run that evaluations of a folder are about."""
-    from pacesetter.evaluation.opened import open_run
-
-    return open_run(agents_of(Run.open(run).folder))
+def open_run(run: Path) -> StoredRun | LookbackRun:
+    """The run that evaluations of a folder are about, with what evaluate, compare and inspect ask of it."""
+    folder = agents_of(Run.open(run).folder)
+    task = stored_plan(folder).problem
+    task.check("evaluate", folder)
+    stored: StoredRun | LookbackRun = load(RUNS[task.judged_as])(folder)
+    return stored
 
 
 def judge_run(stored: StoredRun | LookbackRun, asked: JudgeOptions, tell: Tell, warn: Tell) -> bool:

@@ -43,7 +43,7 @@ class AgentPolicy(Policy):
     def decide(self, snapshot: Snapshot) -> Array:
         if snapshot.t == snapshot.first:
             self.agent.reset()  # else it would remember the last bars of the backtest before
-        entries = self._shown(snapshot) if self.is_whole else per_symbol(snapshot.observation, self.own_account)
+        entries = self._with_reading(snapshot) if self.is_whole else per_symbol(snapshot.observation, self.own_account)
         observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
         if snapshot.masks is not None:
             observation[ACTION_MASK] = snapshot.masks.ravel() if self.is_whole else snapshot.masks
@@ -59,11 +59,11 @@ class AgentPolicy(Policy):
     def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
         if not self.asks_many:
             return super().decide_many(accounts)
-        shown = [self._shown(each) for each in accounts]
+        shown = [self._with_reading(each) for each in accounts]
         observation = {entry: np.stack([np.asarray(each[entry]) for each in shown]) for entry in shown[0]}
         return list(np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64))
 
-    def _shown(self, snapshot: Snapshot) -> Observation:
+    def _with_reading(self, snapshot: Snapshot) -> Observation:
         """The observation of a whole market; in place of the window what was read of it, where that is known."""
         if snapshot.read is None or not self.agent.reads_ahead:
             return snapshot.observation

@@ -20,14 +20,14 @@ from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "asked_entries"]
+__all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "condition_entries"]
 
 # entry of an observation -> the name under which a request gives it
 # entries of an observation, goals named as in Gymnasium-Robotics -> parameters of a request
 PARAMETERS = {"desired_goal": "goal", "achieved_goal": "achieved", PREFERENCE: "preference", ACCRUED: "accrued"}
 
 
-def asked_entries(asked: Mapping[str, Sequence[float]], achieved: float, symbols: int | None) -> dict[str, Array]:
+def condition_entries(asked: Mapping[str, Sequence[float]], achieved: float, symbols: int | None) -> dict[str, Array]:
     """Entries (size,) of what is asked for, or (symbol, size) where there is a row for each of some symbols.
 
     `achieved` is the account's return; it stands where an entry has no numbers.
@@ -108,5 +108,5 @@ class ConditionedPolicy(Policy):
         began = self._began[place]
         rows = None if self.is_whole else len(snapshot.panel.symbols)
         # An account that lost all has no return to state.
-        entries = asked_entries(self.asked, ratio / began - 1.0 if began > 0 else 0.0, rows)
+        entries = condition_entries(self.asked, ratio / began - 1.0 if began > 0 else 0.0, rows)
         return snapshot._replace(observation={**snapshot.observation, **entries})

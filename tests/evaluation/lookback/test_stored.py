@@ -1,7 +1,7 @@
 """A lookback run judged, explained, replayed, refitted and compared by the commands that traders have.
 
 Runs `evaluation.lookback.insight`, `evaluation.lookback.judgement`, `evaluation.lookback.page`,
-`evaluation.lookback.replay`, `evaluation.lookback.downstream_value`, `evaluation.opened`, `jobs.launch.lookback_folds`.
+`evaluation.lookback.replay`, `evaluation.lookback.downstream_value`, `jobs.evaluate`, `jobs.launch.lookback_folds`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC,
 from pacesetter.evaluation.lookback.page import lookback_sections, store_lookback
 from pacesetter.evaluation.lookback.replay import LookbackReplay
 from pacesetter.evaluation.lookback.stored import LookbackRun
-from pacesetter.evaluation.opened import open_run
 from pacesetter.evaluation.report.compare import RunFilter, compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
+from pacesetter.jobs.evaluate import open_run
 from pacesetter.jobs.launch.folds import change_config, fold_report
 from pacesetter.leadlag.lookback.baselines import WindowScores
 from pacesetter.leadlag.lookback.policy import StoredLookback

@@ -10,7 +10,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.recovery.measures import (
     ABOVE_CONSTANT,
     all_gates,
-    beside_oracle,
+    compare_with_oracle,
     gates_by_name,
     is_recovered,
     recovery_gates,
@@ -104,7 +104,7 @@ def test_a_number_that_is_none_is_noticed():
 def test_what_the_oracle_fails_does_not_apply_and_recovery_needs_the_best_constant_beaten():
     gates = all_gates(trace(np.arange(700) % 7, filled=np.ones((700, 1), bool)), LIMITS)
     trips = dict.fromkeys(("round trips per 1,000 steps", "voluntary round trips per 1,000 steps"), 5.0)
-    told = gates_by_name(beside_oracle(gates, trips | {"states visited": 0.5}))
+    told = gates_by_name(compare_with_oracle(gates, trips | {"states visited": 0.5}))
     assert not told["round trips per 1,000 steps"]["applicable"]
     assert told["action entropy"]["applicable"]
     assert set(told["action entropy"]) == {"value", "sense", "limit", "passed", "oracle", "applicable"}

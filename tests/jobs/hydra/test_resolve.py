@@ -15,7 +15,7 @@ from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
 from pacesetter.jobs import resolve
 from pacesetter.jobs.hydra.groups import source_defaults
-from pacesetter.jobs.launch.preset import write_preset
+from pacesetter.jobs.hydra.resolve import write_preset
 from pacesetter.market.risk import RiskOptions
 from pacesetter.runs import config_hash
 

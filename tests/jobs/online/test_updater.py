@@ -18,7 +18,7 @@ from rich.console import Console
 from pacesetter.build import best_fleet, build_panel, build_table, stored_plan
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.jobs.online import updater as module
-from pacesetter.jobs.online.session import tell_updates, update_online
+from pacesetter.jobs.online.session import print_updates, update_online
 from pacesetter.jobs.online.updater import OnlineConfig, OnlineUpdater
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.state import tensors_hash
@@ -102,7 +102,7 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
     assert [event["kind"] for event in resumed.events()] == [event["kind"] for event in whole.events()]
     worth = [io.StringIO() for _ in range(2)]
     for each, written in zip((whole, resumed), worth, strict=True):
-        tell_updates(each, [], short, Console(file=written, width=150))
+        print_updates(each, [], short, Console(file=written, width=150))
     assert worth[0].getvalue() == worth[1].getvalue()  # beside the first fleet, not the latest of the resumed run
     swaps = [event for event in resumed.events() if event["kind"] == "swap"]
     event = resumed.roll_back()

@@ -173,7 +173,7 @@ def test_against_quadratic_costs_it_looks_ahead_and_goes_a_part_of_the_way(
     blind = make_learner(panel, bars=1500, market=market, **options)
     blind.fit_weights()
     starts = ahead.side_by_side()
-    assert ahead.segment_worth(starts).mean() > 1.2 * blind.segment_worth(starts).mean() > 0
+    assert ahead.segment_utilities(starts).mean() > 1.2 * blind.segment_utilities(starts).mean() > 0
 
 
 def test_a_number_that_is_none_shows_in_the_loss(make_learner: Make) -> None:

@@ -50,7 +50,7 @@ def stirred(learner: DirectLearner, scale: float = 0.3) -> Team:
 
 
 def worth(learner: DirectLearner, parts: torch.Tensor | None = None) -> torch.Tensor:
-    return learner.worth(STARTS, learner.net_returns(STARTS, learner.config.segment_bars, parts))
+    return learner.utility(STARTS, learner.net_returns(STARTS, learner.config.segment_bars, parts))
 
 
 def sized_learner(panel: Panel, **options: Any) -> DirectLearner:

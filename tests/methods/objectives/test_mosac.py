@@ -139,9 +139,12 @@ def test_values_become_one_number_by_the_weights_of_each_row(bank: Bank) -> None
         assert torch.allclose(plain.method.critic_values(features, actions, batch), expected)
 
 
-def test_the_actors_loss_moves_the_encoder_and_no_critic(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("preferences", [1, 4])
+def test_the_actors_loss_moves_the_encoder_where_a_front_is_learned_and_no_critic(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, preferences: int
+) -> None:
     """Values hardly depend on the weights, so that features which critics alone shape need not hold them."""
-    learner = make_learner(bank, preferences=4)
+    learner = make_learner(bank, preferences=preferences)
     method: Any = learner.method
     for _ in range(8):
         method.step(learner)
@@ -155,7 +158,7 @@ def test_the_actors_loss_moves_the_encoder_and_no_critic(bank: Bank, monkeypatch
     batch = method.transitions(method.replay.sample(8))
     learner.update(batch, learner.features(batch.observation))
     after = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
-    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True, False, False]
+    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True, preferences == 1, False]
 
 
 @pytest.mark.parametrize("scalarisation", ["weighted_sum", "chebyshev"])

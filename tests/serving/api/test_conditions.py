@@ -19,7 +19,7 @@ from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.methods.objectives.page import choose_point, front_section, read_front
-from pacesetter.policies.conditions import asked_entries
+from pacesetter.policies.conditions import condition_entries
 from pacesetter.policies.market_rows import market_bank
 
 MARKET = [
@@ -107,8 +107,8 @@ def test_a_backtest_plays_the_chosen_point_of_the_front(weighing: Made) -> None:
 
 
 def test_returns_since_the_period_began_stand_where_nothing_is_asked() -> None:
-    entries = asked_entries({"achieved_goal": (), "desired_goal": (0.02,)}, 0.005, 3)
+    entries = condition_entries({"achieved_goal": (), "desired_goal": (0.02,)}, 0.005, 3)
     np.testing.assert_allclose(entries["achieved_goal"], np.full((3, 1), 0.005), rtol=1e-6)
     np.testing.assert_allclose(
-        asked_entries({"preference": (0.4, 0.6)}, 0.0, None)["preference"], [0.4, 0.6], rtol=1e-6
+        condition_entries({"preference": (0.4, 0.6)}, 0.0, None)["preference"], [0.4, 0.6], rtol=1e-6
     )

@@ -66,7 +66,7 @@ def test_stamps_later_than_the_next_bar_are_counted_and_a_replay_is_called_one(p
     trader.run()
     found = verify_record(tmp_path / "public")
     assert (found.late, found.is_live) == (found.count - 1, False)  # stored bars are of the year 2000
-    assert "a replay of stored bars" in found.told()
+    assert "a replay of stored bars" in found.describe()
     assert "a replay" in (tmp_path / "public" / PAGE).read_text()
     trader.journal.close()
     lines = read_record(tmp_path / "public")

@@ -76,7 +76,7 @@ class Task(ABC):
     observe     "module:function" from a `Session` to the meter and the validator of a run
     page        "module:function" from a run's folder and its panel to what a report says of its training; "": nothing
     summary     the same to one sentence, where the pipeline trains it; "": the one of a fleet's agents
-    judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
+    judged_as   key of `jobs.evaluate.RUNS`: an account that trades, or windows that are chosen
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
     inherited   pattern of the overrides that it takes from another run, and that are refused beside it; "" is none

@@ -37,7 +37,7 @@ class ParquetFiles(Files):
         return STORED_AS in (_parquet(file, lambda stored: stored.schema_arrow).metadata or {})
 
     def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
-        return _parquet(path, self._asked_rows)  # type: ignore[no-any-return]
+        return _parquet(path, self._read_symbols_asked)  # type: ignore[no-any-return]
 
     def check_pieces(self) -> None:
         """Refuse rows without a symbol, which would be in no piece; by the statistics of row groups, where stored."""
@@ -62,7 +62,7 @@ class ParquetFiles(Files):
         first = _parquet(file, lambda stored: _frame(stored.read_row_group(0)))
         return replace(self, stamp="close", calendar=None).read_table(first, self._symbol_of(file), file.name).symbols
 
-    def _asked_rows(self, stored: pa.parquet.ParquetFile) -> tuple[pd.DataFrame, Array]:
+    def _read_symbols_asked(self, stored: pa.parquet.ParquetFile) -> tuple[pd.DataFrame, Array]:
         """The table of the symbols alone, with the numbers of its rows; of the whole file where one is absent."""
         names = stored.schema_arrow.names
         column = next((name for name in names if recognise(name) == "symbol"), None)

@@ -179,7 +179,7 @@ class LookbackBatch:
 
     def restart(self, rows: Array) -> None:
         """Begin the next episode of the environments `rows`."""
-        self._part_from_handed_out()
+        self._copy_what_was_given()
         for row in rows.tolist():
             self.markets[row], *rest = self.dealer.draw_episode(self.generators[row])
             self._place(row, *rest)
@@ -187,13 +187,13 @@ class LookbackBatch:
 
     def place(self, market: LookbackMarket, bars: ArrayLike, lookbacks: ArrayLike) -> None:
         """Put the environments at `bars` of one market with these windows in force, until the market's last bar."""
-        self._part_from_handed_out()
+        self._copy_what_was_given()
         self.markets = [market] * self.env_count
         self._place(slice(None), bars, market.last, self.config.windows.shortest, self.config.windows.longest)
         self.lookback[:] = np.minimum(lookbacks, bars)
         self._group(np.arange(self.env_count))
 
-    def _part_from_handed_out(self) -> None:
+    def _copy_what_was_given(self) -> None:
         """Arrays of a `LookbackStep` or an observation are the caller's: from here on rows are written to copies."""
         self.t, self.lookback, self.chosen = self.t.copy(), self.lookback.copy(), self.chosen.copy()
 

@@ -216,7 +216,7 @@ class TwoLevelBatch(LookbackBatch):
         step = super().move(asked)
         if self.explores:
             self._learn(step)
-        self._part_from_handed_out()
+        self._copy_what_was_given()
         self._steer()
         return step
 

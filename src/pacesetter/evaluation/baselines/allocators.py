@@ -13,7 +13,7 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
+from pacesetter.evaluation.baselines.baseline import Allocation, Baseline
 from pacesetter.evaluation.baselines.programs import (
     Program,
     least_variance,
@@ -43,7 +43,6 @@ QUARTER_BARS, YEAR_BARS, MONTH_BARS = 63, 252, 21
 LEAST_VOLATILITY = 0.01  # of the largest: a price that stands still is not the safest holding
 
 
-@BASELINES.register("cash")
 @dataclass(frozen=True)
 class Cash(Baseline):
     """Holds nothing."""
@@ -55,7 +54,6 @@ class Cash(Baseline):
         return np.zeros(len(snapshot.panel.symbols))
 
 
-@BASELINES.register("equal_weight")
 @dataclass(frozen=True)
 class EqualWeight(Allocation):
     """Equal shares of all symbols that trade."""
@@ -70,7 +68,6 @@ class EqualWeight(Allocation):
         return np.full(returns.shape[1], 1.0 / returns.shape[1])
 
 
-@BASELINES.register("hold")
 @dataclass(frozen=True)
 class Hold(EqualWeight):
     """Buys as much of each symbol once, at the first close, and keeps it: a weight may grow beyond the cap."""
@@ -82,7 +79,6 @@ class Hold(EqualWeight):
         return snapshot.t == snapshot.first
 
 
-@BASELINES.register("inverse_volatility")
 @dataclass(frozen=True)
 class InverseVolatility(Allocation):
     """In proportion to the inverse of each symbol's volatility."""
@@ -98,7 +94,6 @@ class InverseVolatility(Allocation):
         return shares
 
 
-@BASELINES.register("momentum")
 @dataclass(frozen=True)
 class Momentum(Allocation):
     """Equal parts of the `share` of the symbols that rose most over a year less its last month (Jegadeesh, Titman)."""
@@ -125,7 +120,6 @@ class Momentum(Allocation):
         return shares
 
 
-@BASELINES.register("random")
 @dataclass(frozen=True)
 class Random(Allocation):
     """Shares drawn evenly from all that add up to 1; the same seed and bar give the same."""
@@ -198,7 +192,6 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@BASELINES.register("minimum_variance")
 @dataclass(frozen=True)
 class MinimumVariance(Optimised):
     """The shares whose return varies least."""
@@ -214,7 +207,6 @@ class MinimumVariance(Optimised):
         return MeanRisk(**options)
 
 
-@BASELINES.register("risk_parity")
 @dataclass(frozen=True)
 class RiskParity(Optimised):
     """The shares with which every symbol contributes equally to the variance."""
@@ -230,7 +222,6 @@ class RiskParity(Optimised):
         return RiskBudgeting(**options)
 
 
-@BASELINES.register("mean_variance")
 @dataclass(frozen=True)
 class MeanVariance(Optimised):
     """The shares that maximise mean return − `risk_aversion` · variance, both per bar and measured on the history."""

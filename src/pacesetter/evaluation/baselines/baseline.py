@@ -48,7 +48,33 @@ class Baseline(Policy):
         """(symbol,) orders at the close of bar `snapshot.t`."""
 
 
-BASELINES: Registry[type[Baseline]] = Registry("baseline")
+BASELINES: Registry[type[Baseline]] = Registry(
+    "baseline",
+    entries={
+        "cash": "pacesetter.evaluation.baselines.allocators:Cash",
+        "equal_weight": "pacesetter.evaluation.baselines.allocators:EqualWeight",
+        "hold": "pacesetter.evaluation.baselines.allocators:Hold",
+        "inverse_volatility": "pacesetter.evaluation.baselines.allocators:InverseVolatility",
+        "momentum": "pacesetter.evaluation.baselines.allocators:Momentum",
+        "random": "pacesetter.evaluation.baselines.allocators:Random",
+        "minimum_variance": "pacesetter.evaluation.baselines.allocators:MinimumVariance",
+        "risk_parity": "pacesetter.evaluation.baselines.allocators:RiskParity",
+        "mean_variance": "pacesetter.evaluation.baselines.allocators:MeanVariance",
+        "carry": "pacesetter.evaluation.baselines.carry:Carry",
+        "ridge": "pacesetter.evaluation.baselines.forecasting:Ridge",
+        "lasso": "pacesetter.evaluation.baselines.forecasting:Lasso",
+        "expected": "pacesetter.evaluation.baselines.forecasting:Expected",
+        "rule": "pacesetter.evaluation.baselines.rules:Rule",
+        "supervised": "pacesetter.evaluation.baselines.rules:Supervised",
+        "lasso_sized": "pacesetter.evaluation.baselines.sized:LassoSized",
+        "ridge_sized": "pacesetter.evaluation.baselines.sized:RidgeSized",
+        "learned_sized": "pacesetter.evaluation.baselines.sized:LearnedSized",
+        "lasso_formula": "pacesetter.evaluation.baselines.sized:LassoFormula",
+        "ridge_formula": "pacesetter.evaluation.baselines.sized:RidgeFormula",
+        "trees_sized": "pacesetter.evaluation.baselines.sized:TreesSized",
+        "expert": "pacesetter.evaluation.baselines.teachers:Expert",
+    },
+)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
+from pacesetter.evaluation.baselines.baseline import Baseline
 from pacesetter.market.bars import Bar
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.policy import Snapshot
@@ -19,7 +19,6 @@ from pacesetter.registry import configure
 __all__ = ["Carry"]
 
 
-@BASELINES.register("carry")
 @dataclass(frozen=True)
 class Carry(Baseline):
     """Weights against the rank of each symbol's mean funding over `history_bars`, renewed every `every_bars`.

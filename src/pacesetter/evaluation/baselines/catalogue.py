@@ -11,13 +11,9 @@ import pandas as pd
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, PlayOptions, backtest, risk_tables
 from pacesetter.evaluation.backtest.refitted import RefittedPolicy
-from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
-from pacesetter.evaluation.baselines import carry as carry  # and so does this,
-from pacesetter.evaluation.baselines import forecasting as forecasting  # and this,
-from pacesetter.evaluation.baselines import rules as rules  # and this,
-from pacesetter.evaluation.baselines import sized as sized  # and this,
-from pacesetter.evaluation.baselines import teachers as teachers  # and this
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
+from pacesetter.evaluation.baselines.forecasting import Forecasting
+from pacesetter.evaluation.baselines.sized import SizedForecast
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
@@ -45,7 +41,7 @@ def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None,
 def possible_baselines(bank: Bank) -> list[str]:
     """Names of the default baselines that find in the bank what they need, cash first and then by the alphabet.
 
-    Of equal ones the first is counted (see `drop_equal`), which must not depend on what was imported first.
+    Of equal ones the first is counted (see `drop_equal`).
     """
     possible = (name for name in BASELINES if BASELINES[name].is_default and not BASELINES[name].lacks(bank))
     # Cash first: all others are judged in excess of it.
@@ -55,7 +51,7 @@ def possible_baselines(bank: Bank) -> list[str]:
 def left_out_sentence(bank: Bank) -> str:
     """Which registered baselines are not possible, and what they need; empty where all are."""
     by_need: dict[str, list[str]] = {}
-    for name in sorted(BASELINES):  # by name: some are registered when they are first needed
+    for name in sorted(BASELINES):
         by_need.setdefault(BASELINES[name].lacks(bank), []).append(name)
     by_need.pop("", None)
     parts = [f"{', '.join(names)} without {need}" for need, names in by_need.items()]
@@ -97,7 +93,7 @@ def _make_views(name: str, bank: Bank, market: MarketParameters | None, risk: Ri
     rules = market or MarketParameters()
     if risk is not None and risk.has_base:
         rules = replace(rules, limits=replace(rules.limits, shorting=True))
-    if risk is not None and risk.is_on and issubclass(BASELINES[name], sized.SizedForecast):
+    if risk is not None and risk.is_on and issubclass(BASELINES[name], SizedForecast):
         # Signed views of 143 symbols are 19 times equity before the step. Within a budget of 1 they would be compared
         # with shares of another size, no zone would hold, and the whole book would be traded at each bar.
         return make_baseline(name, bank, rules, budget=math.inf)
@@ -108,17 +104,17 @@ def _refit_policy(
     baseline: Baseline, panel: Panel, refits: pd.DatetimeIndex, market: MarketParameters, risk: RiskOptions | None
 ) -> tuple[Policy, RiskOptions | None]:
     """A baseline that fits itself again at each of the moments, and its risk; any other as it is."""
-    if not isinstance(baseline, forecasting.Forecasting):
+    if not isinstance(baseline, Forecasting):
         return baseline, risk
     fits, scales = (baseline,) * len(refits), tuple[float, ...]()
-    if isinstance(baseline, sized.SizedForecast) and risk is not None and risk.is_on and risk.scale is None:
+    if isinstance(baseline, SizedForecast) and risk is not None and risk.is_on and risk.scale is None:
         places, shorting = panel.index.get_indexer(refits).tolist(), market.limits.shorting
         scales = tuple(_measure_scale(baseline, panel, t, risk, shorting) for t in places)
         risk = replace(risk, scale=1.0)
     return RefittedPolicy(fits, refits, scales), risk
 
 
-def _measure_scale(baseline: sized.SizedForecast, panel: Panel, t: int, risk: RiskOptions, shorting: bool) -> float:
+def _measure_scale(baseline: SizedForecast, panel: Panel, t: int, risk: RiskOptions, shorting: bool) -> float:
     """k̄ of a regression that is fitted at the close of bar t; 0 where it stays in cash."""
     start, views = baseline.unseen_views(Snapshot(replace(panel, truth=None).rows(0, t + 1), t, {}, first=t))
     return fit_scale(views, risk_tables(panel, risk), risk, start, shorting=shorting) if len(views) else 0.0

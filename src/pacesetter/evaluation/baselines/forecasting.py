@@ -21,7 +21,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
-from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline, recent_returns
+from pacesetter.evaluation.baselines.baseline import Baseline, recent_returns
 from pacesetter.leadlag.lasso import lasso
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
@@ -141,7 +141,6 @@ class Regression(Forecasting):
         """(feature, symbol) coefficients for each penalty, from the largest downwards."""
 
 
-@BASELINES.register("ridge")
 @dataclass(eq=False)
 class Ridge(Regression):
     """Forecasts by ridge regression on five lags of all symbols."""
@@ -157,7 +156,6 @@ class Ridge(Regression):
             yield vectors @ (rotated / (values + penalty)[:, None])
 
 
-@BASELINES.register("lasso")
 @dataclass(eq=False)
 class Lasso(Regression):
     """Forecasts by lasso regression on five lags of all symbols, one penalty for all of them."""
@@ -178,7 +176,6 @@ class Lasso(Regression):
 # ---- our own feature ------------------------------------------------------------------------------------------------
 
 
-@BASELINES.register("expected")
 @dataclass(eq=False)
 class Expected(Forecasting):
     """Takes the feature `leadlag_expected` as the forecast."""

@@ -103,8 +103,8 @@ def solve(program: Program) -> Array | None:
     solution = solver.solve()
     if solution.status != clarabel.SolverStatus.Solved:
         return None
-    found = np.array(solution.x)
-    shares: Array = found[program.shares] / (1.0 if program.total is None else found[program.total])
+    optimum = np.array(solution.x)
+    shares: Array = optimum[program.shares] / (1.0 if program.total is None else optimum[program.total])
     return shares
 
 

@@ -12,7 +12,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
+from pacesetter.evaluation.baselines.baseline import Baseline
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
@@ -20,7 +20,6 @@ from pacesetter.registry import configure
 __all__ = ["Rule", "Supervised"]
 
 
-@BASELINES.register("rule")
 @dataclass(frozen=True)
 class Rule(Baseline):
     """A rule-based agent of `agents.rules`, by name, with continuous orders for every symbol.
@@ -52,7 +51,6 @@ class Rule(Baseline):
         return RULES[self.rule](names=self.features)
 
 
-@BASELINES.register("supervised")
 @dataclass(frozen=True)
 class Supervised(Baseline):
     """Buys `size` of equity of a symbol whose last class, "up", is as probable as `threshold`; sells it below one half.

@@ -24,7 +24,7 @@ import numpy as np
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.baselines.baseline import BASELINES, LEAST_OBSERVED, recent_returns
+from pacesetter.evaluation.baselines.baseline import LEAST_OBSERVED, recent_returns
 from pacesetter.evaluation.baselines.forecasting import (
     LEAST_BARS,
     VALIDATION_SHARE,
@@ -284,7 +284,6 @@ def _best_sizing(first: Sizing, played: Any) -> Sizing:
     return replace(first, gain=float(gains[best, 0]), zone=float(zones[best, 0]))
 
 
-@BASELINES.register("lasso_sized")
 @dataclass(eq=False)
 class LassoSized(SizedForecast, Lasso):
     """The lasso's forecasts, sized."""
@@ -292,7 +291,6 @@ class LassoSized(SizedForecast, Lasso):
     name: ClassVar[str] = "lasso_sized"
 
 
-@BASELINES.register("ridge_sized")
 @dataclass(eq=False)
 class RidgeSized(SizedForecast, Ridge):
     """The forecasts of ridge, sized."""
@@ -300,7 +298,6 @@ class RidgeSized(SizedForecast, Ridge):
     name: ClassVar[str] = "ridge_sized"
 
 
-@BASELINES.register("learned_sized")
 @dataclass(eq=False)
 class LearnedSized(SizedForecast, Regression):
     """Forecasts by learned attention over leaders and delays (`lag.method=learned`), sized."""
@@ -314,7 +311,6 @@ class LearnedSized(SizedForecast, Regression):
         yield attention_weights(features, np.nan_to_num(targets))
 
 
-@BASELINES.register("lasso_formula")
 @dataclass(eq=False)
 class LassoFormula(LassoSized):
     """The lasso's forecasts by the closed formula."""
@@ -324,7 +320,6 @@ class LassoFormula(LassoSized):
     kind: ClassVar[type[Sizing]] = Formula
 
 
-@BASELINES.register("ridge_formula")
 @dataclass(eq=False)
 class RidgeFormula(RidgeSized):
     """The forecasts of ridge by the closed formula."""
@@ -432,7 +427,6 @@ def _staged_forecasts(model: Any, features: Array) -> Array:
     return np.stack([stages[rounds - 1] for rounds in ROUNDS])
 
 
-@BASELINES.register("trees_sized")
 @dataclass(eq=False)
 class TreesSized(SizedForecast, Trees):
     """The trees' forecasts, sized."""

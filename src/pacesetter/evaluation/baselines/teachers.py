@@ -17,7 +17,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
-from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
+from pacesetter.evaluation.baselines.baseline import Baseline
 from pacesetter.evaluation.baselines.forecasting import choose_thresholds, fill_returns
 from pacesetter.learning.expert import NEEDED, RuleExpert
 from pacesetter.market.orders import Discrete
@@ -30,7 +30,6 @@ from pacesetter.truth import Truth
 __all__ = ["Expert", "OracleTeacher"]
 
 
-@BASELINES.register("expert")
 @dataclass(frozen=True)
 class Expert(Baseline):
     """The rule expert of `learning.expert` for every symbol, by discrete orders.

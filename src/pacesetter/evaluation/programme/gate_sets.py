@@ -91,7 +91,7 @@ def _check_together(limits: tuple[Limit, ...]) -> None:
 
 
 def _check_baseline(name: str) -> None:
-    from pacesetter.evaluation.baselines.catalogue import BASELINES  # with all of them registered
+    from pacesetter.evaluation.baselines.baseline import BASELINES
 
     if name not in BASELINES:
         raise ConfigError(f"gates.index={name} is not a baseline{did_you_mean(name, BASELINES)}")

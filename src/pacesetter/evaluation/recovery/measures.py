@@ -30,7 +30,7 @@ __all__ = [
     "STATE_NAMES",
     "VOLUNTARY",
     "all_gates",
-    "beside_oracle",
+    "compare_with_oracle",
     "gates_by_name",
     "is_recovered",
     "recovery_gates",
@@ -178,7 +178,7 @@ def _above_constant(trace: Trace, best_constant: float | None) -> dict[str, floa
     return {} if best_constant is None else {ABOVE_CONSTANT: trace_sharpe(trace) - best_constant}
 
 
-def beside_oracle(gates: Sequence[Gate], oracle: Mapping[str, float] | None) -> list[Gate]:
+def compare_with_oracle(gates: Sequence[Gate], oracle: Mapping[str, float] | None) -> list[Gate]:
     """The gates with the oracle's value on the same bars; one that the oracle fails does not apply."""
     if oracle is None:
         return list(gates)

@@ -22,7 +22,7 @@ SMOOTHED_BARS = 21  # a month of days
 
 def style_figure(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
     """The house style: transparent, so that it reads on a light and on a dark page; no two lines look alike."""
-    _tell_lines_apart(figure)
+    _distinguish_lines(figure)
     figure.update_layout(
         title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},  # fits a telephone
         height=height,
@@ -38,7 +38,7 @@ def style_figure(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
     return figure.update_xaxes(**grid).update_yaxes(**grid)
 
 
-def _tell_lines_apart(figure: go.Figure) -> None:
+def _distinguish_lines(figure: go.Figure) -> None:
     """Colours for the lines that have none of their own; those that a colour comes back to are dashed."""
     lines = [each.line for each in figure.select_traces({"type": "scatter"}) if "lines" in (each.mode or "")]
     for place, line in enumerate(each for each in lines if each.color is None):

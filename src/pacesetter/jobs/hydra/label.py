@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pacesetter.build.study import StudyPlan
-from pacesetter.data import SOURCES, Loading
-from pacesetter.data.quality import Quality
 from pacesetter.errors import PacesetterError
+from pacesetter.jobs.hydra.groups import source_defaults
 from pacesetter.jobs.hydra.resolve import resolve, resolve_study
 
 __all__ = ["label_of"]
@@ -44,7 +42,7 @@ def label_of(config: StudyPlan, has_agent: bool = True, standard: Sequence[str] 
 
 
 def _differences(config: StudyPlan, standard: Sequence[str]) -> Iterator[str]:
-    given, source = config.to_dict(), data_defaults(config.data.source)
+    given, source = config.to_dict(), source_defaults(config.data.source)
     yield from _changed_keys(given["data"], source, skip=("source", "path", "seed", *READING))  # the seed is named once
     try:
         usual = _usual(given, standard)
@@ -61,19 +59,6 @@ def _usual(given: Mapping[str, Any], standard: Sequence[str]) -> dict[str, Any]:
     choices = [f"task={given['task']['problem']}", f"agent={given['agent']['algorithm']}"]
     # The strategies of a study cost what the account does, which is named as its own.
     return resolve([*choices, *standard, f"lag.cost_bps={given['lag']['cost_bps']}"]).to_dict()
-
-
-def data_defaults(source: str) -> dict[str, object]:
-    """Options of a source that have a default, and those of any source."""
-    kinds: list[Any] = [Loading, *([SOURCES[source]] if source in SOURCES else [])]
-    defaults: dict[str, Any] = {}
-    for field in (field for kind in kinds for field in dataclasses.fields(kind)):
-        if field.default is not dataclasses.MISSING:
-            defaults[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            made: Any = field.default_factory()
-            defaults[field.name] = dataclasses.asdict(made) if isinstance(made, Quality) else made
-    return defaults
 
 
 def _changed_keys(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.study import StudyPlan, parse_study
@@ -23,6 +24,7 @@ from pacesetter.jobs.hydra.overrides import expand_market_keys, name_source, par
 from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.market.parameters import SHORT_KEYS, SHORT_ORDERS, Costs
 from pacesetter.registry import configure
+from pacesetter.runs import SCHEMA, write_atomic
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -30,12 +32,13 @@ if TYPE_CHECKING:
     from pacesetter.build import Plan
     from pacesetter.build.tasks.task import Task
 
-__all__ = ["Composed", "resolve", "resolve_study", "resolve_tree"]
+__all__ = ["Composed", "resolve", "resolve_study", "resolve_tree", "write_preset"]
 
 Tree = dict[str, Any]
 # that `expand_market_keys` reads
 MARKET_KEYS = [f"market.{name}" for name in (*SHORT_KEYS, *SHORT_ORDERS, "costs", "initial_cash", "currency")]
 COSTS = "task.market.costs"
+OWN_KEYS = ("name", "runs", "seed")  # of a run, not of a way to train
 MOST_NAMED = 3  # of the methods that have a key
 
 
@@ -151,6 +154,20 @@ def _set_study_costs(tree: Tree) -> None:
 def resolve_tree(overrides: Sequence[str] = ()) -> Tree:
     """All keys with their values, interpolations resolved, before they are checked."""
     return Composed(overrides).resolve()
+
+
+def write_preset(path: Path, overrides: Sequence[str], about: str) -> Path:
+    """Write what the overrides configure as a preset, without the name, folder and seed of a run: `+preset=PATH`."""
+    import yaml
+
+    resolve(overrides)  # refuses what cannot be
+    composed = Composed(overrides)
+    groups = [{f"override /{group}": choice} for group, choice in composed.chosen.groups.items()]
+    # Unresolved: interpolations such as ${seed} must follow the run that uses the preset.
+    kept = {key: value for key, value in composed.tree.items() if key not in OWN_KEYS}
+    text = yaml.safe_dump({"defaults": groups, "schema": SCHEMA} | kept, sort_keys=False, allow_unicode=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_atomic(path, f"# @package _global_\n# {about}\n{text}")
 
 
 def _check_support(method: str, task: str) -> None:

@@ -23,7 +23,7 @@ class Assignment:
     overrides: tuple[str, ...]
 
     @property
-    def begun(self) -> Run | None:
+    def earlier_run(self) -> Run | None:
         """The run that an earlier worker left in the folder; None before one was begun."""
         # Folders begin with a time stamp: the last one is the latest try.
         left = sorted(Path(self.folder).glob("*/manifest.json"))
@@ -48,9 +48,9 @@ class InterruptedRunError(RunError):
 def run_task(task: Assignment, report: Report | None = None) -> RunOutcome:
     """Train, or go on with the run in the task's folder; a finished one is not run again."""
     quiet = Console(quiet=True)  # many at a time would write over each other
-    begun = task.begun
-    if begun:
-        result = train(resume=begun.folder, report=report, console=quiet)
+    earlier = task.earlier_run
+    if earlier:
+        result = train(resume=earlier.folder, report=report, console=quiet)
     else:
         result = train(resolve([*task.overrides, f"runs='{task.folder}'"]), report=report, console=quiet)
     if result.stopped == "signal":

@@ -159,7 +159,7 @@ def _folder(config: Plan, asked: dict[str, object]) -> Run:
 
 
 def _is_finished(task: Assignment) -> bool:
-    return task.begun is not None and bool(task.begun.manifest["finished"])
+    return task.earlier_run is not None and bool(task.earlier_run.manifest["finished"])
 
 
 # ---- what is gathered -----------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Follower:
 
     def _new_lines(self) -> Iterator[dict[str, Any]]:
         """Whole lines alone; a resume cuts the file, which is then read from its start."""
-        run = self.task.begun
+        run = self.task.earlier_run
         if run is None or not (path := run.folder / "metrics.jsonl").is_file():
             return
         with path.open("rb") as stream:

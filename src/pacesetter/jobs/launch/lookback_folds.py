@@ -39,7 +39,7 @@ def lookback_walk_forward(
         evaluation = _play_block(agent, config, panel, fold, int(fold.test[0]), int(fold.test[-1]))
         rows.append({"from": panel.index[fold.test[0]], "to": panel.index[fold.test[-1]]} | _figures(evaluation))
         rows[-1] |= {"train_bars": len(fold.train), "fitted": is_fitted}
-        _tell_fold(tell, number + 1, len(splits.folds), rows[-1])
+        _describe_fold(tell, number + 1, len(splits.folds), rows[-1])
     table = pd.DataFrame(rows).rename_axis("fold")
     return _walk_section(table), table
 
@@ -65,7 +65,7 @@ def lookback_paths(config: Plan, panel: Panel, folds: int, tell: Tell | None = N
             bars = fold.test[np.minimum(fold.test // block, folds - 1) == block_number]
             evaluation = _play_block(agent, config, panel, fold, int(bars[0]), int(bars[-1]))
             tested.setdefault(int(block_number), []).append(_figures(evaluation))
-        _tell_fold(tell, number, len(splits.folds), tested[int(block_number)][-1])
+        _describe_fold(tell, number, len(splits.folds), tested[int(block_number)][-1])
     paths = zip(*(tested[key] for key in sorted(tested)), strict=True)
     rows = [{name: float(np.mean([part[name] for part in path])) for name in path[0]} for path in paths]
     table = pd.DataFrame(rows).rename_axis("path")
@@ -114,7 +114,7 @@ def _figures(evaluation: LookbackEvaluation) -> dict[str, object]:
     return chosen | {BEST: best, "switches": switches}
 
 
-def _tell_fold(tell: Tell | None, number: int, folds: int, row: dict[str, object]) -> None:
+def _describe_fold(tell: Tell | None, number: int, folds: int, row: dict[str, object]) -> None:
     if tell is not None:
         tell(f"fold {number} of {folds}: reward {row[AGENT]:+.4f}, {LEARNED} {row[LEARNED]:+.4f}")
 

@@ -67,7 +67,7 @@ def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Cons
     console, run = console or Console(), Run.open(folder)
     config = continuous_config(stored_plan(folder), run.folder, overrides)
     # Before the backup and the training: a run whose encoder does not fit is refused at once.
-    equal = _taken_share(config)
+    equal = _share_kept(config)
     _back_up(run.folder)
     result = train(config, console=console)
     before, after = float(run.manifest["score"]), result.score
@@ -116,7 +116,7 @@ def _with_overrides(train_options: Train, overrides: Sequence[str]) -> Train:
     return configure(type(train_options), changed, "train")
 
 
-def _taken_share(config: Plan) -> float:
+def _share_kept(config: Plan) -> float:
     """Share of the encoder's tensors that the new agent has exactly as the old one had them."""
     assert config.train.init_from is not None
     parts = build_parts(config, build_panel(config))

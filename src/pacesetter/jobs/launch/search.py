@@ -19,9 +19,8 @@ from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import style_figure
 from pacesetter.jobs.hydra.overrides import choices, split_varied, stored_overrides, take_options
-from pacesetter.jobs.hydra.resolve import resolve
+from pacesetter.jobs.hydra.resolve import resolve, write_preset
 from pacesetter.jobs.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
-from pacesetter.jobs.launch.preset import write_preset
 from pacesetter.jobs.launch.samplers import (
     WEIGHTS,
     check_intervals,
@@ -149,7 +148,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
                 for trial in batch
             ]
             for trial, outcome in zip(batch, pool.run(attempt, attempts), strict=True):
-                _tell_study(study, trial, outcome)
+                _report_to_study(study, trial, outcome)
                 console.print(_trial_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console, search, distributions)
 
@@ -226,7 +225,7 @@ def _task(run: Run, fixed: Sequence[str], trial: Trial) -> Assignment:
     return Assignment(str(folder), (*fixed, *(f"{key}={value}" for key, value in trial.params.items())))
 
 
-def _tell_study(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
+def _report_to_study(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
     from optuna.trial import TrialState
 
     if outcome is None:

@@ -18,7 +18,7 @@ from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import Run
 
-__all__ = ["tell_updates", "update_online"]
+__all__ = ["print_updates", "update_online"]
 
 SERIES = {EARNED: "returns", SHOWN: "features"}  # as they are printed
 LEGEND = (
@@ -65,7 +65,7 @@ def update_online(
         updates = updater.advance(panel)
         assert updater.run is not None
         if updates:
-            tell_updates(updater, updates, panel, out)
+            print_updates(updater, updates, panel, out)
         if watch_seconds is None:
             out.print(f"{updater.updates} updates in all → {updater.run.folder}", soft_wrap=True)
             return updater
@@ -73,7 +73,7 @@ def update_online(
         panel = build_panel(config)
 
 
-def tell_updates(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
+def print_updates(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
     """The updates, and what the fleet earned with them beside what it would have earned without."""
     rows = []
     for each in updates:

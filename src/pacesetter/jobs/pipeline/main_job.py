@@ -150,14 +150,14 @@ def run_job(
     with stopped, on_sigterm(exit_on_sigterm), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
             watch.begin_stage(job, stage)
-            with _leave_nothing(job.run) if stage.name == "load" else nullcontext():
+            with _remove_if_refused(job.run) if stage.name == "load" else nullcontext():
                 run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
                 if stage.name == "load":
                     # Only now is the size of the panel known, by which the budget is divided.
                     budget.enter_context(within_budget(job.panel, config.job.memory_mb))
                     # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
                     check_stages(job, chosen)
-            if not watch.goes_on(job, stage):
+            if not watch.should_continue(job, stage):
                 break
     facts = {"data_fingerprint": job.panel.fingerprint, "seed": config.seed, "stages": job.keys}
     job.run.finish(**facts, costs=job.costs)
@@ -167,7 +167,7 @@ def run_job(
 
 
 @contextmanager
-def _leave_nothing(run: Run) -> Iterator[None]:
+def _remove_if_refused(run: Run) -> Iterator[None]:
     """A job that is refused before it has worked leaves no folder behind, as a training does."""
     try:
         yield

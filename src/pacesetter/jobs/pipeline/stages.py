@@ -128,7 +128,7 @@ class StageWatch:
     def begin_stage(self, job: Job, stage: Stage) -> None:
         """A stage begins."""
 
-    def goes_on(self, job: Job, stage: Stage) -> bool:
+    def should_continue(self, job: Job, stage: Stage) -> bool:
         """Whether the job goes on after a stage is done."""
         return True
 

@@ -337,11 +337,11 @@ class Validator(Callback[LearnerT]):
         session.log(validation=metrics | {way: metrics.get(way, {}) | self._describe_gates(way) for way in self.gates})
         self.check_early_stop()
         # After the best was kept: a pruned trial still has an agent.
-        if session.report is not None and session.report(step, self._reported(metrics, score)):
+        if session.report is not None and session.report(step, self._search_score(metrics, score)):
             session.stop = "report"
         self._watch_collapse()
 
-    def _reported(self, metrics: dict[str, Any], score: float) -> float:
+    def _search_score(self, metrics: dict[str, Any], score: float) -> float:
         """What a search hears of a validation, in the measure of the run's score at its end."""
         return score
 

@@ -114,7 +114,7 @@ class FleetValidator(Validator[FleetTrainer]):
         self.session.run.log(step=self.learner.step, agents_validation=validated)
         return {"score": float(played.sharpe.mean()), "deterministic": {"sharpe": played.sharpe_together}}
 
-    def _reported(self, metrics: dict[str, Any], score: float) -> float:
+    def _search_score(self, metrics: dict[str, Any], score: float) -> float:
         # The best fleet may be chosen by all its agents together; its score at the end is their mean.
         return float(metrics["score"])
 
@@ -138,7 +138,7 @@ class FleetValidator(Validator[FleetTrainer]):
         best = self.session.run.path("checkpoints/best")
         if not self.state["scores"]:
             self.keep(best, {})
-            self._leave_relations()
+            self._store_relations()
             return
         # The best fleet, not the last: weak agents are retrained behind its encoder.
         self.learner.fleet.load_state_dict(load_fleet(best).state_dict())
@@ -155,11 +155,11 @@ class FleetValidator(Validator[FleetTrainer]):
             # Nothing was stored: the resumed run does it again from the last checkpoint.
             except Stop:
                 return
-        self._tell_extras()
+        self._print_extras()
         self._store(play(self.learner.fleet, self.market), tried, best)
-        self._leave_relations()
+        self._store_relations()
 
-    def _leave_relations(self) -> None:
+    def _store_relations(self) -> None:
         """Write whom the best agents attend to, for `lag.method=policy`; of networks that attend to symbols."""
         encoder = self.learner.fleet.encoder
         if not isinstance(encoder, CrossEncoder) or self.session.panel is None:
@@ -171,7 +171,7 @@ class FleetValidator(Validator[FleetTrainer]):
         content = {"symbols": list(symbols), "weights": weights.tolist(), "seen_until": str(until)}
         self.session.run.write_json(RELATIONS, content)
 
-    def _tell_extras(self) -> None:
+    def _print_extras(self) -> None:
         """The gates of curiosity, and how well auxiliary heads predict the validation set."""
         extras: dict[str, Any] = dict(self.learner.extras)
         if "curiosity" in extras and len(extras["curiosity"].log):

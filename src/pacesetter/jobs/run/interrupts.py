@@ -33,7 +33,7 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
         yield
         return
 
-    def hear(number: int, frame: object) -> None:
+    def on_signal(number: int, frame: object) -> None:
         act()
 
     def send_again(lost: Any) -> None:
@@ -47,7 +47,7 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
             report(lost)
 
     report, sys.unraisablehook = sys.unraisablehook, send_again
-    before = signal.signal(signal.SIGTERM, hear)
+    before = signal.signal(signal.SIGTERM, on_signal)
     try:
         yield
     finally:

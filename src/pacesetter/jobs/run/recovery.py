@@ -17,7 +17,7 @@ from pacesetter.arrays import Array
 from pacesetter.build.environments import split_panel
 from pacesetter.build.plan import Plan
 from pacesetter.envs.batch.batch import Batch, batch_of
-from pacesetter.evaluation.recovery.measures import PASSED_BY, all_gates, beside_oracle, recovery_gates
+from pacesetter.evaluation.recovery.measures import PASSED_BY, all_gates, compare_with_oracle, recovery_gates
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
@@ -67,10 +67,10 @@ class Recovery:
         extended: Ways = {}
         for way, gates in ways.items():
             trace = self._play_trace(way, agent_act(agent, is_deterministic=way == "deterministic"))
-            extended[way] = beside_oracle([*gates, *recovery_gates(trace, self.limits, constant)], oracle)
+            extended[way] = compare_with_oracle([*gates, *recovery_gates(trace, self.limits, constant)], oracle)
         if self.hot is not None:
             trace = self._play_trace(self.hot, agent_act(agent, temperature=self.limits.temperature))
-            extended[self.hot] = beside_oracle(all_gates(trace, self.limits, constant), oracle)
+            extended[self.hot] = compare_with_oracle(all_gates(trace, self.limits, constant), oracle)
         return extended
 
     # ---- a fleet --------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Recovery:
             trace = self._play_trace(way, act)
             for place, symbol in enumerate(market.symbols):
                 own = all_gates(trace.column(place), self.limits, self.yardsticks.best_constant(place))
-                self.agents[symbol][way] = beside_oracle(own, self.yardsticks.oracle_values(place))
+                self.agents[symbol][way] = compare_with_oracle(own, self.yardsticks.oracle_values(place))
         return {way: [*self._shares(way), *_option_gates(self.traces[way])] for way in acts}
 
     def _shares(self, way: str) -> list[Gate]:

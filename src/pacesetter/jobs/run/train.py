@@ -249,7 +249,7 @@ def _learn(session: Session[Learner]) -> TrainingResult:
         others.append(EpisodeLog(session))
     checkpoints = Checkpoints(session, others)
     _resume_checkpoint(session, checkpoints)
-    _tell_steps(session)
+    _print_whole_rollouts(session)
     stopped = "steps"
     with _print_resume_hint(session), progress(session, meter, validator) as show, _stop_on_sigterm(session):
         try:
@@ -270,28 +270,29 @@ def _learn(session: Session[Learner]) -> TrainingResult:
         # After a signal the process is about to be killed: what follows learning is left to the resume.
         if stopped != "signal":
             validator.finish()
-            _store_scale(session.run.folder, session.config)
+            _store_scale(session)
             stopped = session.stop or stopped  # a signal may have come meanwhile
     return _store(session, validator, stopped)
 
 
-def _store_scale(folder: Path, config: Plan) -> None:
+def _store_scale(session: Session[Learner]) -> None:
     """Fit the scale of the best policy's views to training and validation bars, and store it with the run.
 
     Nothing to do where no risk is stated, its scale is given, or the account is not sized. Members of an ensemble are
     not sized alone; what they come to is measured where it is played.
     """
+    config, folder = session.config, session.run.folder
     risk = config.risk
     if not risk.is_on or risk.scale is not None or config.problem.judged_as != "account" or members_of(config) > 1:
         return
     from pacesetter.evaluation.stored_run import StoredRun
 
-    sizing = StoredRun(folder, is_alone=True).sizing
+    sizing = StoredRun(folder, is_alone=True, bars=session.panel).sizing
     if sizing is not None and sizing.scale is not None:
         write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 
 
-def _tell_steps(session: Session[Learner]) -> None:
+def _print_whole_rollouts(session: Session[Learner]) -> None:
     """Say so where learning will end behind `train.steps`, with its last round."""
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
@@ -375,18 +376,18 @@ def _log_to_file(run: Run) -> Iterator[None]:
     """Everything that is logged during the run, as JSON lines in log.jsonl."""
     from pacesetter.jobs.run.tracking import JsonFormatter
 
-    room = logging.getLogger("pacesetter")
+    logger = logging.getLogger("pacesetter")
     handler = logging.FileHandler(run.path("log.jsonl"), encoding="utf-8")
     handler.setFormatter(JsonFormatter())
-    level = room.level
-    room.addHandler(handler)
+    level = logger.level
+    logger.addHandler(handler)
     # At least INFO into the file, whatever the console shows.
-    room.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    logger.setLevel(min(level, logging.INFO) if level else logging.INFO)
     try:
         yield
     finally:
-        room.removeHandler(handler)
-        room.setLevel(level)
+        logger.removeHandler(handler)
+        logger.setLevel(level)
         handler.close()
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import pacesetter as ps
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.evaluation.baselines.catalogue import BASELINES
+from pacesetter.evaluation.baselines.baseline import BASELINES
 from pacesetter.jobs import resolve
 from pacesetter.jobs.hydra.overrides import write_overrides
 from pacesetter.lab.selftest.selftest import Selftest, run_selftest

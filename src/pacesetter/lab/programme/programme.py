@@ -158,7 +158,7 @@ class _Board(StageWatch):
             )
         self._update(stage.name, state=RUNNING)
 
-    def goes_on(self, job: Job, stage: Stage) -> bool:
+    def should_continue(self, job: Job, stage: Stage) -> bool:
         if stage.name not in PHASES:
             return True
         finding, decision = job.findings[stage.name], phase_decision(job.folder(stage.name))

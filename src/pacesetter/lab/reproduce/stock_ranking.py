@@ -95,7 +95,7 @@ def forecasts(data: RankingReturns) -> dict[str, Array]:
 def direct_forecasts(data: RankingReturns) -> tuple[dict[str, Array], dict[str, float]]:
     """The same by direct's sparse weights, and how many errors each is worth on held-out blocks of training days."""
     from pacesetter.methods.direct.pooling import common_weights
-    from pacesetter.methods.direct.sparse import blocks_of, fit_sparse, worth
+    from pacesetter.methods.direct.sparse import blocks_of, fit_sparse, signal_utility
 
     x, stop = np.nan_to_num(data.returns), data.first - 1
     volatility = pd.DataFrame(x).ewm(halflife=VOLATILITY_DAYS).std().shift(1).bfill().to_numpy() + 1e-4
@@ -110,7 +110,7 @@ def direct_forecasts(data: RankingReturns) -> tuple[dict[str, Array], dict[str, 
     held_out = [past[block] @ each for block, each in zip(blocks_of(len(past), FOLDS), common[1:], strict=True)]
     everything = np.hstack([np.vstack([np.zeros((lag, stocks)), z[: len(z) - lag]]) for lag in range(LAGS)])
     made = {DIRECT: z @ own.weights * volatility, POOLED: everything @ common[0] * volatility}
-    return made, {DIRECT: own.sureness, POOLED: worth(np.concatenate(held_out), y)[1]}
+    return made, {DIRECT: own.sureness, POOLED: signal_utility(np.concatenate(held_out), y)[1]}
 
 
 def _ridge(past: Array, target: Array, rows: Array) -> Array:

@@ -159,7 +159,7 @@ class Trainer(ABC, Generic[AgentsT_co, MarketT_co]):
         if logged:
             metrics = {name: torch.stack([losses.metrics[name] for losses in logged]) for name in logged[0].metrics}
             self._statistics = self.method.describe(experience, metrics)
-            self._tell_extras()
+            self._collect_figures_of_extras()
         # After the update, and in force from the next round on.
         self.count(self.method.round_observations(experience, self))
         self.steps += self.round_steps
@@ -168,7 +168,7 @@ class Trainer(ABC, Generic[AgentsT_co, MarketT_co]):
         batches = self.method.batches(experience, self)
         return [self.update(batch, self.features(batch.observation)) for batch in batches]
 
-    def _tell_extras(self) -> None:
+    def _collect_figures_of_extras(self) -> None:
         """Let extras hear what the round came to, and add what they say of it, (symbol,) each."""
         for extra in self.extras.values():
             extra.round_ended(self._statistics, self.steps + self.round_steps)

@@ -82,7 +82,7 @@ def contributions(learner: DirectLearner, starts: torch.Tensor) -> tuple[torch.T
     returns = learner.net_returns(starts, learner.config.segment_bars, parts)
     if not returns.requires_grad:
         return torch.zeros_like(parts), torch.zeros_like(parts)
-    counted, worth = returns[:, learner.config.burn_in_bars :].mean(), learner.worth(starts, returns)
+    counted, worth = returns[:, learner.config.burn_in_bars :].mean(), learner.utility(starts, returns)
     (earned,) = torch.autograd.grad(counted, parts, retain_graph=True)
     return earned, torch.autograd.grad(worth, parts)[0]
 
@@ -132,7 +132,7 @@ def _climb(learner: DirectLearner, team: Team, parameters: list[nn.Parameter], s
     learner.policy.team = team
     for _ in range(config.team_rounds):
         drawn = starts[torch.randint(0, len(starts), (config.segments,), generator=generator).to(starts.device)]
-        loss = -learner.worth(drawn, learner.net_returns(drawn, config.segment_bars))
+        loss = -learner.utility(drawn, learner.net_returns(drawn, config.segment_bars))
         if not bool(torch.isfinite(loss)):
             break
         optimiser.zero_grad()
@@ -151,7 +151,7 @@ def _groups(team: Team, parameters: list[nn.Parameter], rate: float) -> list[dic
 def _utilities(learner: DirectLearner, team: Team, starts: torch.Tensor) -> torch.Tensor:
     """(segment,) whose mean is the account's utility per bar over segments from these bars."""
     learner.policy.team = team
-    return learner.segment_worth(starts)
+    return learner.segment_utilities(starts)
 
 
 def compare_pairs(after: torch.Tensor, before: torch.Tensor) -> tuple[float, float]:

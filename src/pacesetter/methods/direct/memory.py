@@ -11,7 +11,7 @@ import numpy as np
 
 from pacesetter.arrays import Array
 from pacesetter.methods.direct.discovery import LEAST_GAIN, gain
-from pacesetter.methods.direct.sparse import CrossProducts, blocks_of, relax_weights, worth
+from pacesetter.methods.direct.sparse import CrossProducts, blocks_of, relax_weights, signal_utility
 
 __all__ = ["MEMORIES", "age_weights", "choose_memory"]
 
@@ -31,7 +31,7 @@ def choose_memory(x: Array, y: Array, weights: Array, *, folds: int, purge_bars:
     gains = {memory: gain(said[np.inf], said[memory], aim) for memory in MEMORIES}
     sure = [memory for memory in MEMORIES if gains[memory] >= LEAST_GAIN]
     # Of those that are surely better the best, not the surest, which is the one least different from all bars alike.
-    return max(sure, key=lambda memory: worth(said[memory], aim)[0], default=np.inf), max(gains.values())
+    return max(sure, key=lambda memory: signal_utility(said[memory], aim)[0], default=np.inf), max(gains.values())
 
 
 def age_weights(bars: int, memory: float) -> Array:

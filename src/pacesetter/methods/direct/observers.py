@@ -83,9 +83,9 @@ class DirectValidator(Validator[DirectLearner]):
         """Leave a policy to act even where none was validated."""
         if not self.state["scores"]:
             self.learner.save(self.session.run.path("checkpoints/best"), self.session.header)
-        self._leave_relations()
+        self._store_relations()
 
-    def _leave_relations(self) -> None:
+    def _store_relations(self) -> None:
         """Write what the best policy uses of each symbol's past, for `lag.method=policy`."""
         policy = load_direct(Path(self.session.run.path("checkpoints/best")))
         count, symbols = policy.lags * len(policy.symbols), len(policy.symbols)

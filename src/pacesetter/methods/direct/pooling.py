@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pacesetter.arrays import Array
-from pacesetter.methods.direct.sparse import LEAST_SURE, Sparse, blocks_of, fit_sparse, purged_rows, worth
+from pacesetter.methods.direct.sparse import LEAST_SURE, Sparse, blocks_of, fit_sparse, purged_rows, signal_utility
 
 __all__ = ["SHARES", "common_weights", "fit_pooled"]
 
@@ -36,7 +36,7 @@ def fit_pooled(x: Array, y: Array, own: Array, fit: Callable[..., Sparse], **opt
     common = common_weights(x, y, own, **options)
     blocks = blocks_of(len(x), len(common) - 1)
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, common[1:], strict=True)])
-    if worth(held_out, y)[1] < LEAST_SURE:
+    if signal_utility(held_out, y)[1] < LEAST_SURE:
         return None
     fits = [fit(given=[share * each for each in common]) for share in SHARES]
     return max(fits, key=lambda each: each.utility)

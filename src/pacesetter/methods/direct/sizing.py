@@ -72,16 +72,12 @@ class ViewSizer:
         is_on = (volatility > 0).any(-1).double()
         return cls(options, volatility, base, covaried, (base * covaried).sum(-1), is_on, day, correlations)
 
-    @property
-    def asked(self) -> float | None:
-        """The annual volatility that views are scaled to on average; None where nothing says so."""
-        return self.options.views_volatility
-
     def fitted_scale(self, variance: float) -> float:
         """k̄ of views of this mean annual variance."""
-        if self.asked is None:
+        asked = self.options.views_volatility
+        if asked is None:
             return 1.0
-        return self.asked / math.sqrt(variance) if variance > 0 else 0.0
+        return asked / math.sqrt(variance) if variance > 0 else 0.0
 
     def size(
         self, views: torch.Tensor, now: torch.Tensor, scale: float, base_held: torch.Tensor, rules: Rules

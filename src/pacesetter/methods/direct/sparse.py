@@ -31,8 +31,8 @@ __all__ = [
     "fit_sparse",
     "purged_rows",
     "relax_weights",
+    "signal_utility",
     "sparse_weights",
-    "worth",
 ]
 
 Candidate = tuple[float, float, list[Array]]  # penalty, share, weights: of all bars, without each block
@@ -52,7 +52,7 @@ class CrossProducts(NamedTuple):
     def of(cls, x: Array, y: Array) -> CrossProducts:
         return cls(x.T @ x, x.T @ y, len(x))
 
-    def beside(self, weights: Array) -> CrossProducts:
+    def residual(self, weights: Array) -> CrossProducts:
         """The same for what is left of the returns beside weights (input, symbol)."""
         return CrossProducts(self.inputs, self.response - self.inputs @ weights, self.bars)
 
@@ -133,7 +133,7 @@ def fit_sparse(
     penalty, share, weights = best
     # Blocks are in the order of time, so their signals make (bar, symbol) again.
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
-    utility, sureness = worth(held_out, y)
+    utility, sureness = signal_utility(held_out, y)
     # The utility was chosen as the best of many, so being above 0 is not enough.
     if sureness < LEAST_SURE:
         weights, held_out = [np.zeros_like(each) for each in weights], np.zeros_like(held_out)
@@ -160,7 +160,7 @@ def _purge_blocks(
     return [whole - CrossProducts.of(x[rows], y[rows]) for rows in around]
 
 
-def worth(signal: Array, y: Array) -> tuple[float, float]:
+def signal_utility(signal: Array, y: Array) -> tuple[float, float]:
     """Utility per bar and symbol of signals (bar, symbol), and how many standard errors it is above 0."""
     # Summed over symbols first: symbols of one bar are correlated, so the sample of the standard error is the bars.
     by_bar = (signal * y - 0.5 * signal**2).sum(1)
@@ -180,7 +180,7 @@ class _Path:
     def __init__(self, products: list[CrossProducts], given: Sequence[Array] | None = None) -> None:
         self.given = given
         pairs = zip(products, given or products, strict=True)
-        self.products = [each if given is None else each.beside(np.asarray(known)) for each, known in pairs]
+        self.products = [each if given is None else each.residual(np.asarray(known)) for each, known in pairs]
         self.weights = [np.zeros_like(each.response) for each in products]
 
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:

@@ -176,12 +176,12 @@ class MOSAC(SAC):
     # ---- learning -------------------------------------------------------------------------------------------------
 
     def actor_features(self, features: torch.Tensor) -> torch.Tensor:
-        """With the gradient: what an objective is worth hardly depends on the weights, which order is best does.
+        """As SAC's; with the gradient where a front is learned.
 
-        Features that only the critics shape need not hold the weights, and one network for a front then plays them all
-        alike.
+        What an objective is worth hardly depends on the weights, which order is best does. Features that only the
+        critics shape need not hold the weights, and one network for a front then plays them all alike.
         """
-        return features
+        return features if self.config.preferences > 1 else super().actor_features(features)
 
     def critic_values(self, features: torch.Tensor, actions: torch.Tensor | None, batch: Transitions) -> torch.Tensor:
         """The critics' values as one number, by the weights that each row has: (row,), or (row, action)."""

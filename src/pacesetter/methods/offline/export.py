@@ -85,7 +85,7 @@ def export_episodes(
     teach, policy = _teacher(source, config, panel, market)
     manifest = dataset_manifest(config, panel, market, _label(source), policy, names, seed)
 
-    def recorded() -> Iterator[tuple[str, StoredEpisodes]]:
+    def record_regimes() -> Iterator[tuple[str, StoredEpisodes]]:
         for place, name in enumerate(names):
             # Another seed for each regime: equal starts and draws would make their episodes alike.
             steps = record(market, teach, REGIMES[name], episodes, seed + place)
@@ -93,7 +93,7 @@ def export_episodes(
             assert part is not None
             yield name, part
 
-    return _write_episodes(out, manifest, market, recorded(), minari)
+    return _write_episodes(out, manifest, market, record_regimes(), minari)
 
 
 def _write_episodes(

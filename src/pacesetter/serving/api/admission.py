@@ -31,7 +31,7 @@ __all__ = ["Admission", "ApiSettings"]
 WORDS = {
     400: "the request cannot be read",
     401: "a key is missing, unknown or expired",
-    403: "the key lacks the scope for this",
+    403: "the key lacks the scope for this; add one with it: pacesetter keys add NAME --scopes read,trade",
     408: "the request did not arrive in time",
     413: "the request is too long",
     429: "too many requests",
@@ -265,7 +265,7 @@ class Turns:
             if turn.done() and not turn.cancelled():
                 self._pass_on()
             else:
-                self._leave(key, turn)
+                self._leave_queue(key, turn)
             raise Refusal(429) if isinstance(problem, TimeoutError) else problem from problem
 
     def _pass_on(self) -> None:
@@ -281,7 +281,7 @@ class Turns:
                 self.active += 1
                 turn.set_result(None)
 
-    def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
+    def _leave_queue(self, key: str, turn: asyncio.Future[None]) -> None:
         queue = self.waiting.get(key)
         if queue is not None and turn in queue:
             queue.remove(turn)

@@ -25,7 +25,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
-from pacesetter.policies.conditions import asked_entries
+from pacesetter.policies.conditions import condition_entries
 from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.policies.spec import EXPECTED, SURPRISE
 from pacesetter.serving.bundle.bundle import Bundle
@@ -114,7 +114,7 @@ class BundlePolicy(Policy):
         if self.asked:
             achieved = float(snapshot.observation["portfolio"][PortfolioEntry.EQUITY_RATIO]) - 1.0
             rows = 1 if is_whole else len(snapshot.panel.symbols)
-            entries |= asked_entries(self.asked, achieved, rows)
+            entries |= condition_entries(self.asked, achieved, rows)
         before = self._memory_before(snapshot)
         self.entries = entries | before
         answer = self.model(self.entries)

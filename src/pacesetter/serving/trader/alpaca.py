@@ -15,7 +15,7 @@ from typing import Any
 from pacesetter.errors import ConfigError, RunError, needs
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.serving.risk.order import LIMIT, MARKET, STOP, Order
-from pacesetter.serving.trader.broker import BROKERS, Broker, OrderStatus
+from pacesetter.serving.trader.broker import Broker, OrderStatus
 from pacesetter.serving.trader.venue import (
     NoAnswerError,
     OpenOrder,
@@ -45,7 +45,6 @@ WORDS = {  # the service's for ours
 }
 
 
-@BROKERS.register("alpaca")
 @dataclass(frozen=True)
 class AlpacaOptions(VenueOptions):
     """Alpaca has no options of its own; keys come from ALPACA_API_KEY and ALPACA_SECRET_KEY alone."""

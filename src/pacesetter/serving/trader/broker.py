@@ -204,11 +204,11 @@ class BrokerOptions(ABC):
 
 BROKERS: Registry[type[BrokerOptions]] = Registry(
     "broker",
-    (
-        "pacesetter.serving.trader.paper_broker",
-        "pacesetter.serving.trader.alpaca",
-        "pacesetter.serving.trader.ccxt_broker",
-    ),
+    entries={
+        "paper": "pacesetter.serving.trader.paper_broker:PaperOptions",
+        "alpaca": "pacesetter.serving.trader.alpaca:AlpacaOptions",
+        "ccxt": "pacesetter.serving.trader.ccxt_broker:CcxtOptions",
+    },
 )
 
 

@@ -23,7 +23,7 @@ from pacesetter.errors import ConfigError, RunError, did_you_mean, needs
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Position
 from pacesetter.serving.risk.order import LIMIT, MARKET, STOP, Order
-from pacesetter.serving.trader.broker import BROKERS, Broker, OrderStatus, Span
+from pacesetter.serving.trader.broker import Broker, OrderStatus, Span
 from pacesetter.serving.trader.paper_broker import PaperBroker
 from pacesetter.serving.trader.venue import (
     Funding,
@@ -55,7 +55,6 @@ STATUSES = {  # ccxt's word for ours
 }
 
 
-@BROKERS.register("ccxt")
 @dataclass(frozen=True)
 class CcxtOptions(VenueOptions):
     """Which exchange, and how; its sandbox unless `dry_run` or `live`.

@@ -173,7 +173,7 @@ class Desk:
         self.guard.begin_bar(self.equity, now, settlement.stop_outs)
         return settlement
 
-    def adjusted(self) -> Array:
+    def split_quantities(self) -> Array:
         """(symbol,) quantities that a split added, and that the next settlement tells."""
         added = np.zeros(len(self.symbols))
         for each in self._adjustments:

@@ -422,7 +422,7 @@ class PaperTrader:
         self._reconcile()
         if state is not None:
             self._publish()  # what a kill kept from the record
-            self._tell_heir(state["desk"].get("policy"))
+            self._log_other_policy(state["desk"].get("policy"))
 
     def _rescale(self) -> None:
         """Bring the books to prices that the source has re-based since, as for a split; orders in flight there end."""
@@ -444,7 +444,7 @@ class PaperTrader:
         if was_halted and self.desk.guard.state is State.HALTED:
             log.warning("still halted: %s", self.desk.guard.reason)
 
-    def _tell_heir(self, before: str | None) -> None:
+    def _log_other_policy(self, before: str | None) -> None:
         """Log where the book was another policy's: intended after a rollback, otherwise perhaps a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
@@ -480,7 +480,7 @@ class PaperTrader:
 
         strangers   open orders at the broker that are not in flight here
         """
-        held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked + self.desk.adjusted()
+        held, booked = self.desk.broker.positions[:, Position.QUANTITY], self._booked + self.desk.split_quantities()
         least, most = booked - rounding(held), booked + rounding(held)
         # Orders that arrived may have filled in part, or not at all, since they were looked at.
         for order in arrived:

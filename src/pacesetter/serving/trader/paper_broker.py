@@ -17,7 +17,6 @@ from pacesetter.market.orders import OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.serving.risk.order import LIMIT, Order
 from pacesetter.serving.trader.broker import (
-    BROKERS,
     Broker,
     BrokerOptions,
     Execution,
@@ -32,7 +31,6 @@ STOPS = Flag.STOP_LOSS | Flag.TRAILING_STOP
 EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.LIQUIDATED, Flag.DELISTED)
 
 
-@BROKERS.register("paper")
 @dataclass(frozen=True)
 class PaperOptions(BrokerOptions):
     """The paper broker has no options: costs, cash and exits are the policy's own market."""

@@ -190,7 +190,7 @@ class RecordCheck:
     is_live: bool
     is_whole: bool
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In two sentences."""
         how = f"{self.count - self.late} of {self.count} stamped before their next bar"
         kind = how if self.is_live else "a replay of stored bars, so that its stamps prove nothing"
