@@ -421,7 +421,7 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
     recent, start = account.panel.rows(max(first - history, 0), len(account.panel)), min(first, history)
     scenarios = stress_scenarios(recent, start, market=account.market)[1:]  # behind the market as it was
     figures: dict[str, dict[str, float]] = {}
-    forget_tables()  # those of training: nobody asks for them again
+    forget_tables()  # those of training are not asked for again
     for place in range(0, len(scenarios), STRESSED):
         part, markets = scenarios[place : place + STRESSED], list[PlayedMarket]()
         for number, scenario in enumerate(part, start=place + 1):
