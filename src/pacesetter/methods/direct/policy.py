@@ -10,7 +10,8 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     l_j(t)   Σ w_j · x, sparse (L1)
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
              in the direction of w_ij, less 0.1; at least 0
-    s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
+    s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j; with `links` what their network
+             adds
 
 and what it targets, with h the share that it holds and c the cost of a side:
 
@@ -42,6 +43,7 @@ from pacesetter.methods.direct.dictionary import (
     group_sizes,
     own_places,
 )
+from pacesetter.methods.direct.links import link_inputs, make_network
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
 from pacesetter.policies.spec import PolicySpec
@@ -111,6 +113,7 @@ class DirectPolicy(nn.Module, Agent):
     recency: torch.Tensor
     links: torch.Tensor
     follows: torch.Tensor
+    link_share: torch.Tensor
 
     def __init__(
         self,
@@ -159,9 +162,12 @@ class DirectPolicy(nn.Module, Agent):
         self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
         self.register_buffer("level", torch.tensor([0.0, 1.0]))  # middle and spread of the log mean volatility
         self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
-        room = LINKS * count if self.is_recent else 0
+        room = LINKS * count if self.is_recent or self.has_links else 0
         self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
         self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) ±1 where the symbol follows it
+        self.link_network = make_network().requires_grad_(False) if self.has_links else None
+        if self.has_links:
+            self.register_buffer("link_share", torch.tensor(0.0))  # of what the network says
 
     @property
     def made_with(self) -> dict[str, object]:
@@ -187,6 +193,11 @@ class DirectPolicy(nn.Module, Agent):
     def is_recent(self) -> bool:
         """Whether links may count by how they held lately."""
         return "recent" in self.groups and len(self.symbols) > 1
+
+    @property
+    def has_links(self) -> bool:
+        """Whether a network of the links may add to what the weights say."""
+        return "links" in self.groups and len(self.symbols) > 1
 
     @property
     def past_bars(self) -> int:
@@ -307,10 +318,25 @@ class DirectPolicy(nn.Module, Agent):
     def signal(self, moves: Moves) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
         x = self.raw_inputs(moves) / self.scale
-        linear = x @ self.weights
-        if not self.is_recent:
-            return linear
-        return self.recency[0] * linear + self.recency[1] * self.recent(moves.z, x)
+        said = x @ self.weights
+        if self.is_recent:
+            said = self.recency[0] * said + self.recency[1] * self.recent(moves.z, x)
+        if self.link_network is None:
+            return said
+        shown, follows = self.read_links(moves, x, self.weights)
+        more: torch.Tensor = self.link_network(shown)[..., 0] @ follows
+        return said + self.link_share * more
+
+    def read_links(self, moves: Moves, x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the network of the links reads (row, link, input), and |w| of those that follow (link, symbol).
+
+        x   (row, input) scaled inputs, those of the lags first        weights   (input, symbol) by which it was found
+        """
+        place, follower = self.links[:, 0] * len(self.symbols) + self.links[:, 1], self.follows.abs().argmax(1)
+        moved = x[:, place] * self.follows.sum(1)
+        level = (moves.fast / moves.volatility).log()
+        shown = link_inputs(moved, self.state(moves.fast), level, self.links[:, 1], follower)
+        return shown, self.follows.abs() * weights[place, follower].abs()[:, None]
 
     @torch.no_grad()
     def aim_ahead(self, weights: torch.Tensor, share: float) -> torch.Tensor:
