@@ -256,7 +256,11 @@ def _learn(session: Session[Learner]) -> TrainingResult:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
             # The last update has no round behind it at whose start it would be looked at.
             guard.check()
-            _finish_validation(session, validator)
+            try:
+                _finish_validation(session, validator)
+            except Stop:  # on a signal; a resume validates the agent at the end
+                checkpoints.save()
+                raise
             for callback in others:
                 callback.end()
             checkpoints.save()

@@ -387,7 +387,10 @@ class DirectPolicy(nn.Module, Agent):
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), self.speed
         if self.layers is not None:
-            more = self.network_terms(signal, volatility, held, self.plain(signal, volatility))
+            # Of its own price and gain where gradients are taken: shared ones would be added up in another order.
+            is_learning = torch.is_grad_enabled()
+            plain = self.plain(signal, volatility) if is_learning else self._plain(signal, volatility, price, gain)
+            more = self.network_terms(signal, volatility, held, plain)
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
@@ -415,8 +418,12 @@ class DirectPolicy(nn.Module, Agent):
 
     def plain(self, signal: torch.Tensor, volatility: torch.Tensor) -> torch.Tensor:
         """(…, symbol) what the shape alone wants, without costs and limits."""
-        excess = signal - market_price(signal, self.log_price.exp(), self.lowest < 0)
-        return self.log_gain.exp() / volatility.square() * excess * volatility
+        return self._plain(signal, volatility, self.log_price.exp(), self.log_gain.exp() / volatility.square())
+
+    def _plain(
+        self, signal: torch.Tensor, volatility: torch.Tensor, price: torch.Tensor, gain: torch.Tensor
+    ) -> torch.Tensor:
+        return gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
 
     def change(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState
@@ -468,7 +475,7 @@ class DirectPolicy(nn.Module, Agent):
         team_state = None if self.team is None else TeamState(bars.team, account["portfolio"][..., DRAWDOWN])
         return self.target(bars.signal, bars.volatility, account["position"][..., WEIGHT], team_state)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def read_market(self, market: Observation) -> dict[str, Array]:
         """`BarReading` of consecutive bars at once."""
         windows = market["window"][:, :, -self.history_bars :]
@@ -481,7 +488,7 @@ class DirectPolicy(nn.Module, Agent):
         moves = Moves(z.unfold(0, self.past_bars, 1), *(part[self.past_bars - 1 :] for part in newest))
         return {name: part.numpy() for name, part in self.read(moves)._asdict().items()}
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
         is_read = "signal" in observation  # by `read_market`
