@@ -7,7 +7,7 @@ The worlds and the agent of `lookback_state.py`: twelve symbols, 8,000 bars, the
 Direct learns from the first 5,600 and trades the last 2,400, 2.5 bps a side, 15 % a symbol at most, no shorts. Its
 group `windows` reads what the links in the window in force let expect of each symbol (`leadlag_expected`), and is
 used where it pays on held-out blocks. Windows: the agent's, where it did not learn, and before that the one that its
-episodes begin with, as `features.leadlag.lookback=RUN` shows them; one of 10, 20, 40, 80 and 160 bars at every bar;
+episodes begin with, as `features.leadlag.lookback=RUN` shows them; one of 10, 20, 60, 120 and 250 bars at every bar;
 cross-validation over 20, 60 and 250 bars. Of the fixed windows and of the records the best is chosen by hindsight of
 the test bars, seed by seed, which flatters both; `chosen constant` is the one that paid most on the held-out blocks of
 the training bars. Annualised Sharpe ratios of the account. No setting was chosen by them.

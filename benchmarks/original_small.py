@@ -47,7 +47,7 @@ TITLES = {
     "encoder": "Ten names, the network of a direction classifier, with its weights or without",
     "sentiment": "Seven names with sentiment, 2,949 bars",
 }
-NETWORKS = {"encoder": ("agent.network=mlp", "agent.network_options={width:32}")}  # as `pacesetter baseline sl mlp`
+NETWORKS = {"encoder": ("agent.network=mlp",)}  # as `pacesetter baseline sl mlp` has it
 HEADER = ("arm", "mean of the agents", "by seed", f"above {GOOD}", "no order above 60%", STEP_HEADER[-1], "difference")
 
 

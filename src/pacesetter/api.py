@@ -239,7 +239,7 @@ def check_causal(function: Any, bars: Panel | pd.DataFrame, t: object = None, *,
 
     function   of a panel that gives a row for each of its bars (a feature, a signal, weights); of a panel that gives a
                policy; or what `backtest` takes, e.g. a function of what is seen at a bar that gives weights
-    t          bar, by place or date; three quarters of the bars. A look one bar ahead shows at bar t alone
+    t          bar, by place or date; three quarters of the bars. Values are tried at the bar before, too
 
     >>> import numpy as np, pacesetter as ps
     >>> market = ps.load("synthetic", symbols=3, bars=400, seed=1)
@@ -268,6 +268,8 @@ def _policy_maker(function: object, panel: Panel) -> Callable[[Panel], Policy] |
     try:
         made = function(panel)
     except (AttributeError, TypeError, KeyError):  # it takes what is seen at a bar, not a panel
+        return lambda given: FunctionPolicy(function)
+    if isinstance(made, (list, tuple)) and len(made) == len(panel.symbols):  # weights that stay, whatever is seen
         return lambda given: FunctionPolicy(function)
     return function if hasattr(made, "decide") else None
 

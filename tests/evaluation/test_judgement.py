@@ -13,7 +13,7 @@ from pacesetter.evaluation import judgement
 from pacesetter.evaluation.backtest.backtest import backtest, backtest_many
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import JudgedAccount, Judgement, judge_policy
-from pacesetter.features import feature_table
+from pacesetter.features import feature_table, table
 from pacesetter.market.parameters import Limits, MarketParameters
 from pacesetter.market.risk import RiskColumn, RiskOptions
 from pacesetter.policies.market_rows import market_bank
@@ -151,6 +151,20 @@ def test_each_stressed_market_is_told_as_it_begins(panel):
     told = [line for line in lines if line.startswith("stress ")]
     assert told[0] == "stress 1 of 6: crash"
     assert len(told) == 6
+
+
+def test_no_feature_table_is_kept_while_markets_are_played(panel, monkeypatch):
+    kept = []
+
+    def counted(policy, markets, **more):
+        kept.append(table._compute_table.cache_info().currsize)
+        return backtest_many(policy, markets, **more)
+
+    monkeypatch.setattr(judgement, "backtest_many", counted)
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    judge_policy(make_baseline("hold", account.bank), account, baselines=["cash"], draws=10)
+    assert kept
+    assert not any(kept)
 
 
 def test_around_a_base_regressions_count_through_the_same_step():

@@ -49,10 +49,25 @@ def test_a_function_that_reads_later_bars_is_refused(market: ps.Panel, function:
         ps.check_causal(function, market)
 
 
+def test_the_close_of_a_week_at_all_its_days_is_refused_at_whichever_day_it_is_tried(market: ps.Panel) -> None:
+    def weekly(panel: ps.Panel) -> Any:
+        closes = panel.to_frame()["close"]
+        return closes.groupby([closes.index.isocalendar()[part].to_numpy() for part in ("year", "week")]).transform(
+            "last"
+        )
+
+    last = np.flatnonzero(np.diff(market.index.isocalendar().week) != 0)  # of each week
+    assert last[20] < len(market) - 2
+    for t in (int(last[20]), int(last[20]) - 1):
+        with pytest.raises(DataError, match="weekly looks ahead"):
+            ps.check_causal(weekly, market, t=market.index[t])
+
+
 def test_causal_functions_frames_and_policies_pass(market: ps.Panel) -> None:
     ps.check_causal(smoothed, market)
     ps.check_causal(lambda panel: panel.to_frame()["close"].rolling(5).mean(), market, t="2000-11-01")
     ps.check_causal("hold", market)
+    ps.check_causal(lambda seen: [0.1, 0.0, 0.05], market)
     ps.check_causal(lambda seen: (seen.panel.close[seen.t] > seen.panel.close[seen.t - 1]) * 0.1, market)
 
 

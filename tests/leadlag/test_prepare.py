@@ -7,6 +7,7 @@ import pytest
 
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.answer import Preparation, prewhiten
+from pacesetter.leadlag.prepare import shared_autocorrelation
 
 
 def correlated(seed: int = 0) -> np.ndarray:
@@ -49,3 +50,44 @@ def test_whitening_takes_autocorrelation_off_and_leaves_noise_alone() -> None:
     white, orders = prewhiten(moving)
     assert orders[1] >= 1
     assert abs(np.corrcoef(white[1:, 1], white[:-1, 1])[0, 1]) < 0.06
+
+
+def slow_market(seed: int, bars: int = 3000) -> np.ndarray:
+    """Five symbols that share a factor which predicts itself."""
+    rng = np.random.default_rng(seed)
+    factor = rng.standard_normal(bars)
+    for t in range(1, bars):
+        factor[t] += 0.5 * factor[t - 1]
+    return factor[:, None] + rng.standard_normal((bars, 5))
+
+
+@pytest.mark.parametrize("bars", [3000, 4])  # more bars than symbols, and fewer
+def test_without_flips_shared_autocorrelation_gives_the_increments_back(bars: int) -> None:
+    x = slow_market(4)[:bars]
+    whole = shared_autocorrelation(x).flip(np.ones((1, bars), dtype=np.float32))[0]
+    np.testing.assert_allclose(whole, (x - x.mean(axis=0)) / x.std(axis=0), atol=1e-4)
+
+
+def test_flips_keep_shared_autocorrelation_the_same_both_ways() -> None:
+    x = slow_market(5)
+    flips = np.random.default_rng(6).choice([-1.0, 1.0], (40, len(x))).astype(np.float32)
+    lagged = lagged_covariances(shared_autocorrelation(x).flip(flips))
+    assert lagged.min() > 0.1
+    assert np.abs(lagged - lagged.T).max() < 0.03
+    x[1:, 0] += 0.8 * x[:-1, 1]  # a lead, which flips take away
+    kept = shared_autocorrelation(x)
+    own, lagged = (
+        lagged_covariances(kept.flip(np.ones((1, len(x)), dtype=np.float32))),
+        lagged_covariances(kept.flip(flips)),
+    )
+    assert own[1, 0] - own[0, 1] > 0.2
+    assert np.abs(lagged - lagged.T).max() < (own[1, 0] - own[0, 1]) / 2
+
+
+def lagged_covariances(drawn: np.ndarray) -> np.ndarray:
+    """(i, j) mean over draws of the covariance of i with j a bar later."""
+    return np.mean([each[:-1].T @ each[1:] / len(each) for each in drawn], axis=0)
+
+
+def test_noise_has_no_shared_autocorrelation() -> None:
+    assert not shared_autocorrelation(np.random.default_rng(3).standard_normal((1500, 5))).filters.any()

@@ -421,15 +421,16 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
     recent, start = account.panel.rows(max(first - history, 0), len(account.panel)), min(first, history)
     scenarios = stress_scenarios(recent, start, market=account.market)[1:]  # behind the market as it was
     figures: dict[str, dict[str, float]] = {}
+    forget_tables()  # those of training are not asked for again
     for place in range(0, len(scenarios), STRESSED):
         part, markets = scenarios[place : place + STRESSED], list[PlayedMarket]()
         for number, scenario in enumerate(part, start=place + 1):
             tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
             markets.append(PlayedMarket(scenario.panel, account.bank_of(scenario.panel), scenario.market, risk))
+            forget_tables()  # the bank has all that is read of it
         played = backtest_many(policy, markets, first=start, window_bars=account.window_bars)
         figures |= {scenario.label: metrics(each) for scenario, each in zip(part, played, strict=True)}
         # The tables of a stressed market are not asked for again.
-        forget_tables()
         forget_risk_tables()
     return _frame(figures)
 

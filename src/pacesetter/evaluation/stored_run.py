@@ -72,12 +72,14 @@ class StoredRun:
     brief   columns of the verdict that a narrow console leaves out
     like    a run of the same data and features, whose tables are used instead of computing them once more
     is_alone   no baseline is played beside it: features that only those read are left out
+    bars    those of its data, all symbols, where they have been read
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
     """
 
     folder: Path
     like: StoredRun | None = None
     is_alone: bool = False
+    bars: Panel | None = None
     brief: ClassVar[tuple[str, ...]] = ("volatility", "volatility (21 days)", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
         "annual_return": "annual return",
@@ -147,7 +149,9 @@ class StoredRun:
     @cached_property
     def whole(self) -> Panel:
         """All symbols of its data, by which trials are counted."""
-        return build_panel(self.config) if self.like is None else self.like.whole
+        if self.like is not None:
+            return self.like.whole
+        return build_panel(self.config) if self.bars is None else self.bars
 
     @cached_property
     def panel(self) -> Panel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,20 +45,21 @@ def altered_after(panel: Panel, t: int, seed: int = 0, side: float = 1.0) -> Pan
 
 
 def check_values(name: str, compute: Callable[[Panel], ArrayLike], panel: Panel, t: int, draws: int = 1) -> None:
-    """Compute (time, …) values also on panels altered after bar t; refuse any that differ up to t.
+    """Compute (time, …) values also on panels altered after bar t, and after the bar before; refuse what differs there.
 
-    Rounding is allowed for: a millionth of a column's largest value.
+    What gives all bars of a week the week's close looks ahead at every bar but the week's last, so that one of two bars
+    in a row shows it. Rounding is allowed for: a millionth of a column's largest value.
     """
     values = values_of(name, compute, panel)[: t + 1]
     noise = NOISE * np.nan_to_num(np.abs(values)).max(axis=0, initial=0.0)
-    for side in SIDES:
-        for seed in range(draws):
-            others = values_of(name, compute, altered_after(panel, t, seed, side))[: t + 1]
-            with np.errstate(invalid="ignore"):
-                same = (np.abs(values - others) <= noise) | (np.isnan(values) & np.isnan(others)) | (values == others)
-            if not same.all():
-                bar, *place = np.argwhere(~same)[-1]
-                raise DataError(_sentence(name, panel, t, int(bar), place, (values, others)))
+    for cut, side, seed in product((t, t - 1), SIDES, range(draws)):
+        others = values_of(name, compute, altered_after(panel, cut, seed, side))[: cut + 1]
+        before = values[: cut + 1]
+        with np.errstate(invalid="ignore"):
+            same = (np.abs(before - others) <= noise) | (np.isnan(before) & np.isnan(others)) | (before == others)
+        if not same.all():
+            bar, *place = np.argwhere(~same)[-1]
+            raise DataError(_sentence(name, panel, cut, int(bar), place, (values, others)))
 
 
 def values_of(name: str, compute: Callable[[Panel], ArrayLike], panel: Panel) -> Array:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacesetter.arrays import Array, Floats
+from pacesetter.arrays import Array, Floats, Integers, Singles
+from pacesetter.compiled import njit
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import ratio
 
-__all__ = ["Preparation", "prewhiten"]
+__all__ = ["Autocorrelation", "Preparation", "prewhiten", "shared_autocorrelation"]
 
 
 @dataclass(frozen=True)
@@ -92,22 +93,89 @@ def prewhiten(increments: Floats, most: int = 5) -> tuple[Array, Array]:
     share a factor would make one lead the other.
     """
     z, deviation = _standardise(increments)
-    bars = len(z)
-    # At least ten bars for each coefficient.
-    most = max(min(most, bars // 10), 0)
-    # Over `bars`, not over the overlap: such autocovariances are positive semidefinite, so the error variances below
-    # stay positive.
-    moments = np.stack([(z[: bars - lag] * z[lag:]).sum(axis=0) / bars for lag in range(most + 1)])
+    moments = _autocovariances(z, most)
     coefficients, errors = _levinson(moments)
-    price = np.log(bars) * np.arange(most + 1)[:, None]
-    # BIC = n·log(error variance) + order·log n.
-    order = (bars * np.log(np.maximum(errors, 1e-12)) + price).argmin(axis=0)
-    chosen = coefficients[order.max(initial=0)].T  # (symbol, lag)
+    order = _choose_order(errors, len(z))
+    chosen = coefficients[order.max(initial=0)]
+    return np.where(np.isfinite(increments), _filter(z, chosen) * deviation, np.nan), order
+
+
+@dataclass(frozen=True, eq=False)
+class Autocorrelation:
+    """Autocorrelation by which no symbol leads: of the first principal component, and one shared by all the rest.
+
+    Lagged covariances that are the same both ways, however strong, are kept. Filters of each symbol's own would make
+    the one that answers slowly follow all others.
+
+    innovations  (time, symbol + 1) what is left without it, of the rest and of the component
+    filters      (lag, symbol + 1) autoregression of each
+    vector       (symbol,) of the component
+    """
+
+    innovations: Singles
+    filters: Singles
+    vector: Singles
+
+    def flip(self, flips: Singles) -> Singles:
+        """(draw, time, symbol) increments whose innovations are flipped by `flips` (draw, time)."""
+        drawn = flips[:, :, None] * self.innovations
+        if self.filters.any():
+            _recolour(drawn, self.filters)
+        return np.asarray(drawn[:, :, :-1] + drawn[:, :, -1:] * self.vector)
+
+
+def shared_autocorrelation(increments: Floats, most: int = 5) -> Autocorrelation:
+    """The shared autocorrelation of (time, symbol) increments in deviations, its order by BIC as in `prewhiten`."""
+    z = _standardise(increments)[0]
+    bars, symbols = z.shape
+    # The smaller of the two Gram matrices has the same first component.
+    gram = z.T @ z if symbols <= bars else z @ z.T
+    first = np.linalg.eigh(gram)[1][:, -1]
+    vector = first if symbols <= bars else z.T @ first
+    vector = vector * np.nan_to_num(ratio(1.0, np.linalg.norm(vector)))
+    component = z @ vector
+    parts = np.column_stack([z - component[:, None] * vector, component])
+    moments = _autocovariances(_standardise(parts)[0], most)
+    own = _choose_order(_levinson(np.column_stack([_autocovariances(z, most), moments]))[1], bars)
+    shared = np.column_stack([moments[:, :-1].mean(axis=1), moments[:, -1]])
+    coefficients = _levinson(shared)[0][own.max(initial=0)]
+    filters = np.column_stack([np.repeat(coefficients[:, :1], symbols, axis=1), coefficients[:, 1]])
+    return Autocorrelation(*(each.astype(np.float32) for each in (_filter(parts, filters), filters, vector)))
+
+
+def _filter(z: Floats, coefficients: Floats) -> Floats:
+    """(time, column) less what the autoregressions (lag, column) expect."""
     white = z.copy()
-    for lag in range(1, most + 1):
+    for lag, each in enumerate(coefficients, 1):
         # The first bars are filtered with the lags that exist; dropping them would shift the window.
-        white[lag:] -= chosen[:, lag - 1] * z[: bars - lag]
-    return np.where(np.isfinite(increments), white * deviation, np.nan), order
+        white[lag:] -= each * z[: len(z) - lag]
+    return white
+
+
+@njit(cache=True)
+def _recolour(drawn: Array, filters: Array) -> None:
+    """Add what the autoregressions (lag, column) expect to innovations (draw, time, column), in place."""
+    draws, bars, columns = drawn.shape
+    for draw in range(draws):
+        for t in range(bars):
+            for lag in range(1, min(len(filters), t) + 1):
+                for column in range(columns):
+                    drawn[draw, t, column] += filters[lag - 1, column] * drawn[draw, t - lag, column]
+
+
+def _autocovariances(z: Floats, most: int) -> Floats:
+    """(lag, column) autocovariances of 0 … `most` bars, with ten bars for each at least."""
+    bars = len(z)
+    most = max(min(most, bars // 10), 0)
+    # Over `bars`, not over the overlap: such autocovariances are positive semidefinite, so error variances stay
+    # positive.
+    return np.stack([(z[: bars - lag] * z[lag:]).sum(axis=0) / bars for lag in range(most + 1)])
+
+
+def _choose_order(errors: Floats, bars: int) -> Integers:
+    """(column,) order of the smallest BIC = n·log(error variance) + order·log n; errors (order, column)."""
+    price = np.log(bars) * np.arange(len(errors))[:, None]
+    return np.asarray((bars * np.log(np.maximum(errors, 1e-12)) + price).argmin(axis=0))
 
 
 def _levinson(moments: Floats) -> tuple[Array, Array]:

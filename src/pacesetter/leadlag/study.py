@@ -18,7 +18,7 @@ from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.leadlag.answer import Answer, Links, Preparation, StrengthMeasure, answer_window, find_links
 from pacesetter.leadlag.answer.intervals import leader_table
-from pacesetter.leadlag.answer.links import CONTROLS, TESTS, Control, Test
+from pacesetter.leadlag.answer.links import CONTROLS, TESTS, Control, Test, has_autocorrelation
 from pacesetter.leadlag.answer.network import leaders_without_a_bar, link_network, links_without_a_bar
 from pacesetter.leadlag.answer.rolling import ReplayedWindows, TimeLine, strategy_bars, time_line_windows
 from pacesetter.leadlag.answer.thin import ThinTrading
@@ -260,7 +260,12 @@ class Study:
             what = f"{symbols:,} symbols: {2 * self.draws:,} draws and {windows:,} windows of all pairs"
             say_long(what, each * (2 * self.draws + windows / 2))
             return
-        drawn = self.draws * ((not gauge.is_linear) + (not gauge.is_linear and not gauge.is_conditional))
+        drawn = 0
+        if not gauge.is_linear:
+            window = self.preparation.window(series.observed_window(last, self.bars))
+            # An interval's draws; those of a null, in the last window and in the last of the time line.
+            nulls = (not gauge.is_conditional) + (gauge.is_conditional or has_autocorrelation(window, gauge))
+            drawn = self.draws * (1 + 2 * nulls)
         what = f"lag.method={self.method}" if self.preparation.is_plain else f"lag.residual={self.residual}"
         say_long(f"{what}: {windows + drawn:,} windows, each computed by itself", each * (windows + drawn))
 

@@ -40,6 +40,25 @@ def test_bars_without_anything_take_no_room() -> None:
     assert seldom < 0.1 * whole
 
 
+def test_symbols_without_anything_take_no_room_at_a_bar() -> None:
+    fills = np.zeros((500, 20, 9))
+    fills[np.arange(500), np.arange(500) % 20, 1] = 1.0  # one symbol at each bar
+    result = Result("one", fills, np.zeros((500, 20)))
+    np.testing.assert_array_equal(result.fills, fills)
+    assert len(pickle.dumps(result)) < 0.2 * (fills.nbytes + result.orders.nbytes)
+
+
+def test_a_field_may_be_none() -> None:
+    @keep_sparse(held=0.0)
+    @dataclass(frozen=True)
+    class Account:
+        held: Array | None = None
+
+    assert Account().held is None
+    assert replace(Account(np.ones((4, 2))), held=None).held is None
+    np.testing.assert_array_equal(Account(np.eye(9)).held, np.eye(9))
+
+
 def test_a_field_is_required() -> None:
     with pytest.raises(TypeError, match="fills"):
         Result("one")  # type: ignore[call-arg]

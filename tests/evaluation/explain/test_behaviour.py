@@ -131,7 +131,7 @@ def test_attention_between_bars_and_between_assets() -> None:
 
 def overlay() -> BehaviourFinding:
     days = pd.date_range("2020-01-01", periods=10, tz="UTC")
-    equity = pd.Series(100.0 * 1.01 ** np.arange(10), index=days)
+    equity = pd.Series(100_000.0 * 1.01 ** np.arange(10), index=days)
     scores = pd.Series([np.nan, 1.0, 5.0, 9.0], index=days[[1, 3, 5, 8]])
     return anomaly_overlay(equity, scores, AlertLevels(), after_bars=2)
 
@@ -152,3 +152,4 @@ def test_findings_make_a_report(tmp_path: Path) -> None:
     assert "Anomalies over equity" in text
     assert "buy small" in text
     assert "2020-01-09" in text
+    assert "105,101" in text  # money without an exponent

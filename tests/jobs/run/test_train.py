@@ -15,7 +15,9 @@ from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.evaluation.statistics.trials import Trials
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.seeds import train_seeds
+from pacesetter.jobs.run import callbacks
 from pacesetter.jobs.run.callbacks import FailSafeGuard
+from pacesetter.jobs.run.collapse import play_episodes
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.locks import hold
@@ -101,6 +103,35 @@ def test_the_other_problems_train_and_resume_too(small, console, task, more):
     assert cut.stopped == "signal"
     assert cut.steps < whole.steps
     assert train(resume=cut.run.folder, console=console).weights_hash == whole.weights_hash
+
+
+@pytest.mark.parametrize("which", [0, 1, -2, -1])  # of the plays: two in each validation, of which one is at the end
+def test_a_signal_ends_a_validation_which_the_resume_begins_with(small, console, monkeypatch, which):
+    config = small("ppo", "train.steps=96", "train.validate_every=32")
+    whole, began, ended = train(config, console=console), [], []
+    plays = 2 * len(read_scores(whole))
+
+    def play(*given, **more):
+        began.append(True)
+        if len(began) == 1 + which % plays:
+            os.kill(os.getpid(), signal.SIGTERM)
+        played = play_episodes(*given, **more)
+        ended.append(True)
+        return played
+
+    monkeypatch.setattr(callbacks, "play_episodes", play)
+    cut = train(config, console=console)
+    assert cut.stopped == "signal"
+    assert (len(began), len(ended)) == (1 + which % plays, which % plays)
+    resumed = train(resume=cut.run.folder, console=console)
+    assert (resumed.weights_hash, resumed.score) == (whole.weights_hash, whole.score)
+    assert plays > 2
+    assert read_scores(resumed) == read_scores(whole)
+
+
+def read_scores(result):
+    lines = (json.loads(line) for line in (result.run.folder / "metrics.jsonl").read_text().splitlines())
+    return [(line["step"], line["validation"]["score"]) for line in lines if "validation" in line]
 
 
 def test_training_never_sees_the_validation_part_nor_that_the_test_part(small):

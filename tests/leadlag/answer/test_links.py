@@ -71,6 +71,35 @@ def test_false_links_have_the_stated_rate_on_a_thousand_markets(kind: str) -> No
     assert binomtest(found, markets, LEVEL / 2, alternative="less").pvalue > 0.01
 
 
+def slow_factor(seed: int) -> np.ndarray:
+    """Noise whose common factor alone predicts itself: each symbol predicts every other, both ways alike."""
+    rng = np.random.default_rng((seed, len(KINDS)))
+    factor = rng.standard_normal((BARS, 1))
+    for t in range(1, BARS):
+        factor[t] += 0.3 * factor[t - 1]
+    return 0.5 * factor + 0.87 * rng.standard_normal((BARS, SYMBOLS))
+
+
+def has_false_leader(kind: str, seed: int, draws: int) -> bool:
+    """Whether any score of a market in which nothing leads is called rare."""
+    window = slow_factor(seed) if kind == "slow factor" else noise(kind, seed)
+    return bool((find_links(window, StrengthMeasure("ccf_peak"), draws=draws, seed=seed).leader_p <= LEVEL).any())
+
+
+@pytest.mark.parametrize("kind", [*KINDS[:-1], "slow factor"])
+def test_scores_of_noise_are_seldom_called_rare(kind: str) -> None:
+    found = sum(has_false_leader(kind, seed, 60) for seed in range(40))
+    assert found <= binom.ppf(0.995, 40, LEVEL)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", [*KINDS[:-1], "slow factor"])
+def test_scores_of_a_thousand_noise_markets_are_called_rare_at_the_stated_rate(kind: str) -> None:
+    found = sum(has_false_leader(kind, seed, 100) for seed in range(1000))
+    print(f"ranking, {kind}: any score called rare in {found} of 1000 markets, stated {LEVEL:.0%}")
+    assert binomtest(found, 1000, LEVEL, alternative="greater").pvalue > 0.01
+
+
 def test_stale_prices_seem_to_follow_and_are_flagged() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((1000, 1)) + 0.7 * rng.standard_normal((1000, 8))

@@ -52,6 +52,20 @@ def test_an_interval_allows_for_the_choice_of_the_strongest() -> None:
     assert (chosen["high"] - chosen["low"]) / (alone["high"] - alone["low"]) == pytest.approx(3.144 / 1.960, abs=1e-3)
 
 
+def test_symbols_that_predict_each_other_alike_lead_at_no_time() -> None:
+    led = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        factor = rng.standard_normal(1500)
+        for t in range(1, len(factor)):
+            factor[t] += 0.3 * factor[t - 1]
+        x = factor[:, None] + 0.5 * rng.standard_normal((len(factor), 2))
+        periods = lead_periods(x[:, 0], x[:, 1], 1, pd.date_range("2000", periods=len(x)), chosen_from=10)
+        assert (periods["low"] > 0).any()
+        led += bool(periods["leads"].any())
+    assert led <= 2
+
+
 def test_a_symbol_does_not_lead_itself() -> None:
     with pytest.raises(ConfigError, match="size10 is named as leader and as follower; name two symbols"):
         ps.LeadLag().fit(load("deciles")).changes("size10", "size10")

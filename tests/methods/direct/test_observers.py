@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 import pacesetter as ps
+from pacesetter.data.loading import Data
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.backtest.scenarios import Scenario
@@ -23,6 +24,7 @@ from pacesetter.jobs.launch.folds import run_walk_forward
 from pacesetter.jobs.run.train import TrainingResult, train
 from pacesetter.market.risk import RiskColumn
 from pacesetter.methods.direct.learner import DirectLearner
+from pacesetter.panel import Panel
 
 SMALL = (
     *("agent=direct", "+preset=planted", "data.symbols=5", "data.groups=1", "data.bars=1200", "agent.segments=8"),
@@ -68,10 +70,20 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.filterwarnings("ignore::pacesetter.errors.LimitWarning")
-def test_a_stated_risk_is_used_by_training_validation_test_folds_and_python(tmp_path: Path) -> None:
+def test_a_stated_risk_is_used_by_training_validation_test_folds_and_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, load = list[Data](), Data.load
+
+    def count_reads(data: Data) -> Panel:
+        reads.append(data)
+        return load(data)
+
+    monkeypatch.setattr(Data, "load", count_reads)
     stated = ("risk.target_volatility=0.1", "risk.base=inverse_volatility", "risk.tracking_error=0.04")
     stated = (*stated, "features.leadlag.lookback=60")
     result = trained(tmp_path, "task=fleet", *stated, "task.market.limits.position_cap_fraction=0.5")
+    assert len(reads) == 1  # the scale is fitted on the bars that training has read
     run = StoredRun(result.run.folder)
     assert run.risk.scale is not None  # fitted to training and validation bars, and stored with the run
     assert run.sizing == run.risk

@@ -68,7 +68,9 @@ def test_no_service_keeps_capabilities_that_it_does_not_name() -> None:
 def test_images_and_actions_are_named_by_their_content() -> None:
     images = [service["image"] for service in COMPOSE["services"].values() if "image" in service]
     bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.M)
-    actions = re.findall(r"uses: (\S+)", (ROOT / ".github/workflows/ci.yml").read_text())
+    workflows = list((ROOT / ".github/workflows").glob("*.y*ml"))
+    actions = [action for file in workflows for action in re.findall(r"uses: (\S+)", file.read_text())]
+    assert {"ci.yml", "nightly.yml"} <= {file.name for file in workflows}
     assert len(images) + len(bases) == 5
     assert all(re.fullmatch(r"\S+:\S+@sha256:[0-9a-f]{64}", image) for image in [*images, *bases])
     assert all(re.fullmatch(r"\S+@[0-9a-f]{40}", action) for action in actions)

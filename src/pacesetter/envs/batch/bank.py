@@ -122,13 +122,16 @@ class Bank:
         if table.symbols != panel.symbols or not table.index.equals(panel.index):
             raise DataError(f"{table!r} is not of {panel!r}; compute it from the same symbols and bars")
         tables = ObservationTables.from_table(table, supervised)
-        bars, labels = MarketBars.from_panel(panel).values[:, rows], regime_labels(panel)[:, rows].T
+        # A list of places copies, a slice does not.
+        chosen: Any = slice(None) if rows == list(range(len(panel.symbols))) else rows
+        bars, labels = MarketBars.from_panel(panel).values[:, chosen], regime_labels(panel)[:, rows].T
         names = tuple(panel.symbols[row] for row in rows)
         blocks = 1 if is_whole else len(rows)
 
         def symbol_major(values: Array) -> Array:
             # One block of K symbols, or K blocks of one: the same memory, cut differently.
-            return values[rows].reshape(blocks, len(rows) // blocks, *values.shape[1:])
+            taken: Array = values[chosen]
+            return taken.reshape(blocks, len(rows) // blocks, *values.shape[1:])
 
         def time_major(values: Singles) -> Singles:
             # Context is read one bar at a time for all symbols, so bars come first in memory; windows are read along
@@ -139,7 +142,7 @@ class Bank:
             bars=np.ascontiguousarray(bars[None] if is_whole else bars.swapaxes(0, 1)[:, :, None]),
             windows=symbol_major(tables.windows),
             context=time_major(tables.context),
-            known=symbol_major(tables.known),
+            known=np.array(symbol_major(tables.known)),  # the table's own is read-only
             labels=labels.reshape(blocks, len(rows) // blocks, len(panel)),
             lasts=np.full(blocks, len(panel) - 1),
             symbols=(names,) if is_whole else tuple((name,) for name in names),

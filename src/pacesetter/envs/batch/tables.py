@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,7 +63,9 @@ class ObservationTables:
         places = {entry: slice(int(ends[k]), int(ends[k + 1])) for k, entry in enumerate(parts)}
         empty = np.zeros((*known.shape, 0), np.float32)
         context = np.concatenate([*parts.values(), empty], axis=2)
-        windows = to_observation(last_known(table.values[:, :, columns["window"]]))
+        windows = last_known(table.values, columns=columns["window"])
+        for values in windows:  # in place: a copy of all of them would double the memory
+            values[np.isnan(values)] = 0.0
         return cls(windows, to_observation(last_known(context)), names, places, known)
 
 
@@ -83,19 +85,22 @@ def _probabilities(values: ArrayLike, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def last_known(values: Singles, before: Array | None = None) -> Singles:
+def last_known(values: Singles, before: Array | None = None, columns: Sequence[int] | None = None) -> Singles:
     """A copy of (symbol, time, feature) with each NaN replaced by the last value known before it; NaN where none is.
 
-    before   (symbol, feature) last known of the bars before these
+    before    (symbol, feature) last known of the bars before these
+    columns   the features that are wanted; None: all
     """
-    symbols, _, features = values.shape
-    unknown = np.full((symbols, features), np.nan, np.float32) if before is None else before
-    filled = np.empty_like(values)
+    symbols, bars, features = values.shape
+    wanted: Any = slice(None) if columns is None else list(columns)
+    width = features if columns is None else len(columns)
+    unknown = np.full((symbols, width), np.nan, np.float32) if before is None else before
+    filled = np.empty((symbols, bars, width), values.dtype)
     # A few symbols at a time: the places of what is known take several times the memory of the values.
     each = max(CHUNK // max(values[:1].size, 1), 1)
     for start in range(0, symbols, each):
         part = slice(start, start + each)
-        filled[part] = _fill_forward(values[part], unknown[part])
+        filled[part] = _fill_forward(values[part][..., wanted], unknown[part])
     return filled
 
 

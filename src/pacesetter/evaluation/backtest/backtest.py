@@ -73,7 +73,7 @@ SMALL_VOLATILITY = 0.05  # annual, of the account in which views are looked at b
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 
-@keep_sparse(fills=0.0, orders=np.nan)
+@keep_sparse(fills=0.0, orders=np.nan, held=0.0, wanted=np.nan)
 @dataclass(frozen=True, eq=False)
 class Backtest:
     """The result of a policy, bar by bar.

@@ -63,7 +63,9 @@ class BehaviourFinding:
 def _cell(value: object) -> str:
     if isinstance(value, pd.Timestamp):
         return f"{value:%Y-%m-%d}"
-    return number(value, ".4g") if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return number(value, ",.0f" if abs(value) >= 1000 else ".4g")  # money without an exponent
 
 
 # ---- what it does ---------------------------------------------------------------------------------------------------

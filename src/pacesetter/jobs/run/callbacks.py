@@ -87,9 +87,9 @@ class Session(Generic[LearnerT]):
     panel: Panel | None = None
 
     def raise_if_signalled(self) -> None:
-        """End what follows learning where a signal has come meanwhile."""
+        """End what is played where a signal has come meanwhile: two million bars would take minutes."""
         if self.stop == "signal":
-            raise Stop
+            raise Stop(self.stop)
 
     def log(self, **metrics: object) -> None:
         """Metrics of this step to every tracker."""
@@ -301,8 +301,13 @@ class Validator(Callback[LearnerT]):
         every, parts = self.session.config.train.validate_every, self.session.parts
         # Agents with a prior begin at it, and it stays the best until one of them is better.
         is_start = every > 0 and parts.prior is not None and not self.state["scores"]
+        asked = self.state.get("asked", 0)
         if self.is_due(every) or is_start:
-            self.validate()
+            try:
+                self.validate()
+            except Stop:  # on a signal: the run is stored, and begins with this validation when it is resumed
+                self.state["asked"] = asked
+                return
         self.check_early_stop()  # also when resumed in what follows learning
 
     def check_early_stop(self) -> None:
@@ -312,7 +317,7 @@ class Validator(Callback[LearnerT]):
             self.session.stop = "patience"
 
     def validate(self) -> None:
-        """One validation, and what follows from it."""
+        """One validation, and what follows from it; a signal ends it without a trace."""
         session = self.session
         metrics = self._play()
         score, step = metrics["score"], session.learner.step
@@ -380,7 +385,9 @@ class Validator(Callback[LearnerT]):
             # Validation draws actions too; a run with other `validate_every` must train the same weights.
             with keep_randomness():
                 journal = self.journal if deterministic else None
-                played = play_episodes(agent, validation, deterministic, journal=journal)
+                played = play_episodes(
+                    agent, validation, deterministic, journal=journal, each_step=session.raise_if_signalled
+                )
                 self.paid = played.paid if deterministic else self.paid
                 entropy = None if deterministic else float(session.learner.statistics()["entropy"])
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)

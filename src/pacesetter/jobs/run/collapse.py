@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,11 +94,16 @@ class Played:
 
 
 def play_episodes(
-    agent: Agent, env: Any, deterministic: bool, seed: int = 0, journal: EpisodeJournal | None = None
+    agent: Agent,
+    env: Any,
+    deterministic: bool,
+    seed: int = 0,
+    journal: EpisodeJournal | None = None,
+    each_step: Callable[[], object] = lambda: None,
 ) -> Played:
     """Every environment from its start to its first end, with the agent's masks where it takes them.
 
-    A `journal` is written of the first environment's episode.
+    A `journal` is written of the first environment's episode. `each_step` is called before every step, and may raise.
     """
     agent.reset()
     observation, start = env.reset(seed=seed)
@@ -107,6 +112,7 @@ def play_episodes(
     alive = np.ones(env.num_envs, dtype=bool)
     actions, rewards, growth, paid, trades, voluntary = [], [], [], [], [], []
     while alive.any():
+        each_step()
         masks = {ACTION_MASK: env.action_masks()} if agent.masked else {}
         chosen = agent.act(observation | masks, deterministic=deterministic)
         observation, reward, terminated, truncated, infos = env.step(chosen)

@@ -256,7 +256,11 @@ def _learn(session: Session[Learner]) -> TrainingResult:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
             # The last update has no round behind it at whose start it would be looked at.
             guard.check()
-            _finish_validation(session, validator)
+            try:
+                _finish_validation(session, validator)
+            except Stop:  # on a signal; a resume validates the agent at the end
+                checkpoints.save()
+                raise
             for callback in others:
                 callback.end()
             checkpoints.save()
@@ -266,23 +270,24 @@ def _learn(session: Session[Learner]) -> TrainingResult:
         # After a signal the process is about to be killed: what follows learning is left to the resume.
         if stopped != "signal":
             validator.finish()
-            _store_scale(session.run.folder, session.config)
+            _store_scale(session)
             stopped = session.stop or stopped  # a signal may have come meanwhile
     return _store(session, validator, stopped)
 
 
-def _store_scale(folder: Path, config: Plan) -> None:
+def _store_scale(session: Session[Learner]) -> None:
     """Fit the scale of the best policy's views to training and validation bars, and store it with the run.
 
     Nothing to do where no risk is stated, its scale is given, or the account is not sized. Members of an ensemble are
     not sized alone; what they come to is measured where it is played.
     """
+    config, folder = session.config, session.run.folder
     risk = config.risk
     if not risk.is_on or risk.scale is not None or config.problem.judged_as != "account" or members_of(config) > 1:
         return
     from pacesetter.evaluation.stored_run import StoredRun
 
-    sizing = StoredRun(folder, is_alone=True).sizing
+    sizing = StoredRun(folder, is_alone=True, bars=session.panel).sizing
     if sizing is not None and sizing.scale is not None:
         write_atomic(folder / SCALE, json.dumps({"scale": sizing.scale}) + "\n")
 

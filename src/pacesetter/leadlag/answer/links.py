@@ -15,6 +15,9 @@ A link i → j must pass twice, and its p-value is the larger of the two:
    that seem related (Bonferroni). It keeps pairs apart that predict each other equally well, as symbols do that share
    an autocorrelated factor.
 
+The score of a leader is tested as it is shown, beside flips that keep autocorrelation by which no symbol leads
+(`shared_autocorrelation`): what one symbol says of another is gone, and lagged covariances are the same both ways.
+
 The other test, `differs`, asks only whether the two directions of a pair differ. Nothing is taken off first: a follower
 that answers slowly to what all symbols know predicts itself, and by the first test its leader would add little to that.
 Its statistic is the difference of the two lagged products over its Newey–West error, the largest over all delays and
@@ -44,10 +47,10 @@ from pacesetter.leadlag.answer.answer import (
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.memory import check_memory
 from pacesetter.leadlag.observed import ratio
-from pacesetter.leadlag.prepare import prewhiten
+from pacesetter.leadlag.prepare import Autocorrelation, prewhiten, shared_autocorrelation
 from pacesetter.progress import count_progress
 
-__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "drawn_scores", "find_links"]
+__all__ = ["CONTROLS", "TESTS", "Control", "Links", "Test", "drawn_scores", "find_links", "has_autocorrelation"]
 
 Control = Literal["max", "bh", "by"]
 CONTROLS = ("max", "bh", "by")
@@ -63,6 +66,7 @@ NEWEY_WEST_LAGS = 10
 FOUR_OF_FIVE = 0.8  # the power at which a relation counts as detectable
 HALVINGS = 12
 CANDIDATES_AT_ONCE = 512
+LEAST_ORDERS = 5  # of an autoregression that BIC may choose
 DRAWN_AT_ONCE = 16  # where each is computed by itself, so that the time left is soon known
 
 
@@ -90,17 +94,15 @@ class Links:
 
 
 class _Drawn(NamedTuple):
-    """Drawn statistics and leadership, of which no draw's matrices are kept.
+    """Drawn statistics, of which no draw's matrix is kept.
 
     largest   (draw,) largest statistic of any ordered pair
     counts    (draw, bin) how many pairs have a statistic in each bin of width `BIN`, those beyond in the last
-    lead      (draw, symbol) sum of the drawn leadership over the others
     pool      (draw, pair) every statistic, where a share of false links is controlled; else None
     """
 
     largest: Array
     counts: Array
-    lead: Array
     pool: Array | None = None
 
 
@@ -108,16 +110,16 @@ class _Drawn(NamedTuple):
 class _Null:
     """Statistics of n scored symbols: the observed (n, n), and what was drawn.
 
-    lead       (n,) sum of the leadership over the others, of bars without autocorrelation, as the draws are
     spreads    (n, n) root mean square of the pair's products of two unit increments; 1 for a normal
     gap_error  (n, n) error of the difference of the two strengths, where no closed form gives it
+    leads      (1 + draw, n) leader scores without autocorrelation, the observed first, where they are made on the way
     """
 
     observed: Array
-    lead: Array
     drawn: _Drawn
     spreads: Array
     gap_error: Array | None = None
+    leads: Array | None = None
 
 
 def find_links(
@@ -163,7 +165,8 @@ def find_links(
             "take lag.control=max, fewer lag.draws or fewer symbols",
         )
     # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
-    white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
+    most = max(gauge.max_lag, LEAST_ORDERS)
+    white, orders[scored] = prewhiten(window[:, scored], most)
     null = (_linear if gauge.is_linear or gauge.is_conditional else _general_null)(white, gauge, draws, rng, keeps)
     lead = answer.leadership[inner]
     predicts = _predictive_p_values(null, control)
@@ -182,7 +185,12 @@ def find_links(
         # Bonferroni: twice the smaller of two.
         final = differs if test == "differs" else np.minimum(2 * np.minimum(final, differs), 1.0)
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
-    leader_p[scored], leader_least[scored] = _leader_chance(null, level)
+    kept, leads = shared_autocorrelation(window[:, scored], most), null.leads
+    if leads is None or kept.filters.any():
+        leads = _draw_leaders(
+            window[:, scored], kept, gauge, _draw_flips(draws, len(window), np.random.default_rng(seed))
+        )
+    leader_p[scored], leader_least[scored] = _leader_chance(leads, level, gauge.is_conditional)
     in_correlations = gauge.is_conditional or (gauge.is_linear and gauge.fold == PEAK)
     detectable = (
         _detectable_correlation(null, len(window), level)
@@ -192,24 +200,42 @@ def find_links(
     return Links(p_values, leader_p, leader_least, orders, detectable)
 
 
-def drawn_scores(window: Floats, gauge: StrengthMeasure, flips: Array) -> Floats:
-    """(draw, symbol) leader scores by correlations of one window whose bars are flipped by `flips` (draw, time)."""
+def drawn_scores(window: Floats, gauge: StrengthMeasure, draws: int, rng: np.random.Generator) -> Floats:
+    """(1 + draw, symbol) leader scores of one window, and of draws in which no symbol leads; NaN where not scored."""
     scored = np.isfinite(np.diag(gauge.mark_unscored(window[None])[0]))
-    drawn = np.full((len(flips), window.shape[1]), np.nan)
-    if scored.sum() < 2:
-        return drawn
-    x = _unit(prewhiten(window[:, scored], max(gauge.max_lag, 5))[0])
-    bars, symbols = x.shape
-    size = gauge.draws_at_once(bars, symbols)
-    for start in range(0, len(flips), size):
-        block = flips[start : start + size].astype(np.float32)
-        strength = np.zeros((len(block), symbols, symbols), dtype=np.float32)
-        for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
-            sums = weighted_products(x, block[:, :-lag] * block[:, lag:], lag)
-            fold_in(strength, sums / np.float32(bars), gauge.score_fold)
-        lead = weigh_directions(strength, gauge.weighing).sum(axis=2)
-        drawn[start : start + size, scored] = lead / (symbols - 1)
+    drawn = np.full((1 + draws, window.shape[1]), np.nan)
+    if scored.sum() >= 2:
+        kept = shared_autocorrelation(window[:, scored], max(gauge.max_lag, LEAST_ORDERS))
+        drawn[:, scored] = _draw_leaders(window[:, scored], kept, gauge, _draw_flips(draws, len(window), rng))
     return drawn
+
+
+def has_autocorrelation(window: Floats, gauge: StrengthMeasure) -> bool:
+    """Whether the null of the leader scores keeps autocorrelation, so that its draws are not those of the links."""
+    scored = np.isfinite(np.diag(gauge.mark_unscored(window[None])[0]))
+    most = max(gauge.max_lag, LEAST_ORDERS)
+    return bool(scored.sum() >= 2 and shared_autocorrelation(window[:, scored], most).filters.any())
+
+
+def _draw_flips(draws: int, bars: int, rng: np.random.Generator) -> Singles:
+    """(1 + draw, time) signs of whole bars; the first of them flips none."""
+    flips = rng.integers(0, 2, (draws, bars)).astype(np.float32) * 2 - 1
+    return np.concatenate([np.ones((1, bars), dtype=np.float32), flips])
+
+
+def _draw_leaders(window: Floats, kept: Autocorrelation, gauge: StrengthMeasure, flips: Singles) -> Floats:
+    """(draw, n) leader scores of n scored symbols whose innovations are flipped by `flips` (draw, time)."""
+    bars, symbols = window.shape
+    missing, leads = ~np.isfinite(window), []
+    size = gauge.draws_at_once(3 * bars, symbols) if gauge.is_linear else DRAWN_AT_ONCE
+    with count_progress("leaders: null", len(flips), "draw") as update:
+        for start in range(0, len(flips), size):
+            drawn: Array = kept.flip(flips[start : start + size])
+            drawn[:, missing] = np.nan
+            # Single precision is plenty for correlations.
+            leads.append(gauge.leadership(drawn if gauge.is_linear else drawn.astype(np.float64)).sum(axis=2))
+            update(len(drawn))
+    return np.asarray(np.nan_to_num(np.concatenate(leads)) / (symbols - 1))
 
 
 def _used_links(answer: Answer, orders: Array) -> Links:
@@ -286,15 +312,18 @@ def _by_discovery(observed: Array, drawn: Array, method: str) -> Array:
     return np.asarray(false_discovery_control((1 + above) / (1 + len(pool)), method=method))
 
 
-def _leader_chance(null: _Null, level: float) -> tuple[Array, Array]:
-    """(n,) chance of so large a leader score, of the largest among all symbols in each draw; and the score at level."""
-    own, drawn = null.lead, null.drawn.lead
+def _leader_chance(leads: Floats, level: float, is_sparse: bool) -> tuple[Array, Array]:
+    """(n,) chance of so large a leader score, of the largest among all symbols in each draw; and the score at level.
+
+    leads      (1 + draw, n) leader scores, the observed first
+    is_sparse  whether most of them are 0: one spread then serves all symbols
+    """
     # The observed score belongs to the spread: under the null all rows are exchangeable, so the test keeps its level.
-    spread = np.sqrt((np.vstack([own, drawn]) ** 2).mean(axis=0))
-    sizes = np.nan_to_num(ratio(np.abs(drawn), spread))
-    largest, allowed = np.sort(sizes.max(axis=1)), int(level * (1 + len(sizes))) - 1  # draws that may be as large
-    least = largest[-1 - allowed] * spread / (len(own) - 1) if allowed >= 0 else np.full(len(own), np.inf)
-    return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), sizes.max(axis=1)), least
+    spread = np.sqrt((leads**2).mean(axis=None if is_sparse else 0)) * np.ones(leads.shape[1])
+    sizes = np.nan_to_num(ratio(np.abs(leads), spread))
+    largest, allowed = sizes[1:].max(axis=1), int(level * len(sizes)) - 1  # draws that may be as large
+    least = np.sort(largest)[-1 - allowed] * spread if allowed >= 0 else np.full(len(spread), np.inf)
+    return _by_maximum(sizes[0], largest), least
 
 
 # ---- does i predict j better than j predicts i? -----------------------------------------------------------------
@@ -412,39 +441,31 @@ def _linear(white: Floats, gauge: StrengthMeasure, draws: int, rng: np.random.Ge
             fold_in(observed, (lead.T @ follow) * scale, fold)
     if gauge.is_conditional:
         observed = fold_delays(gauge.conditional_statistics(white), fold)
-    # The bars as they are come first.
-    flips = np.concatenate([np.ones((1, bars), dtype=np.float32), flips])
-    drawn = _collect_draws(_flip_signs(x, gauge, flips, scales), 1 + draws, keeps)
-    pool = None if drawn.pool is None else drawn.pool[1:]
-    rest = _Drawn(drawn.largest[1:], drawn.counts[1:], drawn.lead[1:], pool)
-    return _Null(observed, drawn.lead[0], rest, np.sqrt(squares))
+    drawn = _collect_draws(_flip_signs(x, gauge, flips, scales), draws, keeps)
+    return _Null(observed, drawn, np.sqrt(squares))
 
 
-def _flip_signs(
-    x: Singles, gauge: StrengthMeasure, flips: Singles, scales: list[Array]
-) -> Iterator[tuple[Array, Array]]:
-    """(draw, i, j) statistics and leadership of increments flipped by `flips` (draw, time), some draws at a time."""
+def _flip_signs(x: Singles, gauge: StrengthMeasure, flips: Singles, scales: list[Array]) -> Iterator[Array]:
+    """(draw, i, j) statistics of increments flipped by `flips` (draw, time), some draws at a time."""
     bars, symbols = x.shape
-    fold, score_fold = (PEAK, PEAK) if gauge.is_conditional else (gauge.fold, gauge.score_fold)
-    size = gauge.draws_at_once(bars, symbols)
+    fold, size = PEAK if gauge.is_conditional else gauge.fold, gauge.draws_at_once(bars, symbols)
     with count_progress("links: null", len(flips), "draw") as update:
         for start in range(0, len(flips), size):
             block = flips[start : start + size]
-            statistic, strength = np.zeros((2, len(block), symbols, symbols), dtype=np.float32)
+            statistic = np.zeros((len(block), symbols, symbols), dtype=np.float32)
             for lag, scale in enumerate(scales, 1):
                 sums = weighted_products(x, block[:, :-lag] * block[:, lag:], lag)
-                fold_in(strength, sums / np.float32(bars), score_fold)
                 sums *= scale
                 fold_in(statistic, sums, fold)
-            yield statistic, weigh_directions(strength, gauge.weighing)
+            yield statistic
             update(len(block))
 
 
-def _collect_draws(blocks: Iterable[tuple[Array, Array]], draws: int, keeps: bool) -> _Drawn:
-    """What is kept of drawn statistics and leadership (draw, i, j), which come in blocks."""
-    largest, counts, lead, pool = [], np.zeros((draws, BINS), dtype=np.int64), [], []
+def _collect_draws(blocks: Iterable[Array], draws: int, keeps: bool) -> _Drawn:
+    """What is kept of drawn statistics (draw, i, j), which come in blocks."""
+    largest, counts, pool = [], np.zeros((draws, BINS), dtype=np.int64), []
     row = 0
-    for statistic, leadership in blocks:
+    for statistic in blocks:
         symbols = statistic.shape[1]
         pairs = statistic[:, ~np.eye(symbols, dtype=bool)]
         for each in pairs:
@@ -452,11 +473,9 @@ def _collect_draws(blocks: Iterable[tuple[Array, Array]], draws: int, keeps: boo
             counts[row] = np.bincount(places, minlength=BINS)
             row += 1
         largest.append(pairs.max(axis=1))
-        lead.append(leadership.sum(axis=2))
         if keeps:
             pool.append(pairs)
-    parts = np.concatenate(largest), counts, np.concatenate(lead)
-    return _Drawn(*parts, np.concatenate(pool) if keeps else None)
+    return _Drawn(np.concatenate(largest), counts, np.concatenate(pool) if keeps else None)
 
 
 def _unit(white: Floats) -> Singles:
@@ -484,17 +503,18 @@ def _general_null(white: Array, gauge: StrengthMeasure, draws: int, rng: np.rand
                 leads.append(gauge.scores(windows))
             update(len(windows))
     lead = np.nan_to_num(np.concatenate(leads))
+    scores = lead.sum(axis=2) / (lead.shape[1] - 1)
     if not gauge.has_lags:
         # A score without delays is signed with null mean 0: its size counts, in units of its null.
         standard = np.nan_to_num(ratio(np.abs(lead), np.sqrt((lead**2).mean(axis=0))))
-        own = lead[0].sum(axis=1)
-        return _Null(standard[0], own, _collect_draws([(standard[1:], lead[1:])], draws, keeps), np.ones_like(lead[0]))
+        drawn = _collect_draws([standard[1:]], draws, keeps)
+        return _Null(standard[0], drawn, np.ones_like(lead[0]), leads=scores)
     strength = np.nan_to_num(np.concatenate(strengths))
     # Strengths are positive, with a null mean that differs by pair; centred and scaled, all pairs fit one maximum.
     standard = np.nan_to_num(ratio(strength - strength.mean(axis=0), strength.std(axis=0)))
     gap_error = (strength - strength.transpose(0, 2, 1))[1:].std(axis=0)
-    drawn = _collect_draws([(standard[1:], lead[1:])], draws, keeps)
-    return _Null(standard[0], lead[0].sum(axis=1), drawn, np.ones_like(lead[0]), gap_error)
+    drawn = _collect_draws([standard[1:]], draws, keeps)
+    return _Null(standard[0], drawn, np.ones_like(lead[0]), gap_error, scores)
 
 
 def _flip_blocks(white: Array, draws: int, size: int, rng: np.random.Generator) -> Iterator[Array]:

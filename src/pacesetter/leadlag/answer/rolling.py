@@ -6,8 +6,7 @@ matrices. Other methods, and increments prepared inside each window, are compute
 
 No matrix of the time line is kept: of each window stay the leader scores, who does the leading, and how much the matrix
 changed, beside what chance gives in this very window. A few draws of each window are enough: its own score and they are
-in units of their common spread, in which all windows share one level. The score that is tested is of bars without
-autocorrelation, as the draws are: under the null it is one more of them.
+in units of their common spread, in which all windows share one level.
 """
 
 from __future__ import annotations
@@ -146,9 +145,7 @@ class ReplayedWindows:
         rng, own, largest = np.random.default_rng(seed), np.empty_like(leadership), []
         with count_progress("chance over time", len(ends), "window") as update:
             for row, end in enumerate(ends.tolist()):
-                flips = rng.integers(0, 2, (1 + draws, self.lookback)) * 2.0 - 1.0
-                flips[0] = 1.0  # the window itself
-                drawn = drawn_scores(self._window(end), self.gauge, flips)
+                drawn = drawn_scores(self._window(end), self.gauge, draws, rng)  # the first is the window itself
                 sizes = np.nan_to_num(ratio(np.abs(drawn), np.sqrt((drawn**2).mean(axis=0))))
                 own[row] = sizes[0]
                 largest.append(sizes[1:].max(axis=1))

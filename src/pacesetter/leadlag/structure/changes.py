@@ -34,10 +34,11 @@ def lead_periods(
 
     first, last          the period             earliest, latest   95 % interval for `first`; NaT for the first period
     forward              mean correlation       low, high          its 95 % interval (Newey–West)
-    backward             of the other way       leads              whether forward is clear of zero and beyond backward
+    backward             of the other way       leads              whether forward is clear of zero and of backward
 
-    The intervals hold for all periods together, and for all `chosen_from` relations and delays of which this is the
-    strongest: the strongest of thirty is clear of zero by itself wherever nothing leads.
+    Two symbols that share a factor which predicts itself predict each other alike, and neither leads. The intervals
+    hold for all periods together, and for all `chosen_from` relations and delays of which this is the strongest: the
+    strongest of thirty is clear of zero by itself wherever nothing leads.
     """
     from scipy.special import ndtri
 
@@ -50,8 +51,9 @@ def lead_periods(
     edges, rows = [*starts, len(bars)], []
     reached = float(ndtri(1 - 0.025 / (chosen_from * len(starts))))
     for place, (start, stop) in enumerate(pairwise(edges)):
-        part, back = forward[start:stop], float(backward[start:stop].mean())
-        mean, error = float(part.mean()), float(np.sqrt(_long_run_variance(part) / len(part)))
+        part, back = forward[start:stop], backward[start:stop]
+        mean, error = _mean_and_error(part)
+        ahead, doubt = _mean_and_error(np.sign(mean) * part - np.sign(back.mean()) * back)
         low, high = mean - reached * error, mean + reached * error
         wide = (max(start - reach[place], 0), min(start + reach[place], len(bars) - 1)) if place else None
         rows.append(
@@ -63,8 +65,8 @@ def lead_periods(
                 "forward": mean,
                 "low": low,
                 "high": high,
-                "backward": back,
-                "leads": bool(low * high > 0 and abs(mean) > abs(back)),
+                "backward": float(back.mean()),
+                "leads": bool(low * high > 0 and ahead > reached * doubt),
             }
         )
     return pd.DataFrame(rows)
@@ -111,6 +113,11 @@ def _largest_deviation(part: Floats, fewest: int) -> tuple[int, float]:
     inner = deviation[fewest - 1 : len(part) - fewest]
     place = int(inner.argmax()) if len(inner) else 0
     return place + fewest, float(inner[place]) if len(inner) else 0.0
+
+
+def _mean_and_error(part: Floats) -> tuple[float, float]:
+    """Mean, and its standard error by Newey–West."""
+    return float(part.mean()), float(np.sqrt(_long_run_variance(part) / len(part)))
 
 
 def _long_run_variance(part: Floats) -> float:

@@ -13,6 +13,7 @@ With u a symbol's own move in units of volatility, m the mean move, and a the st
 and some that are not inputs of their own:
 
     recent     a link that was found counts by how it held in the last 80 bars, see `policy`
+    links      one small network shared by the links that were found, see `links`
     intraday   all of it by moves from open to close; needs the feature `gap`
     pooled     what all symbols answer alike is one weight and not one a symbol, see `pooling`
     memory     older bars count less in the fit, see `memory`

@@ -38,6 +38,7 @@ from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
 from pacesetter.methods.direct.joint import train_team
 from pacesetter.methods.direct.ledger import Rules, settle
+from pacesetter.methods.direct.links import fit_network, share_of
 from pacesetter.methods.direct.memory import age_weights, choose_memory
 from pacesetter.methods.direct.objective import cushion_growth, objective, segment_scores
 from pacesetter.methods.direct.options import SLOW_BARS, Direct, WholeMarket
@@ -51,7 +52,7 @@ from pacesetter.methods.direct.series import (
     return_column,
 )
 from pacesetter.methods.direct.sizing import ViewSizer
-from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse
+from pacesetter.methods.direct.sparse import Sparse, blocks_of, fit_sparse, purged_rows
 from pacesetter.methods.direct.team import TeamState
 from pacesetter.registry import configure
 
@@ -187,6 +188,8 @@ class DirectLearner:
         }
         if policy.is_recent:
             self._weigh_recent(discovery, returns)
+        if policy.has_links:
+            self._fit_links(discovery, returns)
         # The last bars have no outcome yet, so no weights have seen them.
         self.signals[bars:] = torch.cat([policy.signal(moves) for moves in self._chunks(slice(bars, None))])
         # From the moves' correlation, so that ascent starts near the mean–variance optimum.
@@ -202,7 +205,8 @@ class DirectLearner:
         is_scaled = bool(self.rules.impact) or self.config.objective == "cushion"
         if is_scaled and self.sizer is None and bool(self.signals.any()):
             self._choose_shape()
-        if self.sizer is None and bool(self.signals.any()) and not bool(policy.recency[1]):
+        is_linear = not bool(policy.recency[1]) and not self.fit_figures.get("links_used")
+        if self.sizer is None and bool(self.signals.any()) and is_linear:
             self._choose_aim(discovery)
             if self.is_cushioned:
                 self.read_team_inputs()
@@ -376,6 +380,49 @@ class DirectLearner:
         if sure >= LEAST_GAIN:
             policy.recency.copy_(_two_shares(steady, said, y))
             self.signals[:bars] = policy.recency[0] * steady + policy.recency[1] * said
+
+    def _fit_links(self, discovery: Discovery, y: torch.Tensor) -> None:
+        """A network of all links for what is left of returns, if that pays on blocks left out."""
+        policy, bars, steady = self.policy, len(y), self.signals[: len(y)]
+        if not discovery.fit.weights.any():
+            return
+        rest, answers, kept_rows = y - steady, torch.zeros_like(y), []
+        reach = max(SLOW_BARS, self.config.lags) if "slow" in discovery.groups else self.config.lags
+        blocks = blocks_of(bars, self.config.folds)
+        for block, weights in zip(blocks, discovery.fit.without, strict=True):
+            own = torch.from_numpy(self._place_weights(weights, discovery.groups)).to(y)
+            # The links of each block are those found without it.
+            policy.follow(own)
+            shown, follows = self._read_links(bars, own)
+            kept = torch.ones(bars, dtype=torch.bool, device=y.device)
+            kept[purged_rows(block, reach + RETURN_BARS)] = False
+            network, inside = fit_network(shown[kept], follows, rest[kept]), slice(int(block[0]), int(block[-1]) + 1)
+            answers[inside] = network(shown[inside])[..., 0] @ follows
+            kept_rows.append((inside, kept))
+        after = steady.clone()
+        for inside, kept in kept_rows:
+            after[inside] += share_of(answers[kept], rest[kept]) * answers[inside]
+        policy.follow(policy.weights)
+        sure = gain(*(each.cpu().numpy() for each in (steady, after, y)))
+        self.fit_figures |= {"gain_links": sure, "links_used": float(sure >= LEAST_GAIN)}
+        if sure < LEAST_GAIN:
+            return
+        shown, follows = self._read_links(bars, policy.weights.detach())
+        policy.link_network = fit_network(shown, follows, rest)
+        policy.link_share.fill_(share_of(answers, rest))
+        self.signals[:bars] = steady + policy.link_share * answers
+
+    def _read_links(self, bars: int, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the network of the links reads of every bar, of the links that are there, and who follows them."""
+        policy = self.policy
+        lags = policy.scale[policy.places("lags")]
+        parts = [
+            policy.read_links(moves, policy.raw_inputs(moves, ("lags",)) / lags, weights)
+            for moves in self._chunks(slice(0, bars))
+        ]
+        follows = parts[0][1]
+        there = follows.any(1)
+        return torch.cat([shown[:, there] for shown, _ in parts]), follows[there]
 
     def _recent(self, rows: slice) -> torch.Tensor:
         policy = self.policy

@@ -17,7 +17,7 @@ __all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct", "WholeMarket"
 
 # Of the dictionary; here, because that one imports torch.
 USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
-GROUPS = (*USED, "features", "windows")
+GROUPS = (*USED, "features", "windows", "links")
 SLOW_BARS, RECENT_BARS = 40, 80
 
 LEAST_FOLD_BARS = 20

@@ -10,7 +10,8 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     l_j(t)   Σ w_j · x, sparse (L1)
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
              in the direction of w_ij, less 0.1; at least 0
-    s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j
+    s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j; with `links` what their network
+             adds
 
 and what it targets, with h the share that it holds and c the cost of a side:
 
@@ -42,6 +43,7 @@ from pacesetter.methods.direct.dictionary import (
     group_sizes,
     own_places,
 )
+from pacesetter.methods.direct.links import link_inputs, make_network
 from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
 from pacesetter.policies.spec import PolicySpec
@@ -111,6 +113,7 @@ class DirectPolicy(nn.Module, Agent):
     recency: torch.Tensor
     links: torch.Tensor
     follows: torch.Tensor
+    link_share: torch.Tensor
 
     def __init__(
         self,
@@ -159,9 +162,12 @@ class DirectPolicy(nn.Module, Agent):
         self.register_buffer("typical", torch.ones(count))  # volatility of the training bars
         self.register_buffer("level", torch.tensor([0.0, 1.0]))  # middle and spread of the log mean volatility
         self.register_buffer("recency", torch.tensor([1.0, 0.0]))  # steady, recent
-        room = LINKS * count if self.is_recent else 0
+        room = LINKS * count if self.is_recent or self.has_links else 0
         self.register_buffer("links", torch.zeros(room, 2, dtype=torch.long))  # (lag − 1, leader) of each link
         self.register_buffer("follows", torch.zeros(room, count))  # (link, symbol) ±1 where the symbol follows it
+        self.link_network = make_network().requires_grad_(False) if self.has_links else None
+        if self.has_links:
+            self.register_buffer("link_share", torch.tensor(0.0))  # of what the network says
 
     @property
     def made_with(self) -> dict[str, object]:
@@ -187,6 +193,11 @@ class DirectPolicy(nn.Module, Agent):
     def is_recent(self) -> bool:
         """Whether links may count by how they held lately."""
         return "recent" in self.groups and len(self.symbols) > 1
+
+    @property
+    def has_links(self) -> bool:
+        """Whether a network of the links may add to what the weights say."""
+        return "links" in self.groups and len(self.symbols) > 1
 
     @property
     def past_bars(self) -> int:
@@ -307,10 +318,25 @@ class DirectPolicy(nn.Module, Agent):
     def signal(self, moves: Moves) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
         x = self.raw_inputs(moves) / self.scale
-        linear = x @ self.weights
-        if not self.is_recent:
-            return linear
-        return self.recency[0] * linear + self.recency[1] * self.recent(moves.z, x)
+        said = x @ self.weights
+        if self.is_recent:
+            said = self.recency[0] * said + self.recency[1] * self.recent(moves.z, x)
+        if self.link_network is None:
+            return said
+        shown, follows = self.read_links(moves, x, self.weights)
+        more: torch.Tensor = self.link_network(shown)[..., 0] @ follows
+        return said + self.link_share * more
+
+    def read_links(self, moves: Moves, x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the network of the links reads (row, link, input), and |w| of those that follow (link, symbol).
+
+        x   (row, input) scaled inputs, those of the lags first        weights   (input, symbol) by which it was found
+        """
+        place, follower = self.links[:, 0] * len(self.symbols) + self.links[:, 1], self.follows.abs().argmax(1)
+        moved = x[:, place] * self.follows.sum(1)
+        level = (moves.fast / moves.volatility).log()
+        shown = link_inputs(moved, self.state(moves.fast), level, self.links[:, 1], follower)
+        return shown, self.follows.abs() * weights[place, follower].abs()[:, None]
 
     @torch.no_grad()
     def aim_ahead(self, weights: torch.Tensor, share: float) -> torch.Tensor:
@@ -361,7 +387,10 @@ class DirectPolicy(nn.Module, Agent):
         price, gain = self.log_price.exp(), self.log_gain.exp() / volatility.square()
         enter, leave, speed = self.log_enter.exp(), self.log_leave.exp(), self.speed
         if self.layers is not None:
-            more = self.network_terms(signal, volatility, held, self.plain(signal, volatility))
+            # Of its own price and gain where gradients are taken: shared ones would be added up in another order.
+            is_learning = torch.is_grad_enabled()
+            plain = self.plain(signal, volatility) if is_learning else self._plain(signal, volatility, price, gain)
+            more = self.network_terms(signal, volatility, held, plain)
             # By factors, the speed by a difference: nothing is changed before something is learned.
             signal, gain = signal * more[..., 0].exp(), gain * more[..., 1].exp()
             enter, leave = enter * more[..., 2].exp(), leave * more[..., 3].exp()
@@ -389,8 +418,12 @@ class DirectPolicy(nn.Module, Agent):
 
     def plain(self, signal: torch.Tensor, volatility: torch.Tensor) -> torch.Tensor:
         """(…, symbol) what the shape alone wants, without costs and limits."""
-        excess = signal - market_price(signal, self.log_price.exp(), self.lowest < 0)
-        return self.log_gain.exp() / volatility.square() * excess * volatility
+        return self._plain(signal, volatility, self.log_price.exp(), self.log_gain.exp() / volatility.square())
+
+    def _plain(
+        self, signal: torch.Tensor, volatility: torch.Tensor, price: torch.Tensor, gain: torch.Tensor
+    ) -> torch.Tensor:
+        return gain * (signal - market_price(signal, price, self.lowest < 0)) * volatility
 
     def change(
         self, signal: torch.Tensor, volatility: torch.Tensor, held: torch.Tensor, team_state: TeamState
@@ -442,7 +475,7 @@ class DirectPolicy(nn.Module, Agent):
         team_state = None if self.team is None else TeamState(bars.team, account["portfolio"][..., DRAWDOWN])
         return self.target(bars.signal, bars.volatility, account["position"][..., WEIGHT], team_state)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def read_market(self, market: Observation) -> dict[str, Array]:
         """`BarReading` of consecutive bars at once."""
         windows = market["window"][:, :, -self.history_bars :]
@@ -455,7 +488,7 @@ class DirectPolicy(nn.Module, Agent):
         moves = Moves(z.unfold(0, self.past_bars, 1), *(part[self.past_bars - 1 :] for part in newest))
         return {name: part.numpy() for name, part in self.read(moves)._asdict().items()}
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
         is_read = "signal" in observation  # by `read_market`

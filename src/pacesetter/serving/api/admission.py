@@ -31,7 +31,7 @@ __all__ = ["Admission", "ApiSettings"]
 WORDS = {
     400: "the request cannot be read",
     401: "a key is missing, unknown or expired",
-    403: "the key lacks the scope for this",
+    403: "the key lacks the scope for this; add one with it: pacesetter keys add NAME --scopes read,trade",
     408: "the request did not arrive in time",
     413: "the request is too long",
     429: "too many requests",
