@@ -174,9 +174,9 @@ def crossed(bps: float, steps: int) -> dict[tuple[str, str], tuple[Backtest, Any
         assert isinstance(agent, DirectPolicy)
         assert sizing is not None
         assert float(agent.speed.detach()) == 1.0
-        learned = [float(part.detach().exp()) for part in agent.shape()]
+        gain, price, enter, leave = (float(part.detach().exp()) for part in agent.shape())
         shapes = {
-            "direct": Shape(*learned, agent.side_cost, agent.cap),
+            "direct": Shape(gain, price, enter, leave, agent.side_cost, agent.cap),
             "lasso": Shape(sizing.gain, sizing.price, sizing.zone, sizing.zone, sizing.cost, sizing.cap),
         }
         sources: dict[str, DirectPolicy | LassoSized] = {"direct": agent, "lasso": lasso}

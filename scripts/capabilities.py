@@ -101,7 +101,6 @@ SMALLER = {
     "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
     "leadlag lag.autoencoder": ("data=synthetic", "data.symbols=4", "data.bars=900", "lag.lookback=60", "lag.step=10"),
     "leadlag data=ticks": (),
-    "leadlag data=sample": ("lag.lookback=60",),
     "leadlag lag.method=policy": (*MARKET, "lag.lookback=60"),  # the bars that its run learned from
     "evaluate": ("--draws", "20", "--fast"),
     "verify": (),
