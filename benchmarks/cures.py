@@ -343,7 +343,7 @@ def play_all(jobs: Sequence[Job], workers: int, deadline: float) -> None:
     print(f"{len(todo)} of {len(jobs)} cells to play", flush=True)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting = iter(todo)
-        running = {pool.submit(attempt, job) for job, _ in zip(waiting, range(workers), strict=False)}
+        running = {pool.submit(attempt, job) for _, job in zip(range(workers), waiting, strict=False)}
         while running:
             done = next(as_completed(running))
             running.remove(done)
@@ -374,7 +374,8 @@ def tuning_jobs(folder: str, seeds: Sequence[int], illnesses: Sequence[str], cur
     return [
         Job(folder, illness, method, cure, recipe, seed)
         for seed in seeds
-        for illness in illnesses
+        for illness in ILLNESSES
+        if illness in illnesses
         for method in METHODS
         for cure in cures
         for recipe in recipes(illness, method, cure)
@@ -426,7 +427,7 @@ def reporting_jobs(
     chosen, jobs = choose(folder, tuned), []
     for seed in seeds:
         own = []
-        for illness in illnesses:
+        for illness in [name for name in ILLNESSES if name in illnesses]:
             own += [Job(folder, illness, "yardstick", name, "", seed) for name in YARDSTICKS if not skips_yardsticks()]
             own += [
                 Job(folder, illness, method, NONE, "", seed) for method in METHODS if recipes(illness, method, NONE)
@@ -503,7 +504,7 @@ def main() -> None:
     parser.add_argument("--tune", type=int, nargs="*", default=[])
     parser.add_argument("--tuned", type=int, nargs="*", default=[1, 2, 3], help="seeds that recipes are chosen by")
     parser.add_argument("--play", type=int, nargs="*", default=[])
-    parser.add_argument("--only", nargs="*", default=list(ILLNESSES))
+    parser.add_argument("--only", nargs="*", default=[*ILLNESSES, GOALS])
     parser.add_argument("--cures", nargs="*", default=list(CURES))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", default="cures")
@@ -516,8 +517,9 @@ def main() -> None:
         play_all(tuning_jobs(options.folder, options.tune, options.only, cures), options.workers, deadline)
     if options.play:
         jobs = reporting_jobs(options.folder, options.play, options.only, cures, options.tuned)
+        goals = goal_jobs(options.folder, options.play) if GOALS in options.only else []
         # Seed by seed, so that one that is cut off has few seeds of everything.
-        jobs = sorted([*goal_jobs(options.folder, options.play), *jobs], key=lambda job: job.seed)
+        jobs = sorted([*goals, *jobs], key=lambda job: job.seed)
         play_all(jobs, options.workers, deadline)
     whole = "".join(json.dumps(line) + "\n" for line in read_lines(options.folder))
     (Path(options.folder) / "cures.jsonl").write_text(whole, encoding="utf-8")

@@ -34,6 +34,7 @@ METHODS = {  # with the orders that each takes where a part does not ask for oth
 }
 PARTS = {
     "curiosity": ("agent.extras.curiosity={share:0.1,hidden:8}",),
+    "counts": ("agent.extras.curiosity={model:counts}",),
     "potential": ("agent.extras.potential={kind:holding}",),
     "learned potential": ("agent.extras.potential={kind:learned}",),
     "heads": ("agent.extras.auxiliary={weight:1.0,expert:0}",),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import torch
+
+from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.evaluation.fleet.auxiliary import head_accuracies
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.gather import INDEX, Tables
+from pacesetter.learning.extras.auxiliary import Auxiliary
 
 
 def test_a_run_tells_how_well_its_heads_predict(small, console):
@@ -19,7 +23,8 @@ def test_a_run_tells_how_well_its_heads_predict(small, console):
     assert set(found) == {"change", "volatility", "volume", "regime"}
     assert 0.5 <= found["change"]["majority"] <= 1
     assert found["change"]["oracle"] > 0.55
-    assert found["volume"]["oracle"] is None
+    assert 0 < found["change"]["beside_oracle"] < 1
+    assert found["volume"]["oracle"] is found["volume"]["beside_oracle"] is None
     shown = console.file.getvalue()
     assert "Auxiliary heads, validation set" in shown
     assert "curiosity: forward loss" in shown
@@ -54,3 +59,21 @@ def test_heads_see_the_market_as_the_policy_does(small, console, monkeypatch):
     train(config, console=console)
     assert seen["stored"]["leadlag"].abs().sum() > 0
     assert all(seen["shown"][name].equal(stored) for name, stored in seen["stored"].items())
+
+
+def test_a_head_is_compared_with_the_oracle_on_the_same_bars(small, monkeypatch):
+    """Leaders follow nobody: with their bars a head that knows as much as the oracle would look worse."""
+    more = ["task=fleet", "agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "task.retrain_share=0"]
+    heads = ["agent.extras.auxiliary={expert:0}", "features.names=[return_1]", "data.strength=0.8"]
+    config = resolve([*small.common, *more, *heads])
+    panel = build_panel(config)
+    parts = build_parts(config, panel)
+    learner, market = build_learner(config, parts), parts.validation
+    first, last = int(market.waiting[:, 1].max()), int(market.batch.bank.lasts.min())
+    response = panel.truth.response[first + 1 : last + 1].T[[panel.position(symbol) for symbol in market.symbols]]
+    known = torch.as_tensor(response.copy()).flatten()
+    real = Auxiliary.predict
+    monkeypatch.setattr(Auxiliary, "predict", lambda self, features: real(self, features) | {"change": known})
+    change = head_accuracies(learner, market, panel)["change"]
+    assert change["beside_oracle"] == change["oracle"] > 0.55
+    assert change["accuracy"] < change["oracle"]

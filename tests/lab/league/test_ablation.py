@@ -42,6 +42,22 @@ def test_hours_are_told_before_anything_is_played(preset: Path, tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
+def test_several_ablations_are_one_command(
+    preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(PRESET)
+    monkeypatch.setattr(estimate, "_probe", lambda cell: 1800.0)
+    asked = [f"ablate={preset}+{other}", f"ablate.folder={tmp_path / 'out'}", "ablate.seeds=1", "ablate.estimate=true"]
+    left = ablate(asked, console)
+    assert left["ablation"].tolist() == [str(preset)] * 2 + [str(other)] * 2
+    assert "All 2 ablations: 2.0 hours" in console.file.getvalue()  # type: ignore[attr-defined]
+    folders = [part.place for part in Ablation(f"{preset}+{other}", folder=str(tmp_path / "out")).parts()]
+    assert folders == [tmp_path / "out" / "sizes", tmp_path / "out" / "other"]
+    with pytest.raises(ConfigError, match="there is no ablation 'curiositi'"):
+        ablate([f"ablate={preset}+curiositi", "ablate.seeds=1"], console)
+
+
 def test_kept_cells_take_no_time(preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = Ablation(str(preset), "1", folder=str(tmp_path / "out")).cells(load_ablation(str(preset)))
     monkeypatch.setattr(estimate, "_probe", lambda cell: 3600.0)

@@ -148,6 +148,27 @@ def test_a_rollout_has_the_rewards_of_its_rows() -> None:
     assert (whole[follows] != 0.5).all()
 
 
+def test_a_rollout_is_paid_for_from_the_first_one_that_knows_a_deviation() -> None:
+    """As one update of the average a rollout would leave the first ten rounds of a fleet without any curiosity."""
+    torch.manual_seed(0)
+    curiosity = Curiosity(4, None, CuriosityConfig(share=0.5, warmup_steps=0))
+    states, actions = torch.randn(513, 10, 4), torch.rand(5_120, 1)
+    batch = Transitions(torch.zeros(5_120, dtype=torch.long), {}, actions, rewards=torch.zeros(5_120))
+    assert (curiosity.reward_rollout(batch, states[:-1], states[1:].flatten(0, 1), 0) != 0).float().mean() > 0.99
+    assert int(curiosity.errors.count) == 10
+
+
+def test_models_take_a_step_for_so_many_rows_of_a_rollout(make_learner: Callable[..., Any]) -> None:
+    for model in ("icm", "features"):
+        options = {"warmup_steps": 0, "hidden": 16, "rollout_rows": 48, "model": model}
+        learner = make_learner(extras={"curiosity": options})
+        learner.learn(learner.round_steps)
+        rows = 16 * 12  # steps × environments, less where episodes ended
+        assert rows / 48 - 1 <= len(learner.extras["curiosity"].log) <= rows / 48
+    with pytest.raises(ConfigError, match=r"agent\.extras\.curiosity\.rollout_rows=0"):
+        CuriosityConfig(rollout_rows=0)
+
+
 def test_the_models_learn_from_some_draws_of_a_replay_alone() -> None:
     curiosity = Curiosity(4, None, CuriosityConfig(replay_every=3))
     states, following, actions = torch.randn(16, 4), torch.randn(16, 4), torch.rand(16, 1)

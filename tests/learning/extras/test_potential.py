@@ -110,6 +110,14 @@ def test_a_terminal_state_has_no_potential_and_a_truncated_one_keeps_it(monkeypa
     torch.testing.assert_close(again, torch.full((2,), (1 - GAMMA) * np.log(2)).float())
 
 
+def test_a_weight_below_0_turns_it_around(monkeypatch: Any) -> None:
+    monkeypatch.setattr(Potential, "_check_features", lambda *_: None)
+    potential = Potential(around(), PotentialConfig("holding", weight=-1.0, adaptive=False))
+    nothing = torch.zeros(2, 3)
+    found = potential.reward(step([0, 0], [1, 3]), nothing, nothing, 0)
+    torch.testing.assert_close(found, GAMMA * torch.tensor([2.0, 4.0]).log())
+
+
 def test_a_learned_potential_is_the_mean_return_to_go() -> None:
     torch.manual_seed(0)
     potential = Potential(around(), PotentialConfig(learning_rate=1e-3))
@@ -140,7 +148,13 @@ def test_the_weight_rises_without_variety_falls_with_success_and_settles() -> No
 
 
 @pytest.mark.parametrize(
-    ("option", "text"), [({"weight": 1.5}, r"potential\.weight=1\.5"), ({"kind": "trendy"}, "did you mean 'trend'")]
+    ("option", "text"),
+    [
+        ({"weight": 1.5}, r"potential\.weight=1\.5"),
+        ({"weight": -0.5}, r"weight=-0\.5 cannot adapt"),
+        ({"rollout_rows": 0}, r"rollout_rows=0"),
+        ({"kind": "trendy"}, "did you mean 'trend'"),
+    ],
 )
 def test_bad_options_are_refused(option: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):

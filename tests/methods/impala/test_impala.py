@@ -73,6 +73,21 @@ def test_on_policy_the_targets_are_n_step_returns(bank: Bank) -> None:
     torch.testing.assert_close(timed(advantages), returns - timed(values), rtol=1e-4, atol=1e-5)
 
 
+def test_orders_that_the_policy_would_never_give_again_leave_numbers(bank: Bank) -> None:
+    """π/μ is 0 in float32 from a log-ratio of −104 on; clipped passes divide by it."""
+    learner = make(bank, clip_range=0.3, n_epochs=2)
+    method: Any = learner.method
+    parcel = method.collect(learner)
+    batch = next(method.batches(parcel, learner))
+    rows = len(batch.rewards)
+    log_probs = batch.log_probs - 200.0 * (torch.arange(rows) % 3 == 0)
+    with torch.no_grad():
+        _, advantages, ratios = method._trace_targets(batch, torch.zeros(rows), log_probs)
+        gains = method._gain(batch, log_probs, advantages, ratios)
+    assert int((ratios == 0).sum()) == len(range(0, rows, 3))
+    assert bool(torch.isfinite(gains).all())
+
+
 def test_weights_lag_by_what_is_in_flight_and_every_step_is_learned_from_once(bank: Bank) -> None:
     learner, heard = make(bank, actors=2, queue=1), Counted()
     lags, moved = [], []

@@ -13,17 +13,20 @@ from pacesetter.learning.extras.auxiliary import Auxiliary, NextBar
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.panel import Panel
 
-__all__ = ["accuracy_table", "head_accuracies"]
+__all__ = ["COLUMNS", "accuracy_table", "head_accuracies"]
+
+COLUMNS = ("accuracy", "majority", "beside_oracle", "oracle")
 
 
 @torch.no_grad()
 def head_accuracies(
     trainer: FleetTrainer, market: SymbolMarket, panel: Panel | None = None
 ) -> dict[str, dict[str, float | None]]:
-    """Head -> `accuracy` on all bars of a market with fixed starts, `majority`, and the `oracle`'s of the direction.
+    """Head -> `accuracy` on all bars of a market with fixed starts, and `majority`; of the direction the `oracle`'s.
 
     The volatility has its squared error in place of an accuracy. The oracle knows the planted response of the next bar,
-    where the panel's truth is known, and is counted where there is one.
+    where the panel's truth is known, and is counted where there is one; `beside_oracle` is the head's accuracy on these
+    same bars. Of leaders nothing is to be known.
     """
     extra, bank = trainer.extras["auxiliary"], market.batch.bank
     assert isinstance(extra, Auxiliary)
@@ -43,14 +46,17 @@ def head_accuracies(
     features = trainer.fleet.encoder(market.tables(observation)).float()
     accuracies: dict[str, dict[str, float | None]] = {}
     for name, accuracy in extra.accuracy(features, wanted).items():
-        accuracies[name] = {"accuracy": accuracy, "majority": _majority(name, wanted[name]), "oracle": None}
+        accuracies[name] = {"accuracy": accuracy, "majority": _majority(name, wanted[name])}
+        accuracies[name] |= {"beside_oracle": None, "oracle": None}
     if "change" in accuracies and panel is not None and panel.truth is not None:
         columns = [panel.position(symbol) for symbol in market.symbols]
         response = torch.as_tensor(panel.truth.response[first + 1 : last + 1, columns].T.copy(), device=market.device)
         change = wanted["change"].view(len(columns), -1)
         known = torch.isfinite(change) & (change != 0) & (response != 0)
-        right = (response.sign() == change.sign())[known]
-        accuracies["change"]["oracle"] = float(right.float().mean()) if len(right) else None
+        predicted = extra.predict(features)["change"].view_as(change)
+        for key, guess in (("beside_oracle", predicted), ("oracle", response)):
+            right = (guess.sign() == change.sign())[known]
+            accuracies["change"][key] = float(right.float().mean()) if len(right) else None
     return accuracies
 
 
@@ -66,6 +72,7 @@ def accuracy_table(accuracies: Mapping[str, Mapping[str, float | None]]) -> Tabl
     """What `head_accuracies` gave, as a table."""
     rows = []
     for name, row in accuracies.items():
-        cells = ["–" if row[key] is None else f"{row[key]:.3f}" for key in ("accuracy", "majority", "oracle")]
+        cells = ["–" if row[key] is None else f"{row[key]:.3f}" for key in COLUMNS]
         rows.append((f"{name} (squared error)" if name == "volatility" else name, *cells))
-    return Table(("head", "accuracy", "majority", "oracle"), rows, "Auxiliary heads, validation set")
+    header = ("head", "accuracy", "majority", "where the oracle knows", "oracle there")
+    return Table(header, rows, "Auxiliary heads, validation set")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -114,7 +114,7 @@ class AblationPreset:
 class Ablation:
     """What is played.
 
-    name      of a preset, or the path of its YAML file
+    name      of a preset, or the path of its YAML file; several joined by +, as programme+curiosity
     seeds     of the league: tuning, reporting, or a list such as 1+2+3
     markets   names of the ladder instead of the preset's
     variants  names of some variants instead of all
@@ -132,6 +132,14 @@ class Ablation:
     @property
     def place(self) -> Path:
         return Path(self.folder or f"runs/ablate/{Path(self.name).stem}").resolve()
+
+    def parts(self) -> list[Ablation]:
+        """One for each name; with a folder given, each of several has its own in it."""
+        names = self.name.split("+")
+        if len(names) == 1:
+            return [self]
+        folders = {name: str(Path(self.folder) / Path(name).stem) if self.folder else "" for name in names}
+        return [replace(self, name=name, folder=folder) for name, folder in folders.items()]
 
     def cells(self, preset: AblationPreset, more: Sequence[str] = ()) -> list[Cell]:
         """Every cell, yardsticks included; `more` overrides go to all variants."""
@@ -190,20 +198,40 @@ def load_ablation(name: str) -> AblationPreset:
 def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataFrame:
     """Play what the overrides say, show the table, and write `report.html`, `table.csv` and `scores.csv`.
 
-    With `ablate.estimate=true` the hours of what is left are told instead.
+    Names joined by + are played one after another, each in a folder of its own. With `ablate.estimate=true` the hours
+    of what is left are told instead.
     """
     console = console or Console()
     launcher, rest = take_options(overrides, "launcher", Launcher)
     options, rest = take_options(rest, "ablate", Ablation)
-    preset = load_ablation(options.name)
-    cells = options.cells(preset, rest)
-    for cell in {cell.entrant: cell for cell in cells}.values():
-        cell.config  # noqa: B018  (a wrong override is refused before anything is played)
-    console.print(f"{len(cells)} cells → {options.place}", soft_wrap=True)
+    asked = [(part, load_ablation(part.name), part.cells(load_ablation(part.name), rest)) for part in options.parts()]
+    for part, _, cells in asked:
+        for cell in {cell.entrant: cell for cell in cells}.values():
+            cell.config  # noqa: B018  (a wrong override is refused before anything is played)
+        console.print(f"{len(cells)} cells → {part.place}", soft_wrap=True)
     if options.estimate:
+        return _tell_hours([(part.name, cells) for part, _, cells in asked], launcher.workers or 1, console)
+    return pd.concat([_play(part, preset, cells, launcher, console) for part, preset, cells in asked])
+
+
+def _tell_hours(asked: Sequence[tuple[str, Sequence[Cell]]], workers: int, console: Console) -> pd.DataFrame:
+    """The hours that each ablation has left, and all of them together."""
+    rows: list[dict[str, object]] = []
+    for name, cells in asked:
         estimates = estimate_cells(cells)
-        console.print(estimate_table(estimates, launcher.workers or 1))
-        return pd.DataFrame([asdict(each) for each in estimates], columns=["entrant", "cells", "seconds"])
+        console.print(estimate_table(estimates, workers))
+        rows += [{"ablation": name} | asdict(each) for each in estimates]
+    table = pd.DataFrame(rows, columns=["ablation", "entrant", "cells", "seconds"])
+    if len(asked) > 1:
+        hours = float((table["cells"] * table["seconds"]).sum()) / 3600 / workers
+        console.print(f"All {len(asked)} ablations: {hours:.1f} hours", soft_wrap=True)
+    return table
+
+
+def _play(
+    options: Ablation, preset: AblationPreset, cells: Sequence[Cell], launcher: Launcher, console: Console
+) -> pd.DataFrame:
+    """Play one ablation, show its table and write its files."""
     scores = pd.DataFrame([asdict(score) for score in launcher.run(_play_cell, cells)])
     judging = JUDGED[preset.judged]
     table = ablation_table(scores, judging)

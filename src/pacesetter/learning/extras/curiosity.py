@@ -10,7 +10,7 @@ The state is the agents' own encoding, taken as given, so that no window is gath
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import Extra, Surroundings
+from pacesetter.learning.extras.extra import ROLLOUT_ROWS, Extra, Surroundings
 
 __all__ = ["Curiosity", "CuriosityConfig", "CuriosityGates", "make_curiosity"]
 
@@ -29,6 +29,8 @@ LARGEST = 5.0  # deviations of an intrinsic reward
 FEATURES = 128
 DROPOUT = 0.1
 RATE, FIRST_UPDATES = 0.01, 10  # of the moving average of errors, and updates before it standardises anything
+# Of a rollout for one update of the average: as one update alone it would pay nothing for its first ten rounds.
+UPDATE_ROWS = 512
 ENDS = 10  # of the updates at the start and at the end are compared by the gates
 LEAST_VARIATION = 0.3
 LARGEST_GRADIENT = 10.0  # norm, before it is cut, that a gate allows
@@ -43,26 +45,30 @@ class CuriosityConfig:
                    thousandth of a deviation, which no learner notices: 1 makes the share mean what it says
     beta           of the forward loss in (1 − β)·inverse + β·forward
     warmup_steps   environment steps of each symbol before it counts; the models learn from the first
-    model          icm, or features: the agents' own features in place of an encoder
+    model          icm; features: the agents' own features in place of an encoder; counts: 1/√N of the account's
+                   state (`counts.py`), which no network has to learn
     batch_rows     most rows of one step of the models; more cost more than they teach
     replay_every   draws of a replay for one step of the models. A replay gives most rows many times, and the models
                    are wider than small agents: learning from every draw took most of a step's time
+    rollout_rows   of a rollout for one step of the models: where rewards are rare and states must be found, as few as
+                   512, since what was visited often must soon be predicted
     reward_every   rows of a draw for one intrinsic reward, which then counts as many times: the same on average. Its
                    noise is small beside the market's, and the models predict for a fourth of the rows
-    hidden         width of the models' hidden layers; 256 (features: 128) where null
-    learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
+    hidden         width of the models' hidden layers; 256 (others: 128) where null
+    learning_rate  1e-4 by AdamW (others: 1e-3 by Adam) where null
     """
 
     share: float = 0.1
     eta: float = 1.0
     beta: float = 0.2
     warmup_steps: int = 1_000
-    model: Literal["icm", "features"] = "icm"
+    model: Literal["icm", "features", "counts"] = "icm"
     hidden: int | None = None
     learning_rate: float | None = None
     batch_rows: int = 512
     replay_every: int = 8
     reward_every: int = 4
+    rollout_rows: int = ROLLOUT_ROWS
     weight_decay: float = 1e-5
     max_grad_norm: float = 1.0
 
@@ -77,8 +83,8 @@ class CuriosityConfig:
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", 1e-4 if is_icm else 1e-3)
         check_range(1, owner="agent.extras.curiosity", hidden=self.hidden, batch_rows=self.batch_rows)
-        draws = {"replay_every": self.replay_every, "reward_every": self.reward_every}
-        check_range(1, owner="agent.extras.curiosity", **draws)
+        rows = {name: vars(self)[name] for name in ("replay_every", "reward_every", "rollout_rows")}
+        check_range(1, owner="agent.extras.curiosity", **rows)
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,11 @@ class MovingErrors(nn.Module):
         self.mean.lerp_(errors.mean(), rate)
         self.square.lerp_(errors.square().mean(), rate)
 
+    def observe_rollout(self, errors: torch.Tensor) -> None:
+        """Take the (row,) errors of a rollout in, as an update for every 512 of them."""
+        for part in torch.split(errors, UPDATE_ROWS):
+            self.observe(part)
+
     def standardise(self, errors: torch.Tensor) -> torch.Tensor:
         """(row,) errors in deviations, cut to ±5; 0 during the first updates, which know no deviation."""
         # E[x²] − E[x]² may round below 0; the second bound keeps equal errors from being divided by 0.
@@ -164,7 +175,7 @@ class Curiosity(Extra):
     declared = ("optimiser", "log", "shown")
 
     def __init__(self, width: int, actions: int | None, config: CuriosityConfig, size: int = 1) -> None:
-        self.actions, self.config = actions, config
+        self.actions, self.config, self.rollout_rows = actions, config, config.rollout_rows
         hidden, outputs = config.hidden or 256, actions or size
         self.encoder = nn.Sequential(
             nn.Linear(width, hidden),
@@ -202,7 +213,8 @@ class Curiosity(Extra):
         """
         assert batch.rewards is not None
         encoded = self._encode_states(torch.cat([features, following.view_as(features)[-1:]]))
-        intrinsic = self._novelty(encoded[:-1].flatten(0, 1), batch.actions, encoded[1:].flatten(0, 1))
+        before, after = (part.flatten(0, 1) for part in (encoded[:-1], encoded[1:]))
+        intrinsic = self._surprise(before, batch.actions, after, self.errors.observe_rollout)
         return self._mix_rewards(batch.rewards, self._mask_ends(batch, intrinsic), steps)
 
     def reward_drawn(
@@ -258,7 +270,7 @@ class Curiosity(Extra):
     @torch.no_grad()
     def intrinsic(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """(row,) forward errors in deviations of the latest ones, cut to ±5, then times η."""
-        return self._novelty(self._encode_states(states), actions, self._encode_states(following))
+        return self._surprise(self._encode_states(states), actions, self._encode_states(following), self.errors.observe)
 
     @torch.no_grad()
     def _encode_states(self, states: torch.Tensor) -> torch.Tensor:
@@ -268,11 +280,17 @@ class Curiosity(Extra):
         return features
 
     @torch.no_grad()
-    def _novelty(self, before: torch.Tensor, actions: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    def _surprise(
+        self,
+        before: torch.Tensor,
+        actions: torch.Tensor,
+        after: torch.Tensor,
+        observe: Callable[[torch.Tensor], None],
+    ) -> torch.Tensor:
         """`intrinsic` of encoded states (row, feature)."""
         errors = self.prediction_errors(before, actions, after)
         # Counted before they are standardised: an outlier is measured by a deviation that knows it.
-        self.errors.observe(errors.double())
+        observe(errors.double())
         # Errors that are all alike say nothing of where to look: a gate asks for some variation.
         self.variation = errors.std() / errors.mean()
         return (self.config.eta * self.errors.standardise(errors)).to(before.dtype)
@@ -327,6 +345,10 @@ def make_curiosity(around: Surroundings, config: CuriosityConfig) -> object:
         from pacesetter.learning.extras.feature_curiosity import FeatureCuriosity
 
         return FeatureCuriosity(around.width, around.actions, config)
+    if config.model == "counts":
+        from pacesetter.learning.extras.counts import Counts
+
+        return Counts(around, config)
     return Curiosity(around.width, around.actions, config, around.size)
 
 

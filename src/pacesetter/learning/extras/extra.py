@@ -20,7 +20,19 @@ if TYPE_CHECKING:  # every command reads the names of the extras, also where tor
     from pacesetter.envs.batch.batch import Batch
     from pacesetter.learning.experience.transitions import Transitions
 
-__all__ = ["EXTRAS", "Extra", "ExtraSpec", "Surroundings", "check_extras", "make_extras", "rewards_of_draw"]
+__all__ = [
+    "EXTRAS",
+    "ROLLOUT_ROWS",
+    "Extra",
+    "ExtraSpec",
+    "Surroundings",
+    "check_extras",
+    "make_extras",
+    "rewards_of_draw",
+]
+
+
+ROLLOUT_ROWS = 16_384  # few steps cost little; exploring for what is seldom seen needs more of them
 
 
 def _cpu() -> torch.device:
@@ -62,6 +74,7 @@ class Extra:
     belongs_to_collection   its rewards are those of the moment when a row was collected, and a replay stores them
     is_in_money             of those that belong to the collection: what it adds is in the unit of the market's rewards,
                             before they are scaled
+    rollout_rows            of a rollout for one step of an extra that trains itself
     teaches_encoder_alone   heads that are retrained behind an encoder that stays as it is learn without it
     """
 
@@ -70,6 +83,7 @@ class Extra:
     optimiser: torch.optim.Optimizer | None = None
     belongs_to_collection: bool = False
     is_in_money: bool = False
+    rollout_rows: int = ROLLOUT_ROWS
     teaches_encoder_alone: bool = False
 
     def reward(

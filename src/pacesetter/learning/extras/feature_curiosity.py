@@ -70,7 +70,7 @@ class FeatureCuriosity(Extra):
     declared = ("optimiser", "log")
 
     def __init__(self, width: int, actions: int | None, config: CuriosityConfig) -> None:
-        self.actions, self.config = actions, config
+        self.actions, self.config, self.rollout_rows = actions, config, config.rollout_rows
         size = actions or 1
         hidden = config.hidden or 128
         self.forward_model = _layers(width + size, hidden, width)

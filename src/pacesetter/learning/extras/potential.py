@@ -23,7 +23,7 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.equations import shaping
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import Extra, Surroundings
+from pacesetter.learning.extras.extra import ROLLOUT_ROWS, Extra, Surroundings
 
 __all__ = ["NAMED", "Potential", "PotentialConfig"]
 
@@ -41,10 +41,11 @@ class PotentialConfig:
     """Options of the potential.
 
     kind           learned, or a named one: support, resistance, trend, holding, unrealised, earned
-    weight         w at the start
+    weight         w at the start; below 0 it turns Φ around: what it calls promising is to be left
     adaptive       w rises by 0.01 a round, up to 1, while the action entropy is below 0.3, and falls by 0.01, down to
                    0, while the Sharpe ratio is above 1; of each symbol
     warmup_steps   environment steps of each symbol before it adapts
+    rollout_rows   of a rollout for one step of the learned Φ
     """
 
     kind: str = LEARNED
@@ -53,13 +54,20 @@ class PotentialConfig:
     warmup_steps: int = 5_000
     learning_rate: float = 1e-4
     max_grad_norm: float = 1.0
+    rollout_rows: int = ROLLOUT_ROWS
 
     def __post_init__(self) -> None:
         if self.kind not in (LEARNED, *NAMED):
             known = did_you_mean(self.kind, [LEARNED, *NAMED])
             raise ConfigError(f"agent.extras.potential.kind='{self.kind}' is unknown{known}")
-        check_range(0, 1, owner="agent.extras.potential", weight=self.weight)
+        check_range(-1, 1, owner="agent.extras.potential", weight=self.weight)
+        if self.adaptive and self.weight < 0:
+            raise ConfigError(
+                f"agent.extras.potential.weight={self.weight} cannot adapt, which is from 0 to 1; give "
+                "adaptive=false, or a weight of 0 or more"
+            )
         check_range(0, owner="agent.extras.potential", warmup_steps=self.warmup_steps)
+        check_range(1, owner="agent.extras.potential", rollout_rows=self.rollout_rows)
 
 
 # ---- named potentials -----------------------------------------------------------------------------------------------
@@ -142,7 +150,7 @@ class Potential(Extra):
     declared = ("optimiser", "weight", "kept", "shown")
 
     def __init__(self, around: Surroundings, config: PotentialConfig) -> None:
-        self.around, self.config = around, config
+        self.around, self.config, self.rollout_rows = around, config, config.rollout_rows
         self.own, self.optimiser = nn.ModuleDict(), NoOptimiser()
         if config.kind == LEARNED:
             # The random stream of the method is the same with shaping and without.

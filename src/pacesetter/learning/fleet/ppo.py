@@ -34,8 +34,6 @@ from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, Fleet
 
 __all__ = ["PPO", "FleetPPO"]
 
-EXTRA_ROWS = 16_384  # of a step of an extra that trains itself: few steps, since it takes some of the rows alone
-
 
 @dataclass(frozen=True)
 class FleetPPO(FleetConfig):
@@ -179,7 +177,7 @@ class PPO(FleetMethod[AgentsT, SteppedT]):
     ) -> None:
         """One pass of an extra that trains itself over the rows, in an order drawn again."""
         within = torch.nonzero(~ended.flatten()).squeeze(1)  # where an episode ended, another one follows
-        for rows in torch.split(within[torch.randperm(len(within), device=self.device)], EXTRA_ROWS):
+        for rows in torch.split(within[torch.randperm(len(within), device=self.device)], extra.rollout_rows):
             extra.learn(batch.at(rows), features[rows], following[rows])
 
     def _rows_of(self, rollout: Rollout, rewards: torch.Tensor, ended: torch.Tensor) -> Transitions:
