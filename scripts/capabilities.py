@@ -54,6 +54,11 @@ RUNS = {
     "fleet": ("train", *FLEET, "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
     "long": ("train", *(word.replace("data.bars=420", "data.bars=900") for word in FLEET)),
     "direct": ("train", "task=fleet", "agent=direct", *MARKET, *EPISODES, "train.steps=3072", *QUIET),
+    # On the first bars, so that a trader may read its windows in later ones.
+    "lookback": (
+        *("train", "task=lookback", "agent=full_information", *MARKET, *LOOKBACK, "agent.network=mlp_tiny"),
+        *("agent.heads=[8]", "agent.n_steps=16", "train.envs=4", "train.steps=128", "train.shares=[0.3,0.1]", *QUIET),
+    ),
     "meta": ("train", *FLEET, "agent=meta", "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
     "job": ("run", "data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.draws=20"),
 }
@@ -62,6 +67,7 @@ KINDS = (
     ("fleet report", "fleet"),
     ("task.fleet=", "fleet"),
     ("lag.run=", "direct"),
+    ("leadlag.lookback=RUN", "lookback"),
     ("distill", "long"),  # a teacher that a student can be smaller than
     ("online", "long"),
     ("finetune", "fleet"),
