@@ -43,9 +43,9 @@ class Folder:
     def list(self) -> dict[str, list[str]]:
         """Files of bars, and bundles, by name; notes say what was left out."""
         paths = list(islice(self.root.rglob("*"), MOST_LOOKED_AT + 1))
-        found = sorted(path for path in paths[:MOST_LOOKED_AT] if not path.is_symlink())
-        bars = [str(path.relative_to(self.root)) for path in found if _are_bars(path)]
-        bundles = [str(path.parent.relative_to(self.root)) for path in found if _is_bundle(path)]
+        files = sorted(path for path in paths[:MOST_LOOKED_AT] if not path.is_symlink())
+        bars = [str(path.relative_to(self.root)) for path in files if _are_bars(path)]
+        bundles = [str(path.parent.relative_to(self.root)) for path in files if _is_bundle(path)]
         notes = [
             note
             for note, is_so in (
