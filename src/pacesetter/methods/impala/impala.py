@@ -223,7 +223,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         if self.config.clip_range is None:
             return advantages * log_probs
         # V-trace's advantages hold min(ρ̄, π/μ) already, and the surrogate brings the ratio itself. Of an order that the
-        # policy would never give again the ratio is 0 in float32, and 0/0 is no number.
+        # policy would never give again the ratio is 0 in float32, and 0/0 is undefined.
         least = torch.finfo(ratios.dtype).tiny
         gains = self.per_symbol(advantages / ratios.clamp(min=least, max=self.config.rho_bar))
         gains = (gains - gains.mean(1, keepdim=True)) / (gains.std(1, keepdim=True) + 1e-8)
