@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from pacesetter import progress
 from pacesetter.data import load
 from pacesetter.errors import DataError
 from pacesetter.evaluation import judgement
@@ -151,6 +152,19 @@ def test_each_stressed_market_is_told_as_it_begins(panel):
     told = [line for line in lines if line.startswith("stress ")]
     assert told[0] == "stress 1 of 6: crash"
     assert len(told) == 6
+
+
+def test_what_is_left_of_a_long_judgement_is_told(panel, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+    lines: list[str] = []
+    policy = make_baseline("momentum", bank_of(panel))
+    account = JudgedAccount(panel, FIRST, bank_of=bank_of)
+    judge_policy(policy, account, baselines=["cash", "hold"], draws=10, tell=lines.append)
+    told = [line.partition(",")[0] for line in lines if line.startswith("played")]
+    assert told[0] == "played: 1 of 2 baselines"
+    assert told[1].startswith("played: 3 of ")
+    assert all(line.endswith(" left") for line in lines if line.startswith("played"))
 
 
 def test_no_feature_table_is_kept_while_markets_are_played(panel, monkeypatch):

@@ -45,6 +45,7 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
+from pacesetter.progress import LogLines
 from pacesetter.stamps import bars_per_day
 
 __all__ = ["JudgedAccount", "Judgement", "judge_policy"]
@@ -214,7 +215,9 @@ class JudgedAccount:
         played = [PlayedMarket(self.panel, self.bank, each, self.risk) for each in markets]
         return backtest_many(policy, played, first=self.first, window_bars=self.window_bars)
 
-    def play_baselines(self, names: Sequence[str] | None, risk: RiskOptions | None = None) -> dict[str, Backtest]:
+    def play_baselines(
+        self, names: Sequence[str] | None, risk: RiskOptions | None = None, tell: Tell | None = None
+    ) -> dict[str, Backtest]:
         """The named baselines, or all possible ones; through the risk step only where `risk` is given."""
         return evaluate_baselines(
             self.panel,
@@ -225,6 +228,7 @@ class JudgedAccount:
             market=self.market,
             risk=risk,
             refits=self.refits,
+            tell=tell,
         )
 
 
@@ -258,7 +262,7 @@ def judge_policy(
     # Before the baselines: two more markets beside the results of twenty policies would be the peak of memory.
     stressed = [] if is_fast else [_play_stresses(policy, account, tell)]
     tell("baselines")
-    plain = account.play_baselines(baselines)
+    plain = account.play_baselines(baselines, tell=tell)
     sized, without = _play_sized(account, plain)
     beaten = {each.name: account.play(each) for each in rivals}
     own, *shown = _name_apart(played, beaten | plain | sized)
@@ -401,12 +405,14 @@ def _play_variants(
     others = [each for each in asked if each != rules]
     tell(f"{len(others)} other costs and limits")
     figures, kept = {rules: metrics(own)}, {rules: own}
+    lines = LogLines("played", len(others), "other costs and limits", tell)
     for place in range(0, len(others), SIDE_BY_SIDE):
         part = others[place : place + SIDE_BY_SIDE]
         for market, result in zip(part, account.play_many(policy, part), strict=True):
             figures[market] = metrics(result)
             if market in costs:
                 kept[market] = result
+        lines.update(place + len(part))
     table = {label: figures[market] for label, market in labels.items() if market in figures}
     return _frame(table), {factor: kept[market] for market, factor in costs.items()}
 

@@ -45,8 +45,7 @@ def show_runs() -> None:
         return
     filters = _filters(runs)
     kept = by_job([run for run in runs if filters.keep(run)])
-    st.caption(say("runs.count", shown=len(kept), count=len(runs)))
-    _table(kept, filters)
+    _table(kept, filters, len(runs))
     for run in [run for run in kept if run.problem][:MOST_PROBLEMS]:
         st.warning(f"{run.name}: {run.problem}")
     with contain_errors():
@@ -57,12 +56,13 @@ def show_runs() -> None:
         _draw_tracked()
 
 
-def _table(kept: Sequence[RunFacts], filters: Filters) -> None:
-    """The runs by job, in the columns that the reader chose; those inside a job only if asked for."""
+def _table(kept: Sequence[RunFacts], filters: Filters, count: int) -> None:
+    """The runs by job, in the columns that the reader chose, and how many of all; those inside a job if asked for."""
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     has_inside = any(run.is_inside for run in kept)
     is_whole = right.toggle(say("runs.inside"), key="runs.inside") if has_inside else True
     listed = run_table([run for run in kept if is_whole or not run.is_inside], filters)
+    st.caption(say("runs.count", shown=len(listed), count=count))
     first = [name for name in FIRST_COLUMNS if name in listed]
     chosen = left.multiselect(
         say("choose.columns"), list(listed.columns), first, format_func=column, key="runs.columns"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -21,6 +21,7 @@ from pacesetter.market.risk import RiskOptions, fit_scale
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy, Snapshot
+from pacesetter.progress import LogLines
 
 __all__ = [
     "BASELINES",
@@ -70,21 +71,25 @@ def evaluate_baselines(
     window_bars: int = 24,
     risk: RiskOptions | None = None,
     refits: pd.DatetimeIndex | None = None,
+    tell: Callable[[str], object] | None = None,
 ) -> dict[str, Backtest]:
     """The named baselines, or all possible defaults, over the same bars; options are those of `backtest`.
 
     `refits` are the moments at which those that fit a forecast fit it again, from all bars known then.
     Around a base the views of a regression are signed, as an agent's are; long-only holds for the sum. Where `risk` has
-    no scale, each fit of a sized regression brings its own, measured on bars that it was not fitted to.
+    no scale, each fit of a sized regression brings its own, measured on bars that it was not fitted to. `tell` hears
+    how many are played, where that takes long.
     """
     bank = market_bank(panel, table) if bank is None else bank
     chosen = [_make_views(name, bank, market, risk) for name in names or possible_baselines(bank)]
-    played = {}
+    played: dict[str, Backtest] = {}
+    lines = LogLines("played", len(chosen), "baselines", tell or (lambda line: None))
     for baseline in chosen:
         moments = panel.index[[first]] if refits is None else refits
         policy, step = _refit_policy(baseline, panel, moments, market or MarketParameters(), risk)
         options: PlayOptions = {"market": market, "bank": bank, "window_bars": window_bars, "risk": step}
         played[baseline.name] = backtest(policy, panel, first=first, last=last, **options)
+        lines.update(len(played))
     return played
 
 
