@@ -115,7 +115,7 @@ def test_parts_that_go_together_learn_together() -> None:
         ("ppo", ("goals",), "only agent=mosac and agent=sac have it"),
         ("mosac", ("goals",), "leave it out of agent=mosac"),
         ("mosac", ("paid at the end",), "take task.reward.paid=bar"),
-        ("mosac", ("mean–variance",), "leave it out, or name mean_variance"),
+        ("mosac", ("mean–variance",), "leave it out, or name variance among the objectives"),
         ("impala", ("curiosity",), "takes no agent.extras"),
         ("es", ("curriculum",), "take task.curriculum=none"),
         ("sac", ("goals", "potential"), "drop one"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pacesetter.agents.heads import MaskedCategorical, TanhGaussian
-from pacesetter.evaluation.recovery.measures import ABOVE_CONSTANT
+from pacesetter.evaluation.recovery.measures import ABOVE_CONSTANT, VOLUNTARY_TRIPS
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
 from pacesetter.learning.experience.recording import uniform_policy
@@ -56,7 +56,7 @@ def test_a_fleet_is_measured_agent_by_agent(small, console):
     assert set(stored["agents"]) == set(stored["recovered"])
     own = next(iter(stored["agents"].values()))
     assert set(own) == {"deterministic", "temperature 2"}
-    assert set(own["deterministic"]) == EVERY
+    assert set(own["deterministic"]) == EVERY | {VOLUNTARY_TRIPS}
     assert any(name.startswith("agents that pass: ") for name in stored["gates"]["deterministic"])
 
 
