@@ -158,6 +158,10 @@ class StrengthMeasure:
         strength = _fold(self.by_delay(windows), self.score_fold) + self.mark_unscored(windows)
         return weigh_directions(strength, self.weighing)
 
+    def drawn_leadership(self, windows: Floats) -> Floats:
+        """The same by correlations, of draws whose symbols can all be scored and that are 0 where one is missing."""
+        return weigh_directions(_fold(_by_lag(windows, self.max_lag), self.score_fold), self.weighing)
+
     def mark_unscored(self, windows: Floats) -> Floats:
         """(window, i, j) 0, and NaN where one of the two has too few observations or does not vary."""
         known = np.isfinite(windows)
@@ -245,9 +249,11 @@ def _by_lag(windows: Floats, max_lag: int) -> Iterator[Array]:
     lags = min(max_lag, bars - 2)
     if lags < 1:  # no overlap is long enough
         yield np.zeros((draws, assets, assets))
+    sums = _sums(windows)
     for lag in range(1, lags + 1):
         lead, follow = windows[:, : bars - lag], windows[:, lag:]
-        (mean, scale), (other_mean, other_scale) = _moments(lead), _moments(follow)
+        mean, scale = _moments(sums - _sums(windows[:, bars - lag :]), bars - lag)
+        other_mean, other_scale = _moments(sums - _sums(windows[:, :lag]), bars - lag)
         product = np.swapaxes(lead, 1, 2) @ follow
         product /= bars - lag
         product -= mean[:, :, None] * other_mean[:, None, :]
@@ -266,12 +272,16 @@ def weighted_products(x: Singles, weights: Singles, lag: int) -> Singles:
     return np.asarray((lead @ x[lag:]).reshape(len(weights), symbols, symbols))
 
 
-def _moments(part: Floats) -> tuple[Array, Array]:
-    """(window, symbol) mean and 1/deviation of the parts (window, time, symbol); 0 for the latter where constant."""
-    mean = part.mean(axis=1)
-    square = np.einsum("wti,wti->wi", part, part) / part.shape[1]
+def _sums(part: Floats) -> Floats:
+    """(2, window, symbol) sums and sums of squares of (window, time, symbol)."""
+    return np.stack([part.sum(axis=1), np.einsum("wti,wti->wi", part, part)])
+
+
+def _moments(sums: Floats, bars: int) -> tuple[Array, Array]:
+    """(window, symbol) mean and 1/deviation from the sums over so many bars; 0 for the latter where constant."""
+    mean, square = sums / bars
     variance = square - mean**2
-    varies = variance > CONSTANT * square
+    varies = (variance > CONSTANT * square) & (square > 0.0)
     return mean, np.where(varies, 1 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
 
 

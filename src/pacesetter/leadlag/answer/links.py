@@ -231,9 +231,12 @@ def _draw_leaders(window: Floats, kept: Autocorrelation, gauge: StrengthMeasure,
     with count_progress("leaders: null", len(flips), "draw") as update:
         for start in range(0, len(flips), size):
             drawn: Array = kept.flip(flips[start : start + size])
-            drawn[:, missing] = np.nan
-            # Single precision is plenty for correlations.
-            leads.append(gauge.leadership(drawn if gauge.is_linear else drawn.astype(np.float64)).sum(axis=2))
+            if gauge.is_linear:  # single precision is plenty for correlations
+                drawn[:, missing] = 0.0
+                leads.append(gauge.drawn_leadership(drawn).sum(axis=2))
+            else:
+                drawn[:, missing] = np.nan
+                leads.append(gauge.leadership(drawn.astype(np.float64)).sum(axis=2))
             update(len(drawn))
     return np.asarray(np.nan_to_num(np.concatenate(leads)) / (symbols - 1))
 
