@@ -1,4 +1,4 @@
-"""RLlib's PPO, IMPALA and APPO on Lookback-v0 with masks, beside this package's masked PPO: steps a second, and the score.
+"""RLlib's PPO, IMPALA and APPO on Lookback-v0 with masks, beside this package's masked PPO: speed, and the score.
 
 The market, windows and episodes are those of examples/rllib_lookback.py; the learned windows are played on a market of
 another seed, beside constants.
