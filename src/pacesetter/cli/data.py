@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pacesetter.cli.overrides import Overrides
 from pacesetter.words import escape_controls
+
+if TYPE_CHECKING:
+    from pacesetter.data.splits import Splits
+    from pacesetter.jobs.large import LargeFiles
+    from pacesetter.panel import Panel
 
 __all__ = ["register"]
 
@@ -86,7 +91,7 @@ def data_check(
         raise typer.Exit(1)
 
 
-def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
+def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | None = None) -> LargeFiles:
     """The files to be read in parts, by the launcher that the overrides name."""
     from pacesetter.jobs import resolve
     from pacesetter.jobs.hydra.overrides import take_options
@@ -220,7 +225,7 @@ def _check_manifest(source: Path) -> None:
         verify_manifest(manifest)
 
 
-def _store(thing: Any, out: Path) -> None:
+def _store(thing: Panel | Splits, out: Path) -> None:
     """Save a panel or splits, and the manifest with its hash beside it."""
     from pacesetter.data.manifest import write_manifest
 
