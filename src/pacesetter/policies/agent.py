@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -55,6 +55,14 @@ class AgentPolicy(Policy):
     def asks_many(self) -> bool:
         """Whether its agent of the whole market takes several accounts at once."""
         return self.is_whole and self.agent.takes_rows
+
+    @property
+    def window_features(self) -> tuple[str, ...] | None:
+        """Those of its agent of the whole market."""
+        return self.agent.window_features if self.is_whole else None
+
+    def on_features(self, names: tuple[str, ...]) -> AgentPolicy:
+        return replace(self, agent=self.agent.on_features(names))
 
     def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
         if not self.asks_many:
