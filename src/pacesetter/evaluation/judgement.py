@@ -201,6 +201,16 @@ class JudgedAccount:
         )
         return replace(self, risk=replace(risk, scale=sizer.scale))
 
+    def reading_few(self, policy: Policy) -> tuple[Policy, Callable[[Panel], Bank]]:
+        """A policy for other markets, and what gives their features: no more than it reads, where that is known.
+
+        All of them take longer to compute than the policy to play the market, and ten times its memory.
+        """
+        few, few_of = policy.window_features, self.few_of
+        if few is None or few_of is None:
+            return policy, self.bank_of
+        return policy.on_features(few), lambda panel: few_of(panel, few)
+
     def play(self, policy: Policy) -> Backtest:
         return backtest(
             policy,
@@ -429,10 +439,7 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
     recent, start = account.panel.rows(max(first - history, 0), len(account.panel)), min(first, history)
     scenarios = stress_scenarios(recent, start, market=account.market)[1:]  # behind the market as it was
     figures: dict[str, dict[str, float]] = {}
-    bank_of, few = account.bank_of, policy.window_features
-    if account.few_of is not None and few is not None:
-        # All features of a market take longer to compute than the policy to play it, and ten times its memory.
-        policy, bank_of = policy.on_features(few), partial(account.few_of, names=few)
+    policy, bank_of = account.reading_few(policy)
     forget_tables()  # those of training are not asked for again
     for place in range(0, len(scenarios), STRESSED):
         part, markets = scenarios[place : place + STRESSED], list[PlayedMarket]()

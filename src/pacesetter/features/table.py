@@ -270,7 +270,7 @@ def _begins_with(whole: Panel, panel: Panel) -> bool:
         return False
     if len(panel) == len(whole):
         return panel == whole
-    # The same memory, which nobody may write to: comparing bars would take as long as a feature of them.
+    # The same memory, which may not be written to: comparing bars would take as long as a feature of them.
     return all(
         _start(one) == _start(other) and one.strides == other.strides
         for one, other in ((panel.blocks, whole.blocks), (panel.mask, whole.mask))

@@ -15,6 +15,8 @@ from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = ["AgentPolicy", "per_symbol"]
 
+ACCOUNT = ("position", "portfolio")  # entries of an observation that the account makes
+
 
 @dataclass(frozen=True, eq=False)
 class AgentPolicy(Policy):
@@ -72,11 +74,10 @@ class AgentPolicy(Policy):
         return list(np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64))
 
     def _with_reading(self, snapshot: Snapshot) -> Observation:
-        """The observation of a whole market; in place of the window what was read of it, where that is known."""
+        """The observation of a whole market; in place of the market what was read of it, where that is known."""
         if snapshot.read is None or not self.agent.reads_ahead:
             return snapshot.observation
-        account = {entry: values for entry, values in snapshot.observation.items() if entry != "window"}
-        return account | dict(snapshot.read(self.agent))
+        return {entry: snapshot.observation[entry] for entry in ACCOUNT} | dict(snapshot.read(self.agent))
 
 
 def per_symbol(observation: Observation, own_account: bool = True) -> dict[str, Array]:
