@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 import pandas as pd
@@ -170,7 +170,7 @@ class Panel:
         if part.step not in (None, 1):
             raise DataError(f"a panel has no every {part.step}th bar; use panel.resample('1W') for coarser ones")
         ends = [end for end in (part.start, part.stop) if end is not None]
-        if all(hasattr(end, "__index__") for end in ends):
+        if all(isinstance(end, SupportsIndex) for end in ends):
             return self.rows(part.start, part.stop)
         return self.between(part.start, part.stop)
 
@@ -392,8 +392,15 @@ class Panel:
 
         names = ["known", *(f"{field}|{name}" for field in (*self.fields, "observed") for name in self.symbols)]
         columns = [self.index.asi8, *(column for block in self.blocks for column in block.T), *self.mask.T]
-        kept = ("symbols", "fields", "causal", "calendar", "notes", "fingerprint")
-        text = json.dumps({name: getattr(self, name) for name in kept}).encode()
+        about = {
+            "symbols": self.symbols,
+            "fields": self.fields,
+            "causal": self.causal,
+            "calendar": self.calendar,
+            "notes": self.notes,
+            "fingerprint": self.fingerprint,
+        }
+        text = json.dumps(about).encode()
         table = pa.Table.from_arrays([pa.array(np.ascontiguousarray(column)) for column in columns], names)
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
