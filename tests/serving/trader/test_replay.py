@@ -31,7 +31,7 @@ from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.trader.decision import decide, read_decision
 from pacesetter.serving.trader.desk import OrderOptions
 from pacesetter.serving.trader.paper_broker import KernelAccount
-from pacesetter.serving.trader.replay import check_card, first_unseen, replay
+from pacesetter.serving.trader.replay import check_card, first_unseen, own_account, replay
 from pacesetter.serving.trader.session import PaperConfig, open_session
 
 DIRECT = [
@@ -173,6 +173,24 @@ def test_a_decision_has_the_numbers_of_paper_and_api(sized: Made, played: Backte
     assert "expected volatility" in table.sentence
     told = json.loads(json.dumps(table.to_dict()))
     assert [row["order"] for row in told["decisions"]] == frame["order"].tolist()
+
+
+def test_the_account_of_the_card_decides_next_where_bundle_and_bars_are_the_same(
+    sized: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, panel = sized.bundle, sized.panel
+    alone = decide(bundle, panel)
+    check_card(bundle, panel, first_unseen(bundle, panel), None)
+    kept = own_account(bundle, panel)
+    assert own_account(bundle, panel) is kept
+    assert decide(bundle, panel) == alone
+    played: list[int] = []
+    monkeypatch.setattr("pacesetter.serving.trader.replay.replay", lambda *given: played.append(given[-1]) or [None])
+    careful = json.dumps(vars(replace(bundle.limits, reduce_fraction=1e-4, halt_fraction=2e-4))).encode()
+    others = Bundle({**bundle.files, "limits.json": careful}, bundle.name), panel
+    for each in (others, (bundle, panel.rows(1, None)), (bundle, panel.rows(0, len(panel) - 1))):
+        assert own_account(*each) is None
+    assert len(played) == 3
 
 
 def test_a_given_account_is_decided_on_as_the_api_does(sized: Made) -> None:

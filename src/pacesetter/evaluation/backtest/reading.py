@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.observation import ObservationBuilder
 
 if TYPE_CHECKING:
     from pacesetter.agents.agent import Agent
+    from pacesetter.envs.batch.bank import Bank
     from pacesetter.policies.policy import MarketReader
 
-__all__ = ["MarketReading"]
+__all__ = ["MarketReading", "share_readings"]
 
 CHUNK_BARS = 128  # read at once: an agent of 143 symbols takes some 100 MB meanwhile
+MOST_KEPT = 64 * 2**20  # bytes of readings of one market; what is beyond them is read again
+
+Chunks = dict[tuple["Agent", int, int, int], dict[str, Array]]  # by agent, bars of a window, first and last bar
+_shared: ContextVar[WeakKeyDictionary[Bank, Chunks] | None] = ContextVar("shared readings", default=None)
+
+
+@contextmanager
+def share_readings() -> Iterator[None]:
+    """Let accounts on one market have what an agent read of it for others, while no agent learns."""
+    token = _shared.set(WeakKeyDictionary())
+    try:
+        yield
+    finally:
+        _shared.reset(token)
 
 
 class MarketReading:
@@ -35,6 +53,18 @@ class MarketReading:
     def _row(self, t: int, agent: Agent) -> Mapping[str, Array]:
         first, rows = self._chunks.get(agent, (t, {}))
         if not rows or not first <= t < first + len(next(iter(rows.values()))):
-            first, rows = t, agent.read_market(self.builder.market(0, t, min(t + CHUNK_BARS, self.last)))
+            first, rows = t, self._read(t, agent)
             self._chunks[agent] = first, rows
         return {name: values[t - first] for name, values in rows.items()}
+
+    def _read(self, t: int, agent: Agent) -> dict[str, Array]:
+        """The rows of bars from t on; the very same chunk, or its last digits may differ."""
+        end, shared = min(t + CHUNK_BARS, self.last), _shared.get()
+        kept = {} if shared is None else shared.setdefault(self.builder.bank, {})
+        key = agent, self.builder.window_bars, t, end
+        if key not in kept:
+            rows = agent.read_market(self.builder.market(0, t, end))
+            if shared is None or (len(kept) + 1) * sum(values.nbytes for values in rows.values()) > MOST_KEPT:
+                return rows
+            kept[key] = rows
+        return kept[key]

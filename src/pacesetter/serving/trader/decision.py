@@ -27,7 +27,7 @@ from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccoun
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.store import INDEX
 from pacesetter.serving.trader.desk import Desk, OrderOptions, Ticket, last_bars
-from pacesetter.serving.trader.replay import first_unseen, replay
+from pacesetter.serving.trader.replay import own_account
 from pacesetter.serving.trader.sizing import MarketTracker
 from pacesetter.serving.trader.why import OrderReasons, order_words
 from pacesetter.stamps import bars_per_day
@@ -164,7 +164,7 @@ def decide(bundle: Bundle, panel: Panel, account: ReportedAccount | None = None)
     if bundle.is_lookback:
         raise ConfigError(f"{bundle.name} chooses windows and does not trade; give a bundle that trades")
     if account is None:
-        (played,) = replay(bundle, panel, (bundle.limits,), first_unseen(bundle, panel))
+        played = own_account(bundle, panel)
         assert played.ticket is not None
         if played.is_over:
             raise DataError(f"the account of {bundle.name} was ruined on these bars; give --account, or another bundle")
