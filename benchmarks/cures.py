@@ -280,7 +280,12 @@ def train_cell(job: Job, runs: str) -> dict[str, Any]:
 
 GOALS = "goals"  # hindsight is judged by goals that are reached, where they are in the agents' power and where not
 KINDS = {
-    "exposure, paid at the goal": "kind:exposure,goal:0.05,cap:0.1,tolerance:0.005,scale:0.005",
+    **{
+        f"exposure within {width:.1%}, paid at the goal": (
+            f"kind:exposure,goal:0.05,cap:0.1,tolerance:{width},scale:{width}"
+        )
+        for width in (0.002, 0.005, 0.001)
+    },
     "exposure, paid by distance": "kind:exposure,goal:0.05,cap:0.1,tolerance:0.005,scale:0.1",
     "return, paid by distance": "kind:return,goal:0.02,cap:0.04",
 }

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,6 +224,19 @@ class DirectPolicy(nn.Module, Agent):
     def _shape(self) -> tuple[int, int, int, bool]:
         """By which the groups have their sizes."""
         return len(self.symbols), self.lags, len(self.features), self.expected >= 0
+
+    @property
+    def window_features(self) -> tuple[str, ...] | None:
+        """Features of the window that it reads; None where it reads lead–lag too."""
+        gap = (GAP,) if self.gap >= 0 else ()
+        return None if self.expected >= 0 else tuple(dict.fromkeys((RETURN, *gap, *self.features.values())))
+
+    def on_features(self, names: tuple[str, ...]) -> DirectPolicy:
+        """The same policy, weights included, for windows of these features."""
+        other = copy(self)
+        other.column, other.gap = names.index(RETURN), names.index(GAP) if self.gap >= 0 else -1
+        other.features = {names.index(name): name for name in self.features.values()}
+        return other
 
     @property
     def history_bars(self) -> int:
