@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.observation import ObservationBuilder
 
 if TYPE_CHECKING:
     from pacesetter.agents.agent import Agent
-    from pacesetter.envs.batch.bank import Bank
     from pacesetter.policies.policy import MarketReader
 
 __all__ = ["MarketReading", "share_readings"]
@@ -23,13 +22,29 @@ CHUNK_BARS = 128  # read at once: an agent of 143 symbols takes some 100 MB mean
 MOST_KEPT = 64 * 2**20  # bytes of readings of one market; what is beyond them is read again
 
 Chunks = dict[tuple["Agent", int, int, int], dict[str, Array]]  # by agent, bars of a window, first and last bar
-_shared: ContextVar[WeakKeyDictionary[Bank, Chunks] | None] = ContextVar("shared readings", default=None)
+_shared: ContextVar[Readings | None] = ContextVar("shared readings", default=None)
+
+
+class Readings:
+    """What agents read of markets, as long as the tables of a market are there."""
+
+    def __init__(self) -> None:
+        self._markets: dict[tuple[int, int], tuple[tuple[ref[Array], ref[Array]], Chunks]] = {}
+
+    def of(self, builder: ObservationBuilder) -> Chunks:
+        """The chunks of a market: by its tables, since each set of rules has a bank of its own around them."""
+        tables = builder.bank.windows, builder.bank.context
+        key = id(tables[0]), id(tables[1])
+        if key not in self._markets:
+            windows, context = (ref(table, lambda _: self._markets.pop(key, None)) for table in tables)
+            self._markets[key] = (windows, context), {}
+        return self._markets[key][1]
 
 
 @contextmanager
 def share_readings() -> Iterator[None]:
     """Let accounts on one market have what an agent read of it for others, while no agent learns."""
-    token = _shared.set(WeakKeyDictionary())
+    token = _shared.set(Readings())
     try:
         yield
     finally:
@@ -60,7 +75,7 @@ class MarketReading:
     def _read(self, t: int, agent: Agent) -> dict[str, Array]:
         """The rows of bars from t on; the very same chunk, or its last digits may differ."""
         end, shared = min(t + CHUNK_BARS, self.last), _shared.get()
-        kept = {} if shared is None else shared.setdefault(self.builder.bank, {})
+        kept = {} if shared is None else shared.of(self.builder)
         key = agent, self.builder.window_bars, t, end
         if key not in kept:
             rows = agent.read_market(self.builder.market(0, t, end))
