@@ -23,6 +23,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.envs.batch.starts import Start, Starts, chosen_rows
+from pacesetter.envs.single import Observation
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column
@@ -30,7 +31,6 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.sharpe import sharpe_of_sums
 
 if TYPE_CHECKING:
-    from pacesetter.envs.single import Observation
     from pacesetter.envs.vector import Environments, VectorStep
 
 __all__ = [
