@@ -46,11 +46,13 @@ def _print_decision(job: Job) -> None:
     except ModuleNotFoundError as problem:
         typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[run]'")
         return
+    from pacesetter.build.study import share_panel
     from pacesetter.evaluation.stored_run import fitted_risk
     from pacesetter.jobs.pipeline.master_stage import judged_run
 
     run, store = judged_run(job), Path(job.config.runs) / "bundles"
-    bundle_and_decide(job.console, run, store, job.folder("judge"), job.panel, fitted_risk(run))
+    with share_panel(job.config.data, job.panel):
+        bundle_and_decide(job.console, run, store, job.folder("judge"), job.panel, fitted_risk(run))
 
 
 def leadlag(overrides: Overrides = None) -> None:
