@@ -58,7 +58,7 @@ proof: .venv/test.done  ## the long evidence, or SHARE=0.1 of it; output goes to
 	@tail -n 1 benchmarks/results/proof.txt | grep passed | grep -qvE "failed|error"
 
 coverage: .venv/test.done  ## how much of what trades the tests run: >= 90 % of market, rewards, envs and leadlag, >= 95 % of serving/risk
-	$(SINGLE) $(BIN)/python scripts/covered.py
+	$(SINGLE) $(BIN)/python scripts/covered.py --processes $(or $(PROCESSES),2)
 
 notebooks: .venv/test.done  ## every notebook from top to bottom
 	$(SINGLE) $(BIN)/python -m pytest -m proof tests/house/test_notebooks.py

@@ -133,15 +133,23 @@ CURES: dict[str, dict[str, Overrides]] = {
         for count, cost, entropy in ((4, 0.1, 0.05), (4, 0.01, 0.01), (2, 0.1, 0.05), (2, 0.3, 0.2))
     },
     "written options": {"": ("agent=options_small", CONTINUOUS)},
+    "options around a prior": {
+        "": (
+            *(*MV, "agent=option_critic", "agent.prior=direct", "agent.prior_reach=0.25", "agent.count=4"),
+            *("agent.deliberation_cost=0.1", "agent.ent_coef=0.05"),
+        )
+    },
     "hindsight": {"": ("agent.hindsight={k:4,strategy:future}",)},
 }
 ENTROPY = {"ppo": {f"{x}": (f"agent.ent_coef={x}",) for x in (0.03, 0.1)}, "sac": {"0": ("agent.target_entropy=0",)}}
 # Options and a prior that is not trained are the same whatever the method.
-ONLY = {"hindsight": "sac", "learned options": "ppo", "written options": "ppo", "prior untrained": "ppo"}
-NOT_PLAYED = (("sac", "seven parts"), ("sac", "regimes"), ("sac", "impact"))  # for time
+ONLY = {
+    "hindsight": "sac",
+    **dict.fromkeys(("learned options", "written options", "options around a prior", "prior untrained"), "ppo"),
+}
 SICK = ("paid at the end", "high costs", "seven parts")
-OPTIONS = ("learned options", "written options")
-PRIORS = ("prior", "prior untrained")
+ALONE = "prior untrained"
+PRIORS = ("prior", ALONE)
 # Illnesses and markets that a cure is played on.
 AT: dict[str, tuple[str, ...]] = {
     NONE: tuple(ILLNESSES),
@@ -158,12 +166,13 @@ AT: dict[str, tuple[str, ...]] = {
     "all of these": (HEALTHY, "high costs", "seven parts", "regimes", "impact"),
     "learned options": (HEALTHY, "high costs", "regimes", "impact"),
     "written options": ("high costs",),
+    "options around a prior": ("high costs", "impact"),
     "hindsight": (HEALTHY,),
-    **dict.fromkeys(PRIORS, (HEALTHY, "high costs")),
+    **dict.fromkeys(PRIORS, (HEALTHY, "high costs", "impact")),
 }
 # For time: SAC with the least that says whether it has the same illness and the same cure.
 SAC = {NONE: (HEALTHY, "high costs"), "all of these": (HEALTHY, "high costs"), "hindsight": (HEALTHY,)}
-WITH_MONEY = ("all of these", "prior", "prior untrained")  # where the reward is the illness, these ask for money
+WITH_MONEY = ("all of these", *PRIORS)  # where the reward is the illness, these ask for money
 
 
 def recipes(illness: str, method: str, cure: str) -> dict[str, Overrides]:
@@ -271,11 +280,17 @@ def train_cell(job: Job, runs: str) -> dict[str, Any]:
 
 GOALS = "goals"  # hindsight is judged by goals that are reached, where they are in the agents' power and where not
 KINDS = {
-    "exposure, paid at the goal": "kind:exposure,goal:0.05,cap:0.1,tolerance:0.005,scale:0.005",
+    **{
+        f"exposure within {width:.1%}, paid at the goal": (
+            f"kind:exposure,goal:0.05,cap:0.1,tolerance:{width},scale:{width}"
+        )
+        for width in (0.002, 0.005, 0.001)
+    },
     "exposure, paid by distance": "kind:exposure,goal:0.05,cap:0.1,tolerance:0.005,scale:0.1",
     "return, paid by distance": "kind:return,goal:0.02,cap:0.04",
 }
-LOOKS = 8  # at the goals reached on fresh bars, evenly over the training
+GOAL_STEPS = 2 * STEPS  # of each symbol; after half a STEPS all were still learning
+LOOKS, FRESH_ENVS = 16, 64  # looks at the goals reached, evenly over the training, in so many episodes of each symbol
 GOAL_MARKET = (
     *(*MARKETS["planted 0.4"], *FLEET, "agent=sac", *LARGER["sac"], "agent.gamma=0.9", "agent.learning_starts=512"),
     *("agent.batch_size=128", CONTINUOUS, "task.episode_bars=50", "train.envs=8", *QUIET),
@@ -283,13 +298,13 @@ GOAL_MARKET = (
 
 
 def goal_cell(job: Job) -> dict[str, Any]:
-    """Share of fresh episodes that end at their goal, after every eighth of the training."""
+    """Share of fresh episodes that end at their goal, after every sixteenth of the training."""
     k = 4 if job.cure == "hindsight" else 0
     overrides = last_of_each([*GOAL_MARKET, f"agent.hindsight={{k:{k},{KINDS[job.recipe]}}}", f"seed={job.seed}"])
     config = resolve(overrides)
     panel = build_panel(config)
     learner: Any = build_learner(config, build_parts(config, panel))
-    fresh, every, curve = FreshBars(config, panel), STEPS // 2 // LOOKS, []
+    fresh, every, curve = FreshBars(config, panel, FRESH_ENVS), GOAL_STEPS // LOOKS, []
 
     def look() -> None:
         if learner.step >= every * (len(curve) + 1):
@@ -297,7 +312,7 @@ def goal_cell(job: Job) -> dict[str, Any]:
             curve.append(fresh.judge(learner.fleet)[0])
             torch.set_rng_state(state)
 
-    learner.learn(STEPS // 2, Between(look))
+    learner.learn(GOAL_STEPS, Between(look))
     return {"curve": [*curve, fresh.judge(learner.fleet)[0]][:LOOKS], "every": every}
 
 
@@ -489,11 +504,30 @@ def rows_of(lines: Sequence[dict[str, Any]], illness: str) -> list[list[str]]:
     return rows
 
 
+PRIOR_HEADER = ["market", "agents", "Sharpe ratio", "the prior alone", "less"]
+
+
+def prior_rows(lines: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Agents that begin at a prior beside the same prior, never trained."""
+    rows = []
+    for illness in ILLNESSES:
+        own = {(x["cure"], x["seed"]): x["sharpe"] for x in lines if x["illness"] == illness and x["method"] == "ppo"}
+        for cure in ("prior", "options around a prior"):
+            pairs = [
+                (own[cure, seed], own[alone, seed]) for alone, seed in own if alone == ALONE and (cure, seed) in own
+            ]
+            if pairs:
+                means = [f"{mean:+.2f}" for mean in np.mean(pairs, axis=0)]
+                rows.append([illness, cure, *means, interval([mine - prior for mine, prior in pairs])])
+    return rows
+
+
 def show(folder: str, seeds: Sequence[int]) -> str:
     """The tables of all illnesses."""
     lines = [line for line in read_lines(folder) if line["seed"] in seeds and line["steps"] == STEPS]
     header = ["agents", "recipe", "Sharpe ratio", "less without", "states visited", *COLUMNS]
     parts = [f"## {illness}\n\n{table(header, rows_of(lines, illness))}" for illness in ILLNESSES]
+    parts.append(f"## what is gained over the prior alone\n\n{table(PRIOR_HEADER, prior_rows(lines))}")
     parts.append(f"## goals\n\n{goal_table([line for line in lines if line['illness'] == GOALS])}")
     return "\n\n".join(parts)
 
@@ -507,6 +541,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[*ILLNESSES, GOALS])
     parser.add_argument("--cures", nargs="*", default=list(CURES))
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--part", help="3/30: every thirtieth cell from the third on, and no table")
     parser.add_argument("--folder", default="cures")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no further cell begins")
     parser.add_argument("--record", action="store_true")
@@ -520,6 +555,10 @@ def main() -> None:
         goals = goal_jobs(options.folder, options.play) if GOALS in options.only else []
         # Seed by seed, so that one that is cut off has few seeds of everything.
         jobs = sorted([*goals, *jobs], key=lambda job: job.seed)
+        if options.part:
+            number, parts = map(int, options.part.split("/"))
+            play_all(jobs[number - 1 :: parts], options.workers, deadline)
+            return
         play_all(jobs, options.workers, deadline)
     whole = "".join(json.dumps(line) + "\n" for line in read_lines(options.folder))
     (Path(options.folder) / "cures.jsonl").write_text(whole, encoding="utf-8")

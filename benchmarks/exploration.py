@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     lines = [json.loads(text) for text in options.file.read_text().splitlines()] if options.file.is_file() else []
+    options.file.parent.mkdir(parents=True, exist_ok=True)
     known = {(line["world"], line["cure"], line["seed"]) for line in lines}
     for seed in (*options.tune, *options.play):
         for world in options.worlds:

@@ -6,7 +6,7 @@ Fleets of six symbols on two worlds of the league. Objectives are `pnl` and `var
 all weights; SAC trains one for each of the same weights, its reward weighed as MO-SAC weighs the values of its critics:
 by the weights over the deviations of the objectives. Networks are those at the end of training, nothing is chosen by a
 validation set. All are played on the test set, each symbol in an account of its own; a point is the mean over symbols,
-a year. Hypervolumes, by moocore, are above cash and below the largest variance of all, as shares of the box to the most
+a year. Hypervolumes are above cash and below the largest variance of all, as shares of the box to the most
 money of all without variance. Seeds whose line is in the folder are not played again.
 """
 
@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import moocore
 import numpy as np
 import torch
 from cures import last_of_each
@@ -32,7 +31,7 @@ from pacesetter.build.fleet import build_market
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league.ladder import MARKETS
 from pacesetter.learning.fleet.validation import play
-from pacesetter.methods.objectives.front import is_efficient
+from pacesetter.methods.objectives.front import hypervolume, is_efficient
 
 OBJECTIVES = ("pnl", "variance")
 # Of the variance. In deviations of what agents try at first it is large: even a weight of 0.5 holds next to nothing.
@@ -47,8 +46,11 @@ FLEET = (
 )
 WORLDS: dict[str, tuple[str, ...]] = {
     "cushion": (*MARKETS["cushion"], "features.leadlag.lookback=null"),  # a drift, which no other symbol tells
-    "decay": MARKETS["decay"],
+    # Four times the response, as the league's `cushion` has: of the recorded one no network earned more than its costs.
+    # The best hold hundredths of equity, since trades move the price, so that orders span a tenth.
+    "decay": (*MARKETS["decay"], "data.difficulty=0.25", "task.market.limits.position_cap_fraction=0.1"),
 }
+LEARNING: dict[str, tuple[str, ...]] = {"decay": ("agent.gamma=0.8", "agent.gradient_steps=4")}
 MOSAC = ("agent=mosac", "agent.objectives={pnl:0.5,variance:0.5}", f"agent.preferences={len(WEIGHTS) + 1}")
 WHO = {"SAC": "SAC, a network a point", "one": "MO-SAC, samples of one", "all": "MO-SAC, samples of all"}
 
@@ -57,7 +59,7 @@ class World:
     """One world with one seed: what is learned in, and the bars of the test set."""
 
     def __init__(self, name: str, seed: int, more: Sequence[str] = ()) -> None:
-        self.overrides = [*WORLDS[name], *FLEET, *more, f"seed={seed}"]
+        self.overrides = [*WORLDS[name], *FLEET, *LEARNING.get(name, ()), *more, f"seed={seed}"]
         config = resolve(last_of_each(["agent=sac", *self.overrides]))
         self.panel = build_panel(config)
         self.table = build_table(config, self.panel)
@@ -114,7 +116,7 @@ def shares(line: dict[str, Any]) -> dict[str, float]:
     every = np.concatenate(list(points.values()))
     worst, best = np.array([0.0, every[:, 1].min()]), np.array([every[:, 0].max(), 0.0])
     box = float(np.prod(best - worst))
-    return {who: float(moocore.hypervolume(own, ref=worst, maximise=True)) / box for who, own in points.items()}
+    return {who: hypervolume(own, worst) / box for who, own in points.items()}
 
 
 def interval(values: Sequence[float]) -> str:

@@ -79,15 +79,17 @@ def _one_symbol() -> float:
 class FreshBars:
     """Bars of the validation set, with the same starts and goals for all who are judged on them."""
 
-    def __init__(self, config: Any, panel: Any) -> None:
+    def __init__(self, config: Any, panel: Any, envs_each: int = 8) -> None:
         split, self.bars, goals = (
             feature_split(config, panel),
             config.trading.episode_bars,
-            read_hindsight(config.agent),
+            read_hindsight(config.agent.options),
         )
         assert goals is not None
         options = {"first_bar": split.start, "episode_bars": self.bars, "starts": "random"}
-        self.market = GoalMarket(build_market(config, split.known, 8, **split.features(split.known), **options), goals)
+        self.market = GoalMarket(
+            build_market(config, split.known, envs_each, **split.features(split.known), **options), goals
+        )
 
     @torch.no_grad()
     def judge(self, fleet: Any) -> tuple[float, float, float]:

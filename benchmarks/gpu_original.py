@@ -92,6 +92,7 @@ ARMS = {  # in the order of importance
     "professional": Arm(preset="original_professional"),
     "curriculum": Arm(has_classifiers=False, more=("task.curriculum=programme",)),
     "continuous": Arm(preset="original_continuous"),
+    "continuous_plain": Arm(preset="original_continuous", has_classifiers=False),
     "seed1": Arm(seed=1),
     "us8_seed1": Arm(bars="us8", seed=1),
     "seed2": Arm(seed=2),

@@ -74,7 +74,7 @@ def overrides(arm: str, seed: int, options: argparse.Namespace) -> list[str]:
 
 def classifier(options: argparse.Namespace, texts: list[str]) -> Path:
     """The direction classifier with the agent's network, trained where it is not there."""
-    folder = options.folder / "classifier"
+    folder = options.runs / "classifier"
     if not (folder / "supervised").is_dir():
         own = [text for text in texts if text.startswith(("+preset", "data", "task.symbols"))]
         words = ["baseline", "sl", "mlp", "--folds", "2", *own, f"runs={folder}"]
@@ -84,8 +84,8 @@ def classifier(options: argparse.Namespace, texts: list[str]) -> Path:
 
 def play(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The last validation of a run: every agent alone."""
-    place = options.folder / f"{arm.replace(', ', '-').replace(' ', '-').replace(chr(39), '')}-{seed}"
-    kept = place / "row.json"
+    name = f"{arm.replace(', ', '-').replace(' ', '-').replace(chr(39), '')}-{seed}"
+    place, kept = options.runs / name, options.folder / f"{name}.json"
     if not kept.is_file():
         begun = time.process_time()
         run = train(resolve([*overrides(arm, seed, options), f"runs={place}"]), console=Console(quiet=True)).run.folder
@@ -93,6 +93,7 @@ def play(arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         lines = [json.loads(text) for text in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         row["sharpes"] = [list(line["agents_validation"].values()) for line in lines if "agents_validation" in line][-1]
         row["processor_seconds"] = time.process_time() - begun
+        kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
     print(arm, seed, kept.read_text(encoding="utf-8").strip(), flush=True)
     return dict(json.loads(kept.read_text(encoding="utf-8")))
@@ -124,12 +125,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bars", type=Path, default=Path(__file__).resolve().parents[1] / "../shared/data")
     parser.add_argument("--folder", type=Path, default=Path("build/original_small"))
+    parser.add_argument("--runs", type=Path, help="folder of the runs, where it is not that of their rows")
     parser.add_argument("--steps", type=int, default=8192)
-    parser.add_argument("--seeds", default="421,422,423")
+    parser.add_argument("--seeds", default="421,422,423,424,425,426,427,428,429,430")
     parser.add_argument("--arms", default=";".join(ARMS), help="some of them, with ; between")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    arms = options.arms.split(";")
+    options.runs, arms = options.runs or options.folder, options.arms.split(";")
     rows: dict[str, list[dict[str, Any]]] = {arm: [] for arm in arms}
     for seed in options.seeds.split(","):
         for arm in arms:

@@ -1,9 +1,9 @@
-"""RLlib's PPO and IMPALA on Lookback-v0 with masks, beside this package's masked PPO: steps a second, and the score.
+"""RLlib's PPO, IMPALA and APPO on Lookback-v0 with masks, beside this package's masked PPO: speed, and the score.
 
 The market, windows and episodes are those of examples/rllib_lookback.py; the learned windows are played on a market of
 another seed, beside constants.
 
-    python benchmarks/rllib_speed.py ppo impala ours --steps 2048 --out cells.jsonl    # one line each
+    python benchmarks/rllib_speed.py ppo impala appo ours --steps 2048 --out cells.jsonl    # one line each
     python benchmarks/rllib_speed.py table --out cells.jsonl --record
 """
 
@@ -60,7 +60,12 @@ def _played(act: Callable[[dict[str, Any]], int]) -> tuple[float, int]:
 
 
 def show(cells: list[dict[str, Any]]) -> None:
-    names = {"ppo": "RLlib PPO", "impala": "RLlib IMPALA", "ours": "maskable_ppo, native batch of 8"}
+    names = {
+        "ppo": "RLlib PPO",
+        "impala": "RLlib IMPALA",
+        "appo": "RLlib APPO",
+        "ours": "maskable_ppo, native batch of 8",
+    }
     columns = ("steps", "steps a second", "reward", "infeasible")
     rows = [[names[cell["learner"]], *(cell[column] for column in columns)] for cell in cells]
     known = next(cell for cell in cells if any(name.startswith("constant") for name in cell))
@@ -68,21 +73,21 @@ def show(cells: list[dict[str, Any]]) -> None:
     header = ["", "steps", "steps a second", "reward a bar, another market", "windows not feasible"]
     about = (
         "Six symbols, four windows, at most 40 bars of change a step. RLlib samples single environments, PPO where it "
-        "learns and IMPALA in one worker; its start is not counted. One seed, few steps: what is compared is speed."
+        "learns, IMPALA and APPO in one worker; its start is not counted. One seed."
     )
     publish("rllib_speed", f"{about}\n\n{table(header, rows)}", "RLlib on Lookback-v0 with masks")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("learners", nargs="+", choices=("ppo", "impala", "ours", "table"))
+    parser.add_argument("learners", nargs="+", choices=("ppo", "impala", "appo", "ours", "table"))
     parser.add_argument("--steps", type=int, default=2048)
     parser.add_argument("--out", type=Path, default=Path("rllib_cells.jsonl"))
     asked = parser.parse_known_args()[0]
     if asked.learners == ["table"]:
         show([json.loads(line) for line in asked.out.read_text(encoding="utf-8").splitlines()])
         return
-    # IMPALA's worker imports the example too, and Ray starts it with this environment.
+    # A worker imports the example too, and Ray starts it with this environment.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(Path(example.__file__).parent), os.environ.get("PYTHONPATH")])
     )

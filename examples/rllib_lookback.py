@@ -1,4 +1,4 @@
-"""RLlib's PPO and IMPALA on Lookback-v0 with masks: python examples/rllib_lookback.py --algorithm impala
+"""RLlib's PPO, IMPALA and APPO on Lookback-v0 with masks: python examples/rllib_lookback.py --algorithm impala
 
 A window may change by at most 40 bars a step, so that at most bars some windows of the grid are masked. The mask is the
 first part of the flat observation: RLlib's default module reads all of it, and `MaskedModule` takes masked windows out
@@ -20,16 +20,21 @@ import ray
 import torch
 from gymnasium import spaces
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.appo import APPOConfig
+from ray.rllib.algorithms.appo.default_appo_rl_module import DefaultAPPORLModule
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis import TARGET_NETWORK_ACTION_DIST_INPUTS
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
 ENVIRONMENT = "pacesetter/Lookback-v0"
 GRID = (10, 20, 40, 80)
 BARS = 1500
+WEIGHTS = "learner/rl_module"  # of what a learner group keeps
 MASKED = -1e9  # added to a logit; its probability is 0 in float32
 
 
@@ -70,6 +75,23 @@ class MaskedModule(DefaultPPOTorchRLModule):
         return self._masked(batch, super()._forward_train(batch, **options))
 
 
+class MaskedTargetModule(MaskedModule, DefaultAPPORLModule):
+    """The same for APPO, whose older policy must not choose masked windows either."""
+
+    def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
+        output = super().forward_target(batch)
+        allowed = batch[Columns.OBS][..., : self.action_space.n]
+        output[TARGET_NETWORK_ACTION_DIST_INPUTS] = output[TARGET_NETWORK_ACTION_DIST_INPUTS] + (1 - allowed) * MASKED
+        return output
+
+
+ALGORITHMS: dict[str, tuple[Any, Any]] = {
+    "ppo": (PPOConfig, MaskedModule),
+    "impala": (IMPALAConfig, MaskedModule),
+    "appo": (APPOConfig, MaskedTargetModule),
+}
+
+
 def make_env(options: dict[str, Any]) -> FlatMasked:
     """One environment, made where it runs; `seed` is the market's, `episode` the decisions of an episode."""
     from pacesetter.data.synthetic import Synthetic
@@ -88,14 +110,15 @@ def make_env(options: dict[str, Any]) -> FlatMasked:
 
 
 def make_algorithm(name: str) -> Algorithm:
-    """PPO or IMPALA with small batches and masks."""
-    config = PPOConfig() if name == "ppo" else IMPALAConfig()
-    # IMPALA learns from what its workers send; PPO may sample where it learns.
+    """One of RLlib's algorithms with small batches and masks."""
+    make_config, module = ALGORITHMS[name]
+    config = make_config()
+    # IMPALA and APPO learn from what their workers send; PPO may sample where it learns.
     config.environment(ENVIRONMENT, env_config={}).env_runners(num_env_runners=0 if name == "ppo" else 1)
     config.training(train_batch_size_per_learner=512, lr=1e-3, gamma=0.5)
     if name == "ppo":
         config.training(minibatch_size=128, num_epochs=4)
-    config.rl_module(rl_module_spec=RLModuleSpec(module_class=MaskedModule))
+    config.rl_module(rl_module_spec=RLModuleSpec(module_class=module))
     config.learners(num_learners=0).debugging(seed=0)
     return config.build_algo()
 
@@ -114,11 +137,14 @@ def play(act: Any) -> tuple[float, int]:
 
 def learned(algorithm: Algorithm) -> Any:
     """What the learned module chooses at an observation."""
-    module = algorithm.get_module()
+    module: Any = algorithm.get_module()
+    # Where workers sample, this process has a module that nobody sends weights to.
+    state: Any = algorithm.learner_group.get_state(components=WEIGHTS)  # type: ignore[union-attr]
+    module.set_state(state["learner"]["rl_module"][DEFAULT_MODULE_ID])
 
     @torch.no_grad()
     def act(observation: Any) -> int:
-        answer = module.forward_inference({Columns.OBS: torch.as_tensor(observation)[None]})  # type: ignore[union-attr]
+        answer = module.forward_inference({Columns.OBS: torch.as_tensor(observation)[None]})
         return int(answer[Columns.ACTION_DIST_INPUTS].argmax())
 
     return act
@@ -136,7 +162,7 @@ def main(name: str = "ppo", steps: int = 2048) -> dict[str, float]:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False, _temp_dir=folder)
         try:
             algorithm, sampled, start = make_algorithm(name), 0, time.perf_counter()
-            while sampled < steps:  # IMPALA's workers report when they have some
+            while sampled < steps:  # workers report when they have some
                 sampled = int(algorithm.train()["env_runners"].get("num_env_steps_sampled_lifetime", 0))
             seconds = time.perf_counter() - start
             reward, clamped = play(learned(algorithm))
@@ -149,7 +175,7 @@ def main(name: str = "ppo", steps: int = 2048) -> dict[str, float]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--algorithm", choices=("ppo", "impala"), default="ppo")
+    parser.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="ppo")
     parser.add_argument("--steps", type=int, default=2048)
     chosen = parser.parse_args()
     figures = main(chosen.algorithm, chosen.steps)

@@ -64,15 +64,15 @@ RUNS = {
 }
 # How a row's RUN is chosen: by what the command begins with, or what it has in it; the first that fits.
 KINDS = (
-    ("fleet report", "fleet"),
+    ("--agents", "fleet"),
     ("task.fleet=", "fleet"),
     ("lag.run=", "direct"),
     ("leadlag.lookback=RUN", "lookback"),
     ("distill", "long"),  # a teacher that a student can be smaller than
     ("online", "long"),
-    ("finetune", "fleet"),
-    ("adapt", "meta"),
-    ("migrate", "discrete"),
+    ("train --from RUN --continuous", "discrete"),
+    ("train --from", "fleet"),
+    ("lab adapt", "meta"),
     ("inspect", "job"),
 )
 # What makes a command small: by its first words; the longest that fits.
@@ -129,10 +129,10 @@ SMALLER = {
     "lab programme +preset": ("--phase", "data"),
     "lab programme --": (),
     "lab selftest": ("selftest.copies=4", "selftest.agent_copies=0", "selftest.draws=19", "selftest.halvings=2"),
-    "export": ("--episodes", "4", "--bars", "20", "task.window_bars=4", "features.names=[return_1,volatility_10]"),
+    "data export": ("--episodes", "4", "--bars", "20", "task.window_bars=4", "features.names=[return_1,volatility_10]"),
     "distill": ("--steps", "256", "--episodes", "2"),
-    "finetune": (*FLEET[1:7], *STEPS[2:], *QUIET),  # the market, windows and features of the run
-    "adapt": ("--tasks", "2", "--episodes", "1"),
+    "train --from": (*MARKET, FLEET[6], *STEPS[2:], *QUIET),  # the market and features of the run
+    "lab adapt": ("--tasks", "2", "--episodes", "1"),
     "online": ("steps=64", "every_bars=40"),
     "lab scan": ("--lookbacks", "60", "data=synthetic", "data.symbols=4", "data.bars=300"),
 }
@@ -156,7 +156,7 @@ BEFORE = {
     "lab programme --": "pacesetter lab programme",
     "journal verify": "pacesetter paper BUNDLE --publish public bars=3 folder=served",
     "bundle rollback": "pacesetter bundle make RUN --observations 100 --despite-no-go",
-    "train task=fleet agent=cql": "pacesetter export random data=sample",
+    "train task=fleet agent=cql": "pacesetter data export random data=sample",
 }
 # What must run afterwards, so that later commands find things as they were.
 AFTER = {"halt": "pacesetter resume --by capabilities"}
@@ -221,7 +221,7 @@ def smaller(command: str) -> list[str]:
     """The words of a `pacesetter` command with what makes it small; RUN and … stay to be filled in."""
     words = [word for word in shlex.split(command.replace("\\|", "|")) if word != "…"]
     words += next((list(given) for start, given in GIVEN.items() if " ".join(words[1:]) == start), [])
-    if "--resume" in words:
+    if {"--resume", "--continuous"} & {*words}:
         return words
     begin = [key for key in SMALLER if " ".join(words[1:]).startswith(key)]
     more = SMALLER[max(begin, key=len)] if begin else ()

@@ -1,6 +1,7 @@
 """How much of the packages that trade is run by the tests: shares of lines, held against what is asked for.
 
     python scripts/covered.py                    # run the tests, then print the table; exit 1 if a package is below
+    python scripts/covered.py --processes 1      # the same, and leave the other cores alone
     python scripts/covered.py --json FILE        # hold a report of `coverage json` against the limits, run nothing
 
 A compiled function leaves no trace, so the tests run twice: compiled, and those in `REFERENCE` once more without numba,
@@ -27,7 +28,7 @@ ESTIMATORS = tuple(f"tests/leadlag/estimators/test_{name}.py" for name in ("gran
 LEADLAG = ("tests/leadlag/test_series.py", "tests/leadlag/test_leaders.py", *ESTIMATORS)
 REFERENCE = ("tests/market", "tests/rewards", "tests/envs/batch", *LEADLAG)
 WRAPPING = ("-W", "ignore:overflow encountered:RuntimeWarning")  # compiled hashes wrap around without a word
-PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not proof")
+PYTEST = (sys.executable, "-m", "pytest", "--dist", "worksteal", "-m", "not proof")
 
 
 def shares(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -55,13 +56,13 @@ def table(counts: Mapping[str, tuple[int, int]]) -> tuple[list[str], bool]:
     return lines, is_enough
 
 
-def measure(folder: Path) -> Path:
+def measure(folder: Path, processes: int) -> Path:
     """Run the tests twice and write one report of both."""
     environment = os.environ | {"COVERAGE_FILE": str(folder / "coverage.data")}
     settings = folder / "coverage.ini"
     omitted = "\n    ".join(CUDA)
     settings.write_text(f"[run]\nsource = {SOURCE}\nomit =\n    {omitted}\n", encoding="utf-8")
-    options = ["--cov", "--cov-append", f"--cov-config={settings}", "--cov-report="]
+    options = ["-n", str(processes), "--cov", "--cov-append", f"--cov-config={settings}", "--cov-report="]
     report = folder / "coverage.json"
     for tests, more in (("tests",), {}), ((*WRAPPING, *REFERENCE), {"NUMBA_DISABLE_JIT": "1"}):
         done = subprocess.run([*PYTEST, *options, *tests], cwd=ROOT, env=environment | more, check=False)
@@ -75,10 +76,11 @@ def measure(folder: Path) -> Path:
 def main() -> int:
     """Measure or read, print, and say whether it is enough."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=2, help="that run the tests")
     parser.add_argument("--json", type=Path, help="a report that was made already")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = options.json or measure(Path(folder))
+        path = options.json or measure(Path(folder), options.processes)
         lines, is_enough = table(shares(json.loads(path.read_text(encoding="utf-8"))))
     print("\n".join(lines))
     return 0 if is_enough else 1

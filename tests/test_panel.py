@@ -450,3 +450,23 @@ def test_a_slice_takes_bars_by_place_or_by_date() -> None:
     with pytest.raises(DataError, match="no every 2th bar"):
         panel[::2]
     assert "6 bars × 2 symbols" in panel._repr_html_()
+
+
+def test_rows_have_their_stamps_without_cutting_them_beforehand() -> None:
+    panel = market(bars=8)
+    rows = panel.rows(2, 7)
+    assert "index" not in vars(rows)
+    assert len(rows) == 5
+    assert rows.moments.tolist() == panel.index.asi8[2:7].tolist()
+    assert "index" not in vars(rows)
+    assert rows.rows(1, 3).index.equals(panel.index[3:5])
+    assert rows.index.equals(panel.index[2:7])
+    for other in (
+        pickle.loads(pickle.dumps(panel.rows(2, 7))),
+        copy.deepcopy(panel.rows(2, 7)),
+        replace(rows, notes=()),
+    ):
+        assert other == rows
+        assert other.moments.tolist() == rows.moments.tolist()
+    with pytest.raises(AttributeError, match="no attribute 'closes'"):
+        _ = rows.closes  # type: ignore[attr-defined]

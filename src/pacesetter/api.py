@@ -180,7 +180,7 @@ def backtest(
     policy: Any,
     bars: Panel | pd.DataFrame,
     *,
-    first: Any = None,
+    first: object = None,
     risk: Mapping[str, Any] | RiskOptions | None = None,
     **market: Any,
 ) -> Result:

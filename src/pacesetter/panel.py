@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ STORED_AS, SEAL = b"pacesetter.panel", b"pacesetter.panel.seal"
 
 
 UNCUT = ("symbols", "fields", "causal", "calendar", "notes")  # what any rows of a panel have as it does
+UNCUT_INDEX = "uncut_index"  # of rows: the stamps of the panel that they are of, and which are theirs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,12 +121,12 @@ class Panel:
 
     def __reduce__(self) -> tuple[object, ...]:
         # a copy, also in another process, is created again and so is read-only too
-        return Panel, tuple(vars(self)[part.name] for part in dataclasses.fields(self))
+        return Panel, tuple(getattr(self, part.name) for part in dataclasses.fields(self))
 
     # ---- looking --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.mask)
 
     def __repr__(self) -> str:
         span = f"{self.index[0]:%Y-%m-%d} → {self.index[-1]:%Y-%m-%d}" if len(self) else "empty"
@@ -170,7 +171,7 @@ class Panel:
         if part.step not in (None, 1):
             raise DataError(f"a panel has no every {part.step}th bar; use panel.resample('1W') for coarser ones")
         ends = [end for end in (part.start, part.stop) if end is not None]
-        if all(hasattr(end, "__index__") for end in ends):
+        if all(isinstance(end, SupportsIndex) for end in ends):
             return self.rows(part.start, part.stop)
         return self.between(part.start, part.stop)
 
@@ -202,7 +203,7 @@ class Panel:
     @property
     def shape(self) -> tuple[int, int, int]:
         """(bars, symbols, fields)."""
-        return len(self.index), len(self.symbols), len(self.fields)
+        return len(self), len(self.symbols), len(self.fields)
 
     @property
     def has_bars(self) -> bool:
@@ -216,6 +217,11 @@ class Panel:
             raise DataError(f"a panel of {len(self)} bars has no bar rate; give at least two")
         # Measured, not assumed to be 252: holidays, missing sessions and 24/7 markets are all in the span.
         return float((len(self) - 1) / ((self.index[-1] - self.index[0]).total_seconds() / SECONDS_PER_YEAR))
+
+    @property
+    def moments(self) -> Array:
+        """(time,) int64 nanoseconds of the index, which rows need not cut for it."""
+        return self.index.asi8
 
     def position(self, symbol: str) -> int:
         """Column of `symbol`."""
@@ -246,12 +252,15 @@ class Panel:
 
     def rows(self, start: int | None = None, stop: int | None = None) -> Panel:
         """Bars start … stop−1 by position, as views; a truth is cut with them, or left out where it cannot be."""
-        part = slice(start, stop)
-        truth = None if self.truth is None else self.truth.rows(start, stop)
-        cut = {"index": self.index[part], "blocks": self.blocks[:, part], "mask": self.mask[part], "truth": truth}
-        # rows of what was checked need no check: a backtest takes them at every bar
-        panel = object.__new__(type(self))
-        vars(panel).update(cut | {name: vars(self)[name] for name in UNCUT})
+        part, own = slice(start, stop), vars(self)
+        # Rows of what was checked need no check: a backtest takes them at every bar.
+        panel = object.__new__(_Rows)
+        cut = vars(panel)
+        cut["blocks"], cut["mask"] = self.blocks[:, part], self.mask[part]
+        cut["truth"] = None if self.truth is None else self.truth.rows(start, stop)
+        for name in UNCUT:
+            cut[name] = own[name]
+        cut[UNCUT_INDEX] = self.index, part
         return panel
 
     def between(self, start: object = None, end: object = None) -> Panel:
@@ -392,8 +401,15 @@ class Panel:
 
         names = ["known", *(f"{field}|{name}" for field in (*self.fields, "observed") for name in self.symbols)]
         columns = [self.index.asi8, *(column for block in self.blocks for column in block.T), *self.mask.T]
-        kept = ("symbols", "fields", "causal", "calendar", "notes", "fingerprint")
-        text = json.dumps({name: getattr(self, name) for name in kept}).encode()
+        about = {
+            "symbols": self.symbols,
+            "fields": self.fields,
+            "causal": self.causal,
+            "calendar": self.calendar,
+            "notes": self.notes,
+            "fingerprint": self.fingerprint,
+        }
+        text = json.dumps(about).encode()
         table = pa.Table.from_arrays([pa.array(np.ascontiguousarray(column)) for column in columns], names)
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -430,6 +446,27 @@ class Panel:
 
 def _digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
+
+
+class _Rows(Panel):
+    """Bars of a panel, whose stamps are cut once somebody reads them: that takes longer than all the rest."""
+
+    @property
+    def moments(self) -> Array:
+        if "index" in vars(self):
+            return super().moments
+        stamps, part = vars(self)[UNCUT_INDEX]
+        moments: Array = stamps.asi8[part]
+        return moments
+
+    def __getattr__(self, name: str) -> pd.DatetimeIndex:
+        # Asked only for what the instance does not have.
+        if name != "index" or UNCUT_INDEX not in vars(self):
+            raise AttributeError(f"a panel has no attribute '{name}'")
+        stamps, part = vars(self)[UNCUT_INDEX]
+        index: pd.DatetimeIndex = stamps[part]
+        vars(self)["index"] = index
+        return index
 
 
 def _check_index(index: pd.DatetimeIndex) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from pacesetter.build.stored import with_window
-from pacesetter.build.study import StudyPlan, build_panel, parse_study
+from pacesetter.build.study import StudyPlan, build_panel, parse_study, share_panel
 from pacesetter.data.loading import Data
 from pacesetter.errors import ConfigError
 from pacesetter.jobs.hydra.resolve import resolve, resolve_study
@@ -106,3 +107,17 @@ def test_one_key_of_the_bars_is_changed_and_the_others_stay() -> None:
     assert data.options["symbols"] == 3
     assert more.load().shape[1] == 5
     assert more.check().ok
+
+
+def test_plans_of_the_same_bars_share_what_a_job_has_read() -> None:
+    plan, other = (resolve(["data=synthetic", "data.symbols=2", "data.bars=80", f"seed={seed}"]) for seed in (1, 2))
+    read = build_panel(plan)
+    with share_panel(plan.data, read):
+        assert (
+            build_panel(resolve(["data=synthetic", "data.symbols=2", "data.bars=80", "seed=1", "train.steps=9"]))
+            is read
+        )
+        assert build_panel(other) != read
+        with pytest.raises(ConfigError, match="the data have no X"):
+            build_panel(replace(plan, task=replace(plan.task, symbols=("X",))))
+    assert build_panel(plan) is not read

@@ -29,7 +29,10 @@ def test_help_lists_the_commands(process):
     assert len(first) == 10
     assert set(first) < set(listed)
     assert {"config", "lab", "verify", "keys"} <= set(listed)
-    assert not {"league", "tune", "sweep", "cluster", "scan"} & set(listed)
+    elsewhere = {"league", "tune", "sweep", "cluster", "scan", "drill", "networks", "export", "finetune", "migrate"}
+    assert not elsewhere & set(listed)
+    assert sum(map(len, cli.PANELS.values())) == len(set(listed))
+    assert set().union(*cli.PANELS.values()) == set(listed)
 
 
 def test_help_and_import_stay_light():

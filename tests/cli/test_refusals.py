@@ -57,12 +57,16 @@ def test_sentiment_out_of_its_range(bars: Path, tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("train", "--launch", "tune", "data=sandbox", "tune.trials=0"), "tune.trials=0 must be 1 or more"),
+        (("train", "--continuous"), "--continuous changes the orders of a trained run; give it by --from RUN"),
+        (("train", "--from", "run", "--resume", "run"), "--from begins one run of its own; leave --resume"),
+        (("train", "--from", "run"), "run is not a run"),
+        (("inspect", "run", "--draws", "50"), "--draws is for intervals of a fleet's agents; give --agents too"),
         (("lab", "programme", "programme.trials=-1"), "programme.trials=-1 must be 0 or more"),
         (("lab", "programme", "programme.top=0"), "programme.top=0 must be 1 or more"),
         (("lab", "programme", "programme.folds=1"), "programme.folds=1 is not a walk-forward"),
     ],
 )
-def test_a_search_without_trials(words: tuple[str, ...], told: str) -> None:
+def test_options_that_do_not_go_together_or_are_out_of_range(words: tuple[str, ...], told: str) -> None:
     assert refusal(*words).startswith(told)
 
 

@@ -171,7 +171,7 @@ def test_no_feature_table_is_kept_while_markets_are_played(panel, monkeypatch):
     kept = []
 
     def counted(policy, markets, **more):
-        kept.append(table._compute_table.cache_info().currsize)
+        kept.append(len(table._kept))
         return backtest_many(policy, markets, **more)
 
     monkeypatch.setattr(judgement, "backtest_many", counted)

@@ -1,4 +1,4 @@
-"""Examples that need an extra run as they are where it is installed: RLlib's PPO and IMPALA, and PPO in one file."""
+"""Examples that need an extra run as they are where it is installed: RLlib's algorithms, and PPO in one file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rllib_trains_on_the_environments(tmp_path: Path, algorithm: str) -> Non
     assert int(told.split()[0]) > 0
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "impala"])
+@pytest.mark.parametrize("algorithm", ["ppo", "impala", "appo"])
 @pytest.mark.proof
 def test_rllib_chooses_windows_under_masks(tmp_path: Path, algorithm: str) -> None:
     pytest.importorskip("ray.rllib")
@@ -49,6 +49,34 @@ def test_rllib_chooses_windows_under_masks(tmp_path: Path, algorithm: str) -> No
     assert float(figures["steps"].replace(",", "")) >= 2048
     assert figures["infeasible"] == "0"  # no masked window was ever chosen
     assert {"reward", "constant 10", "constant 80"} <= set(figures)
+
+
+PLAYED_MODULE = """
+import ray, torch
+import rllib_lookback as example
+from ray.tune.registry import register_env
+
+register_env(example.ENVIRONMENT, example.make_env)
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+algorithm, sampled = example.make_algorithm("impala"), 0
+while not sampled:
+    sampled = int(algorithm.train()["env_runners"].get("num_env_steps_sampled_lifetime", 0))
+begun = {name: value.clone() for name, value in algorithm.get_module().state_dict().items()}
+example.learned(algorithm)
+played = algorithm.get_module().state_dict()
+print("moved", any(not torch.equal(begun[name], played[name]) for name in begun))
+"""
+
+
+@pytest.mark.proof
+def test_rllib_plays_the_weights_that_its_learner_has(tmp_path: Path) -> None:
+    pytest.importorskip("ray.rllib")
+    (tmp_path / "played.py").write_text(PLAYED_MODULE)
+    words = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    own = os.environ | {"HOME": str(tmp_path), "RAY_TMPDIR": "/tmp", "OMP_NUM_THREADS": "1", "PYTHONPATH": words}
+    line = [sys.executable, "played.py"]
+    shown = subprocess.run(line, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=280, check=False)
+    assert "moved True" in shown.stdout, shown.stderr
 
 
 def test_the_cluster_file_is_one_of_ray() -> None:

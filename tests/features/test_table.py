@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import pacesetter as ps
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.features import FEATURES, Feature, FeatureTable, feature_table
+from pacesetter.features import FEATURES, Feature, FeatureTable, feature_table, table
+from pacesetter.features.table import forget_tables
 from pacesetter.panel import Panel
 
 TREND = Feature("age", ("close",), 1, lambda panel: np.broadcast_to(np.arange(len(panel))[:, None], panel.mask.shape))
@@ -157,3 +158,29 @@ def test_a_table_is_a_frame_of_features_and_symbols() -> None:
     assert frame.shape == (120, 2 * len(table.names))
     name, symbol = table.names[3], table.symbols[1]
     np.testing.assert_array_equal(frame[name, symbol].to_numpy(), table.values[1, :, 3])
+
+
+def test_the_first_bars_of_a_panel_are_cut_from_its_table_bit_for_bit(bars: Panel, monkeypatch) -> None:
+    names = list(FEATURES)
+    alone = bars.with_field("sentiment", bars.close) if "sentiment" not in bars.fields else bars
+    forget_tables()
+    computed = feature_table(alone.rows(0, 250), names)
+    forget_tables()
+    whole = feature_table(alone, names)
+    monkeypatch.setattr(table, "feature_column", lambda *_: pytest.fail("computed again"))
+    cut, some = feature_table(alone.rows(0, 250), names), feature_table(alone.rows(0, 250), ["rsi_14", "return_5"])
+    np.testing.assert_array_equal(cut.values, computed.values)
+    np.testing.assert_array_equal(some.values[:, :, 1], whole.values[:, :250, names.index("return_5")])
+    assert np.shares_memory(cut.values, whole.values)
+    assert cut.index.equals(computed.index)
+
+
+def test_other_bars_and_features_of_others_are_not_cut_from_a_table(bars: Panel) -> None:
+    feature_table(bars, ["return_1"], [TREND])
+    later = feature_table(bars.rows(100, None), ["return_1"])
+    assert np.isnan(later.values[:, 0, 0]).all()
+    asked: list[int] = []
+    counted = dataclasses.replace(TREND, compute=lambda panel: asked.append(len(panel)) or TREND.compute(panel))
+    feature_table(bars, ["return_1"], [counted])
+    feature_table(bars.rows(0, 300), ["return_1"], [counted])
+    assert asked[-1] == 300  # rounding may differ where somebody else computes

@@ -57,6 +57,21 @@ def test_a_package_that_was_not_measured_does_not_pass(script: ModuleType, tmp_p
     assert done.stdout.count("NOT MEASURED") == 4
 
 
+def test_one_process_may_run_the_tests(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def keep(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(script.subprocess, "run", keep)
+    script.measure(tmp_path, 1)
+    tests = [command for command in commands if "pytest" in command]
+    assert [command[command.index("-n") + 1] for command in tests] == ["1", "1"]
+    assert "tests" in tests[0]
+    assert set(script.REFERENCE) <= set(tests[1])
+
+
 def test_notebooks_run_on_every_push() -> None:
     steps = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]["steps"]
     assert [step["if"] for step in steps if step.get("run") == "make notebooks"] == ["matrix.python == '3.11'"]

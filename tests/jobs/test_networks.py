@@ -1,4 +1,4 @@
-"""`pacesetter agents` lists every registered network with its size and time on the task's observations."""
+"""`pacesetter lab networks` lists every registered network with its size and time on the task's observations."""
 
 from __future__ import annotations
 

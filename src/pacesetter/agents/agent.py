@@ -38,6 +38,7 @@ class Agent(ABC):
     takes_rows   whether one of the whole market answers for several markets or accounts at once
     has_memory   whether what it did before changes what it does; `reset` lets it forget
     reads_ahead  whether `read_market` answers for many bars at once; `act` then takes the row of its bar, not a window
+    window_features   all that it reads of a market: these features of the window; None: more, or it does not say
     """
 
     if TYPE_CHECKING:  # to be read: an agent has them as attributes, or works them out
@@ -50,9 +51,12 @@ class Agent(ABC):
         def has_memory(self) -> bool: ...
         @property
         def reads_ahead(self) -> bool: ...
+        @property
+        def window_features(self) -> tuple[str, ...] | None: ...
 
     else:
         masked = takes_rows = has_memory = reads_ahead = False
+        window_features = None
 
     @abstractmethod
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
@@ -64,6 +68,10 @@ class Agent(ABC):
         market   window and context (bar, …) of a whole market, each bar the one after the bar before
         """
         raise NotImplementedError(f"{type(self).__name__} reads bar by bar")
+
+    def on_features(self, names: tuple[str, ...]) -> Agent:
+        """The same agent for windows of these features alone, `window_features` among them."""
+        raise NotImplementedError(f"{type(self).__name__} reads all features")
 
     def reset(self) -> None:  # noqa: B027 - most remember nothing
         """Forget the episode so far."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -188,7 +188,13 @@ def _with_leaders(config: Plan, sizes: NetworkSizes) -> Features:
 
 def read_plan(run: Run) -> Plan:
     """The configuration that a run was made with; refuses a folder without a readable one."""
-    return parse_plan(_read_stored(run), f"{run.folder}/config.yaml")
+    return _parse_text(_read_text(run), f"{run.folder}/config.yaml")
+
+
+@lru_cache(maxsize=8)
+def _parse_text(text: str, what: str) -> Plan:
+    """Kept by the text itself: each stage of a pipeline asks for the plans of those before it."""
+    return parse_plan(_read_mapping(text, what), what)
 
 
 def stored_hash(run: Run) -> str:
@@ -198,17 +204,31 @@ def stored_hash(run: Run) -> str:
 
 
 def _read_stored(run: Run) -> dict[str, object]:
+    return _read_mapping(_read_text(run), f"{run.folder}/config.yaml")
+
+
+def _read_text(run: Run) -> str:
+    try:
+        return (run.folder / "config.yaml").read_text(encoding="utf-8")
+    except OSError as problem:
+        raise _unreadable(f"{run.folder}/config.yaml", problem) from problem
+
+
+def _read_mapping(text: str, what: str) -> dict[str, object]:
     import yaml
 
     try:
-        text = (run.folder / "config.yaml").read_text(encoding="utf-8")
         plain = read_yaml(text)
-    except (OSError, yaml.YAMLError) as problem:
-        why = " ".join(str(problem).split())  # YAML says it in several lines
-        raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
+    except yaml.YAMLError as problem:
+        raise _unreadable(what, problem) from problem
     if not isinstance(plain, dict):
-        raise RunError(f"{run.folder}/config.yaml is not a mapping; the run is damaged")
+        raise RunError(f"{what} is not a mapping; the run is damaged")
     return plain
+
+
+def _unreadable(what: str, problem: Exception) -> RunError:
+    why = " ".join(str(problem).split())  # YAML says it in several lines
+    return RunError(f"{what} cannot be read ({why}); the run is damaged")
 
 
 def parse_plan(stored: Mapping[str, Any], what: str = "the stored configuration") -> Plan:

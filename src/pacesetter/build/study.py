@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import config_hash
 
-__all__ = ["MainJob", "StudyPlan", "as_mapping", "build_panel", "parse_study", "read_sections"]
+__all__ = ["MainJob", "StudyPlan", "as_mapping", "build_panel", "parse_study", "read_sections", "share_panel"]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
@@ -120,9 +122,23 @@ def as_mapping(value: object, where: str) -> Mapping[str, Any]:
     return value
 
 
+_shared: ContextVar[tuple[Data, Panel] | None] = ContextVar("shared panel", default=None)
+
+
+@contextmanager
+def share_panel(data: Data, panel: Panel) -> Iterator[None]:
+    """Let every plan of the same data have the panel that was read already, as long as a job is at work."""
+    token = _shared.set((data, panel))
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
 def build_panel(plan: StudyPlan) -> Panel:
     """The checked panel that a plan asks for; refuses symbols to trade that it lacks."""
-    panel = plan.data.load()
+    shared = _shared.get()
+    panel = shared[1] if shared is not None and shared[0] == plan.data else plan.data.load()
     missing = [symbol for symbol in plan.symbols if symbol not in panel.symbols]
     if missing:
         raise ConfigError(

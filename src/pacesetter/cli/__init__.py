@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pacesetter.cli import assistant, dashboard, data, demo, fleet, jobs, lab, offline, paper, results, serve
+from pacesetter.cli import assistant, dashboard, data, demo, jobs, lab, paper, results, serve
 from pacesetter.errors import PacesetterError, extra_with
 from pacesetter.late import import_late
 from pacesetter.progress import with_heartbeat
@@ -30,14 +30,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (demo, jobs, fleet, offline, results, lab, data, serve, paper, dashboard, assistant):
+for group in (demo, jobs, results, lab, data, serve, paper, dashboard, assistant):
     group.register(app)
 PANELS = {  # of `pacesetter --help --all`, in this order
     "Look": ("demo", "run", "leadlag", "data", "dashboard", "mcp"),
-    "Train": ("train", "config", "agents", "verify", "lab"),
-    "Learn from runs": ("export", "distill", "finetune", "adapt", "online", "migrate"),
-    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "tag", "fleet"),
-    "Trade": ("decide", "bundle", "serve", "paper", "halt", "resume", "drill", "journal", "keys"),
+    "Train": ("train", "distill", "config", "verify", "lab"),
+    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "tag"),
+    "Deploy": ("bundle", "decide", "serve", "keys"),
+    "Trade": ("paper", "online", "halt", "resume", "journal"),
 }
 FIRST = (
     "demo",

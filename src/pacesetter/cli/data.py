@@ -1,33 +1,31 @@
-"""`pacesetter data`: sources, checks, processing and splits of bars."""
+"""`pacesetter data`: sources, checks, processing and splits of bars, and datasets of episodes."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacesetter.cli.offline import data_fresh
 from pacesetter.cli.overrides import Overrides
 from pacesetter.words import escape_controls
+
+if TYPE_CHECKING:
+    from pacesetter.data.splits import Splits
+    from pacesetter.jobs.large import LargeFiles
+    from pacesetter.panel import Panel
 
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    group = typer.Typer(help="Sources, checks, processing and splits of bars.", no_args_is_help=True)
-    for command in (
-        data_list,
-        data_check,
-        data_fetch,
-        data_process,
-        data_split,
-        data_features,
-        data_verify,
-        data_fresh,
-    ):
+    group = typer.Typer(
+        help="Sources, checks, processing and splits of bars; datasets of episodes.", no_args_is_help=True
+    )
+    checks = (data_list, data_check, data_verify, data_fresh)
+    for command in (*checks, data_fetch, data_process, data_split, data_features, data_export):
         group.command(command.__name__.removeprefix("data_"))(command)
     app.add_typer(group, name="data")
 
@@ -93,7 +91,7 @@ def data_check(
         raise typer.Exit(1)
 
 
-def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | None = None) -> Any:
+def _open_large_files(overrides: list[str] | None, memory: str, at_once: int | None = None) -> LargeFiles:
     """The files to be read in parts, by the launcher that the overrides name."""
     from pacesetter.jobs import resolve
     from pacesetter.jobs.hydra.overrides import take_options
@@ -182,6 +180,42 @@ def data_verify(
     typer.echo(f"{escape_controls(manifest)}: {len(files)} files are as recorded")
 
 
+def data_export(
+    source: Annotated[str, typer.Argument(help="A run of task=fleet, a paper folder; or random, expert, oracle.")],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="HDF5 file to write.")] = Path("data/episodes.h5"),
+    episodes: Annotated[int, typer.Option(help="Episodes of each regime, at least.", min=1)] = 500,
+    regimes: Annotated[str, typer.Option(help="Of random,medium,expert; default: all.")] = "",
+    bars: Annotated[int | None, typer.Option(help="Bars of an episode; default: task.episode_bars.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of starts and orders.", min=0)] = 0,
+    minari: Annotated[bool, typer.Option("--minari", help="Also write Minari's format beside it, as NAME-v0.")] = False,
+) -> None:
+    """Store episodes of the training set as an HDF5 dataset for agent=bc, cql and iql."""
+    from pacesetter.methods.offline.export import export_episodes
+
+    names = [name for name in regimes.split(",") if name]
+    options = {"out": out, "episodes": episodes, "regimes": names, "bars": bars, "seed": seed, "minari": minari}
+    typer.echo(str(export_episodes(source, overrides or (), **options)))  # type: ignore[arg-type]
+
+
+def data_fresh(
+    dataset: Annotated[
+        Path, typer.Argument(help="A dataset that `pacesetter data export` wrote, or a folder of them.")
+    ],
+    overrides: Overrides = None,
+) -> None:
+    """Whether a dataset still fits its data, configuration and schema. Exit 0 fresh, 1 stale, 2 not readable."""
+    from pacesetter.methods.offline.export import stale_reasons
+
+    reasons = stale_reasons(dataset, overrides or ())
+    for reason in reasons:
+        typer.echo(f"stale: {reason}")
+    if reasons:
+        typer.echo("export it again with: pacesetter data export …")
+        raise typer.Exit(1)
+    typer.echo(f"{dataset} is fresh")
+
+
 def _check_manifest(source: Path) -> None:
     """Refuse a stored panel that was changed after its manifest was written; one without a manifest passes."""
     from pacesetter.data.manifest import verify_manifest
@@ -191,7 +225,7 @@ def _check_manifest(source: Path) -> None:
         verify_manifest(manifest)
 
 
-def _store(thing: Any, out: Path) -> None:
+def _store(thing: Panel | Splits, out: Path) -> None:
     """Save a panel or splits, and the manifest with its hash beside it."""
     from pacesetter.data.manifest import write_manifest
 

@@ -1,4 +1,4 @@
-"""Commands that make runs: the pipeline, lead–lag, training, searches."""
+"""Commands that make runs: the pipeline, lead–lag, training, searches, a student, updates while trading."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacesetter.cli.overrides import Overrides
+from pacesetter.runs import Run
 
 if TYPE_CHECKING:
     from pacesetter.jobs.pipeline.stages import Job
@@ -18,7 +19,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (run, leadlag, train, migrate, verify, tag, agents, config):
+    for command in (run, leadlag, train, config, verify, tag, distill, online):
         app.command()(command)
 
 
@@ -45,11 +46,13 @@ def _print_decision(job: Job) -> None:
     except ModuleNotFoundError as problem:
         typer.echo(f"Bundle: not created, {problem.name} is missing: pip install 'pacesetter[run]'")
         return
+    from pacesetter.build.study import share_panel
     from pacesetter.evaluation.stored_run import fitted_risk
     from pacesetter.jobs.pipeline.master_stage import judged_run
 
     run, store = judged_run(job), Path(job.config.runs) / "bundles"
-    bundle_and_decide(job.console, run, store, job.folder("judge"), job.panel, fitted_risk(run))
+    with share_panel(job.config.data, job.panel):
+        bundle_and_decide(job.console, run, store, job.folder("judge"), job.panel, fitted_risk(run))
 
 
 def leadlag(overrides: Overrides = None) -> None:
@@ -70,6 +73,10 @@ def leadlag(overrides: Overrides = None) -> None:
 def train(
     overrides: Overrides = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run, search or sweep in this folder.")] = None,
+    begin: Annotated[Path | None, typer.Option("--from", metavar="RUN", help="Go on learning from this run.")] = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="With --from: continuous orders after discrete ones.")
+    ] = False,
     launch: Annotated[str | None, typer.Option(metavar="NAME", help="Many runs: tune, sweep or cluster.")] = None,
     groups: Annotated[int, typer.Option(help="Of a cluster: parts that the symbols are split into.")] = 1,
     seeds: Annotated[str, typer.Option(help="Of a cluster: seeds of every group and fold, e.g. 0,1,2.")] = "0",
@@ -82,24 +89,14 @@ def train(
     at a time. --launch cluster trains every group of symbols in every fold with every seed, on all cores or, with
     launcher=ray, on Ray actors; launcher.address=auto joins a cluster (examples/cluster.yaml). Run again, the same
     command resumes what is not finished.
+    --from RUN fine-tunes a fleet in another market: the gain there, and what it forgot on its own validation set. With
+    --continuous, an agent or a fleet gets continuous orders: encoder and hidden layers are kept, the last one is new,
+    and a tenth of the steps trains it. The checkpoint is backed up; exit 1 if a check fails.
     """
-    from pacesetter.jobs.launch.launch import launch_training
+    from pacesetter.jobs.launch.launch import Launch, launch_training
 
-    launch_training(overrides or [], resume, launch, groups=groups, seeds=seeds, folds=folds)
-
-
-def migrate(
-    run: Annotated[Path, typer.Argument(help="A run with discrete orders, e.g. runs/<time>-<name>-<hash>.")],
-    overrides: Overrides = None,
-) -> None:
-    """Give a trained agent or fleet continuous orders: encoder and hidden layers are kept, the last one is new.
-
-    The checkpoint is backed up, the new agent is fine-tuned for a tenth of the steps (train.steps=…), and checks are
-    printed. Exit 1 if one fails.
-    """
-    from pacesetter.jobs.launch.migrate import migrate_run
-
-    if not migrate_run(run, overrides or []).passed:
+    asked = Launch(resume, begin, continuous, launch, groups, seeds, folds)
+    if not launch_training(overrides or [], asked):
         raise typer.Exit(1)
 
 
@@ -120,14 +117,6 @@ def tag(
     from pacesetter.runs import write_tags
 
     typer.echo(f"{run.name}: {', '.join(write_tags(run, words or (), remove or ())) or 'no tags'}")
-
-
-def agents(overrides: Overrides = None) -> None:
-    """Parameters, latency and memory of each network on the observations of a task, e.g. task=lookback."""
-    from pacesetter.jobs import resolve
-    from pacesetter.jobs.networks import show_networks
-
-    show_networks(resolve(overrides or ()))
 
 
 def config(
@@ -155,3 +144,103 @@ def config(
     plain = json.loads(json.dumps(resolved))
     keys = yaml.dump(plain, sort_keys=False, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
     typer.echo(f"# {describe_plan(composed)}\n{keys}# hash {config_hash(resolved)}")
+
+
+def distill(
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet: the teacher.")],
+    network: Annotated[str, typer.Option(help="Network of the student, see `pacesetter lab networks`.")] = "mlp_tiny",
+    heads: Annotated[int, typer.Option(help="Width of the student's heads.", min=1)] = 32,
+    steps: Annotated[int, typer.Option(help="Rows drawn of each symbol.", min=1)] = 40_000,
+    episodes: Annotated[int, typer.Option(help="Episodes of each behaviour to learn from.", min=1)] = 200,
+    temperature: Annotated[
+        float, typer.Option(help="Divides the logits of both while it learns, 1 to 100; discrete orders only.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of weights, starts and orders.", min=0)] = 0,
+    device: Annotated[str, typer.Option(help="Of the gradient steps, e.g. cuda for a large teacher.")] = "cpu",
+    store: Annotated[Path | None, typer.Option("--bundle", help="Also bundle the student into this store.")] = None,
+) -> None:
+    """Train a small student of a run's fleet by KL over visited states; sizes, latency and agreement side by side."""
+    from pacesetter.methods.offline.distill import Student
+    from pacesetter.methods.offline.distill import distill as train_student
+
+    asked = Student(network=network, heads=heads, steps=steps, episodes=episodes, temperature=temperature)
+    student = train_student(run, asked, seed, device=device)
+    _show_served(run, student)
+    if store is not None:
+        from pacesetter.serving.bundle.packaging import bundle_run
+
+        folder, bundle = bundle_run(student.folder, store)
+        teacher = bundle.manifest["training"]["teacher"]["weights_hash"]
+        typer.echo(f"Bundle: {folder}, teacher {teacher[:12]}")
+
+
+def _show_served(teacher: Path, student: Run) -> None:
+    """Print the graphs side by side, where what serves them is installed."""
+    from rich.console import Console
+
+    try:
+        from pacesetter.serving.bundle.student import served_table
+    except ImportError as problem:
+        typer.echo(f"served graphs are not compared, {problem.name} is missing: pip install 'pacesetter[serve]'")
+        return
+    Console().print(served_table(teacher, student))
+
+
+def online(
+    run: Annotated[
+        Path, typer.Argument(help="A run of task=fleet agent=ppo or sac; or an updater's own run to resume.")
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. every_bars=50 steps=2048 data.path=…")
+    ] = None,
+    first: Annotated[int | None, typer.Option(help="Bar of the first update; default: after the training.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Keep this store, which paper follows, at the fleet in force."),
+    ] = None,
+    watch: Annotated[float | None, typer.Option(help="Look for new bars every so many seconds, until stopped.")] = None,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Undo the latest swap that is in force.")] = False,
+) -> None:
+    """Update a fleet on new bars beside `pacesetter paper STORE follow=true`: shadow, drift alarms, swap or keep."""
+    from pacesetter.jobs.hydra.overrides import nest_options
+    from pacesetter.jobs.online.session import update_online
+
+    def keep(updated: Run) -> None:
+        if store is not None:
+            _promote_run(store, updated)
+
+    if store is not None:
+        from pacesetter.serving.bundle.promotion import check_store
+
+        check_store(store)
+    if rollback:
+        _roll_back(run, store)
+        return
+    update_online(run, nest_options(options or []), first=first, watch_seconds=watch, taken=keep)
+
+
+def _roll_back(folder: Path, store: Path | None) -> None:
+    """Undo the latest swap in force; or complete the roll-back before, where a kill kept it from the store."""
+    from pacesetter.jobs.online.updater import OnlineUpdater
+    from pacesetter.serving.bundle.promotion import holds_run
+
+    updater, run = OnlineUpdater(folder), Run.open(folder)
+    swaps = updater.swaps()
+    if store is not None and swaps.last == "rollback" and not holds_run(store, run):
+        typer.echo(f"update {swaps.undone[-1]} is undone already, but not in {store}: completed there, no further back")
+        _promote_run(store, run)
+        return
+    typer.echo(f"back before update {updater.roll_back()['from']}")
+    if store is None:
+        return
+    if holds_run(store, run):
+        typer.echo(f"{store} has that fleet already; no bundle is made")
+    _promote_run(store, run)
+
+
+def _promote_run(store: Path, run: Run) -> None:
+    from pacesetter.serving.bundle.promotion import promote_run
+
+    folder = promote_run(store, run)
+    if folder is not None:
+        typer.echo(f"Bundle: {folder}")

@@ -1,4 +1,4 @@
-"""Commands of a running trader: `paper`, `decide`, `halt`, `resume`, `drill`, `journal`."""
+"""Commands of a running trader: `paper`, `decide`, `halt`, `resume`, `journal`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     journal.command("verify")(verify)
     journal.command("show")(show)
     app.add_typer(journal, name="journal")
-    for command in (paper, decide, halt, resume, drill):
+    for command in (paper, decide, halt, resume):
         app.command()(command)
 
 
@@ -174,27 +174,6 @@ def resume(
 
     switch = KillSwitch(file)
     typer.echo(f"{file} is released by {by}" if switch.release(by) else f"{file} was not engaged; nothing to resume")
-
-
-def drill(options: Options = None) -> None:
-    """Trigger every control, every alert and the kill switch, e.g. alerts.webhook=https://…; exit 1 if one does not."""
-    from rich.console import Console
-
-    from pacesetter.cells import Table
-    from pacesetter.jobs.hydra.overrides import nest_options
-    from pacesetter.registry import configure
-    from pacesetter.serving.monitor.alerts import make_sinks
-    from pacesetter.serving.risk.drill import DrillConfig
-    from pacesetter.serving.risk.drill import drill as drill_all
-
-    config = configure(DrillConfig, nest_options(options or []), "drill")
-    results = drill_all(make_sinks(config.alerts), config.watch)
-    rows = [(result.name, result.expected, "yes" if result.acted else "NO") for result in results]
-    Console().print(Table(("drilled", "must", "did"), rows))
-    failed = [result.name for result in results if not result.acted]
-    if failed:
-        typer.echo(f"error: {', '.join(failed)} did not act; fix it and run the drill again before trading", err=True)
-        raise typer.Exit(1)
 
 
 def upgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to.")] = "head") -> None:

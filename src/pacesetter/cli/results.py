@@ -1,4 +1,4 @@
-"""Commands on finished runs: evaluation, comparison, baselines, episodes."""
+"""Commands on finished runs: evaluation, comparison, baselines, episodes, a fleet's agents."""
 
 from __future__ import annotations
 
@@ -206,8 +206,24 @@ def baseline(
 def inspect(
     run: Annotated[Path, typer.Argument(help="A validated trading run, a pipeline, or an evaluated lookback run.")],
     trades: Annotated[int, typer.Option(help="Trades or windows to print; a CSV file has all.", min=0)] = 20,
+    agents: Annotated[bool, typer.Option("--agents", help="Show a fleet's agents one by one and together.")] = False,
+    draws: Annotated[
+        int | None, typer.Option(help="With --agents: bootstrap draws; default: enough for all.", min=1)
+    ] = None,
 ) -> None:
-    """Replay a stored episode: its trades and a chart, or a lookback agent's windows and what they showed."""
+    """Replay a stored episode: its trades, or a lookback agent's windows; --agents: a fleet's, one by one and together.
+
+    Agents are shown on the validation set, out-of-sample, and together; fleet.html has all of it.
+    """
+    from pacesetter.errors import ConfigError
+
+    if agents:
+        from pacesetter.jobs.agents import show_agents
+
+        typer.echo(f"Report: {show_agents(run, draws)}")
+        return
+    if draws is not None:
+        raise ConfigError("--draws is for intervals of a fleet's agents; give --agents too, or leave it out")
     from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, episode_folder, trade_rows
     from pacesetter.evaluation.lookback import replay
     from pacesetter.evaluation.report.page import Section

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from pacesetter.serving.bundle.bundle import Bundle
 
 __all__ = ["register"]
 
@@ -157,7 +160,7 @@ def bundle_rollback(
     typer.echo(f"{taken.name} serves now, in place of {left.name}; restart: pacesetter serve {store}")
 
 
-def _warn(bundle: Any) -> None:
+def _warn(bundle: Bundle) -> None:
     """Say what must be said of a bundle, on stderr so that it is read beside any output."""
     if bundle.warning:
         typer.echo(bundle.warning, err=True)

@@ -90,7 +90,7 @@ class Loading:
                 raise ConfigError(f"data.allow={rule} is not a rule that can be allowed{did_you_mean(rule, known)}")
 
 
-def load(source: Any, **options: Any) -> Panel:
+def load(source: Any, **options: object) -> Panel:
     """A checked Panel from a registered source, a file, a folder or a table; options as keywords.
 
     A table of pandas, Polars or Arrow takes the options of a file: symbols, calendar, stamp, bar, timezone,
@@ -121,7 +121,7 @@ def source_of(named: str | Path) -> tuple[str, dict[str, object]]:
     return file_source(text), {"path": text}
 
 
-def check(source: str, **options: Any) -> Readiness:
+def check(source: str, **options: object) -> Readiness:
     """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning.
 
     Refuses a membership or currencies that do not fit the bars.
@@ -146,7 +146,7 @@ class Data:
         return cls(options["source"], *source_and_loading(options["source"], given))
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The keys that are set, without the source."""
         return {key: value for key, value in self.to_dict().items() if value is not None and key != "source"}
 
@@ -159,9 +159,9 @@ class Data:
         """The same bars but for some keys."""
         return Data.configure(self.to_dict() | options)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All keys with their values, as they are stored."""
-        keys: dict[str, Any] = {"source": self.source} | dataclasses.asdict(self.loading)
+        keys: dict[str, object] = {"source": self.source} | dataclasses.asdict(self.loading)
         fields = dataclasses.fields(self.origin)  # type: ignore[arg-type]
         return keys | {each.name: deepcopy(getattr(self.origin, each.name)) for each in fields if each.init}
 
@@ -202,7 +202,7 @@ def apply_allowances(findings: tuple[Finding, ...], loading: Loading) -> tuple[F
     return tuple(allowed)
 
 
-def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
+def source_and_loading(source: str, options: dict[str, object]) -> tuple[Source, Loading]:
     """The source and the common options, split by name; a source's own option of the same name comes first."""
     return _split_options(SOURCES[source], options)
 

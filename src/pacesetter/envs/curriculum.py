@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import VectorWrapper
 from numpy.typing import ArrayLike
 
 from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.envs.batch.starts import Start, Starts, chosen_rows
+from pacesetter.envs.single import Observation
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column
@@ -30,7 +31,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.sharpe import sharpe_of_sums
 
 if TYPE_CHECKING:
-    from pacesetter.envs.single import Observation
+    from pacesetter.envs.vector import Environments, VectorStep
 
 __all__ = [
     "FIVE_STAGES",
@@ -310,12 +311,12 @@ class Course:
             raise DataError(f"stage '{stage.name}': {problem}") from problem
 
 
-class CurriculumEnv(gymnasium.Wrapper[dict[str, Array], Any, dict[str, Array], Any]):
+class CurriculumEnv(gymnasium.Wrapper[Observation, object, Observation, object]):
     """A `TradingEnv` or `PortfolioEnv` whose episodes follow a `course`."""
 
     def __init__(
         self,
-        env: gymnasium.Env[Observation, Any],
+        env: gymnasium.Env[Observation, object],
         stages: Sequence[CurriculumStage] = FIVE_STAGES,
         noise: ArrayLike | None = None,
     ) -> None:
@@ -323,13 +324,13 @@ class CurriculumEnv(gymnasium.Wrapper[dict[str, Array], Any, dict[str, Array], A
         self.course = Course(_trading_batch(env), stages, noise)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[Observation, dict[str, object]]:
         """Begin an episode of the current stage."""
         self.course.begin(np.array([True]))
         return self.env.reset(seed=seed, options=options)
 
-    def step(self, action: object) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Observation, float, bool, bool, dict[str, object]]:
         """Step, and let the course hear of it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.course.observe_step(info["ledger"][None], np.array([terminated or truncated]))
@@ -345,7 +346,7 @@ class CurriculumVectorEnv(VectorWrapper):
 
     def __init__(
         self,
-        env: VectorEnv[Any, Any, Any],
+        env: Environments,
         stages: Sequence[CurriculumStage] = FIVE_STAGES,
         noise: ArrayLike | None = None,
         course: Course | None = None,
@@ -353,12 +354,12 @@ class CurriculumVectorEnv(VectorWrapper):
         super().__init__(env)
         self.course = course or Course(_trading_batch(env), stages, noise)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Array] | None = None) -> tuple[Any, dict[str, object]]:
         """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
         self.course.begin(chosen_rows((options or {}).get("reset_mask"), self.batch.env_count))
         return self.env.reset(seed=seed, options=options)
 
-    def step(self, actions: object) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: object) -> VectorStep:
         """Step, and let the course hear of it."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         self.course.observe_step(infos["ledger"], terminated | truncated)
@@ -380,7 +381,7 @@ def course_of(environments: object) -> Course | None:
     return course if isinstance(course, Course) else None
 
 
-def _trading_batch(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Batch:
+def _trading_batch(env: gymnasium.Env[Observation, object] | Environments) -> Batch:
     batch = batch_of(env.unwrapped)
     if batch is None:
         raise ConfigError(f"a curriculum needs a trading or portfolio environment, not {type(env.unwrapped).__name__}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorWrapper
@@ -13,7 +11,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.bank import PRIOR
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
-from pacesetter.envs.vector import BatchVectorEnv
+from pacesetter.envs.vector import BatchVectorEnv, VectorStep
 from pacesetter.market.bars import Bar
 from pacesetter.market.orders import Around, around_prior, as_targets
 from pacesetter.market.state import Account, Position
@@ -30,7 +28,7 @@ class ResidualVectorEnv(VectorWrapper):
         self.single_action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
-    def step(self, actions: object) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: object) -> VectorStep:
         """Step every environment to the prior's target with its residual added."""
         prior, held = prior_state(self.batch)
         residuals = np.asarray(actions, dtype=np.float64).reshape(-1)

@@ -89,7 +89,7 @@ class EnvOptions(BatchOptions, total=False):
     render_mode: str | None
 
 
-class SingleEnv(gymnasium.Env[Observation, Any]):
+class SingleEnv(gymnasium.Env[Observation, object]):
     """What `TradingEnv` and `PortfolioEnv` share.
 
     `info` of a step: `equity`; `reward`, each raw component; `ledger` (Column,) of the step. Of a reset: `symbols` and
@@ -132,7 +132,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, object] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[Observation, dict[str, object]]:
         """Begin an episode; with a seed the starts are drawn again from it. There are no options."""
         check_reset(options)
         if seed is not None:
@@ -146,7 +146,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         observation = self._complete(self.batch.builder.build(self._block, self._time, vectors[0, 0]))
         return observation, {"symbols": self.batch.bank.symbols[self._block], "bar": self._time}
 
-    def step(self, action: object) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Observation, float, bool, bool, dict[str, object]]:
         """Decide at this close, fill in the next bar, and see its close."""
         if self._is_over:
             raise ConfigError("there is no open episode: call reset() first")
@@ -161,7 +161,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         self._is_over = terminated + truncated > 0.0
         info = {"equity": row.item(EQUITY), "reward": components, "ledger": row}
         if self.journal is not None:
-            self._record(reward, info)
+            self._record(reward, row, components)
         observation = self.batch.builder.build(self._block, self._time, vector)
         if self.is_whole:
             observation = self._complete(observation)
@@ -186,8 +186,8 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         """What a portfolio adds to the observation."""
         return observation
 
-    def _record(self, reward: float, info: Mapping[str, Any]) -> None:
+    def _record(self, reward: float, row: Array, components: dict[str, float]) -> None:
         assert self.journal is not None
-        self.journal.add(info["ledger"], self.batch.fills[0], reward, info["reward"])
+        self.journal.add(row, self.batch.fills[0], reward, components)
         if self.render_mode == "human":
             print(text_line(self.journal))

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
     from pacesetter.panel import Panel
 
-__all__ = ["BatchVectorEnv", "Environments", "VectorOptions"]
+__all__ = ["BatchVectorEnv", "Environments", "VectorOptions", "VectorStep"]
 
 Environments: TypeAlias = VectorEnv[Observation, Array, Array]  # of any task that is learned in Gymnasium's
+# observations, rewards, terminated, truncated and infos of a wrapped step; Gymnasium's wrappers are not generic
+VectorStep: TypeAlias = tuple[Any, Any, Any, Any, dict[str, object]]
 
 
 class VectorOptions(BatchOptions, total=False):

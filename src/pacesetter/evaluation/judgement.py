@@ -170,6 +170,7 @@ class JudgedAccount:
     """The account that policies are judged in, from the close of bar `first` to the end of the panel.
 
     bank_of   gives the features that the policies read, also of stressed markets
+    few_of    gives some features by their names, for stressed markets of which a policy reads no more; None: all
     risk      how much risk it takes: a policy's weights are then views around its base, and hold and the sized
               regressions are shown through the same step too
     refits    moments at which the policy is refitted, a walk-forward account; regressions are then refitted too
@@ -184,6 +185,7 @@ class JudgedAccount:
     risk: RiskOptions | None = None
     refits: pd.DatetimeIndex | None = None
     index: Index | None = None
+    few_of: Callable[[Panel, tuple[str, ...]], Bank] | None = None
 
     @cached_property
     def bank(self) -> Bank:
@@ -198,6 +200,16 @@ class JudgedAccount:
             risk, policy, self.panel, self.first, bank=self.bank, window_bars=self.window_bars, market=self.market
         )
         return replace(self, risk=replace(risk, scale=sizer.scale))
+
+    def reading_few(self, policy: Policy) -> tuple[Policy, Callable[[Panel], Bank]]:
+        """A policy for other markets, and what gives their features: no more than it reads, where that is known.
+
+        All of them take longer to compute than the policy to play the market, and ten times its memory.
+        """
+        few, few_of = policy.window_features, self.few_of
+        if few is None or few_of is None:
+            return policy, self.bank_of
+        return policy.on_features(few), lambda panel: few_of(panel, few)
 
     def play(self, policy: Policy) -> Backtest:
         return backtest(
@@ -427,12 +439,13 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
     recent, start = account.panel.rows(max(first - history, 0), len(account.panel)), min(first, history)
     scenarios = stress_scenarios(recent, start, market=account.market)[1:]  # behind the market as it was
     figures: dict[str, dict[str, float]] = {}
+    policy, bank_of = account.reading_few(policy)
     forget_tables()  # those of training are not asked for again
     for place in range(0, len(scenarios), STRESSED):
         part, markets = scenarios[place : place + STRESSED], list[PlayedMarket]()
         for number, scenario in enumerate(part, start=place + 1):
             tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
-            markets.append(PlayedMarket(scenario.panel, account.bank_of(scenario.panel), scenario.market, risk))
+            markets.append(PlayedMarket(scenario.panel, bank_of(scenario.panel), scenario.market, risk))
             forget_tables()  # the bank has all that is read of it
         played = backtest_many(policy, markets, first=start, window_bars=account.window_bars)
         figures |= {scenario.label: metrics(each) for scenario, each in zip(part, played, strict=True)}

@@ -181,6 +181,11 @@ class StoredRun:
         table = self._table(panel)
         return market_bank(panel, table, self._classify_bars(panel, table))
 
+    def few_features(self, panel: Panel, names: tuple[str, ...]) -> Bank:
+        """Some features of another panel, for a policy that reads no more."""
+        config = without_leadlag(self.config)
+        return market_bank(panel, build_table(replace(config, features=replace(config.features, names=names)), panel))
+
     @cached_property
     def table(self) -> FeatureTable:
         """The features of its own bars, computed once."""
@@ -293,6 +298,7 @@ class StoredRun:
             risk=self.sizing,
             refits=self.refits,
             index=self.index,
+            few_of=None if self.config.features.classifiers else self.few_features,
         )
         judgement = judge_policy(
             policy,

@@ -15,7 +15,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.feature import Feature
 from pacesetter.panel import Panel
 
-__all__ = ["altered_after", "check_plugins", "check_values"]
+__all__ = ["altered_after", "check_plugins", "check_values", "is_own"]
 
 MOVE = 0.1  # standard deviation of the altered bars' log prices
 UNSEEN_SHARE = 0.2  # of the altered bars
@@ -86,7 +86,7 @@ def check_plugins(panel: Panel, features: Iterable[Feature]) -> None:
     """Try features of others, each once a process, on the latest bars; refuse one that looks ahead."""
     for feature in features:
         source = feature.indicator or feature.compute
-        if source in _checked or _is_own(source):
+        if source in _checked or is_own(source):
             continue
         bars = min(len(panel), max(TRIED, 2 * feature.memory_bars))
         if bars <= ALTERED:
@@ -96,7 +96,8 @@ def check_plugins(panel: Panel, features: Iterable[Feature]) -> None:
         _checked.add(source)
 
 
-def _is_own(function: Callable[..., object]) -> bool:
+def is_own(function: Callable[..., object]) -> bool:
+    """Whether a function is of this package, not of a plugin."""
     while isinstance(function, partial):
         function = function.func
     return str(function.__module__).partition(".")[0] == __package__.partition(".")[0]

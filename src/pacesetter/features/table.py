@@ -6,10 +6,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 
 from pacesetter.arrays import Array, Booleans, Singles
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.features.causality import check_plugins
+from pacesetter.features.causality import check_plugins, is_own
 from pacesetter.features.feature import FEATURES, Feature, default_names
 from pacesetter.panel import Panel
 
@@ -185,7 +186,7 @@ def choose_features(
 
 def forget_tables() -> None:
     """Free the tables that are kept for those who ask again."""
-    _compute_table.cache_clear()
+    _kept.clear()
 
 
 def _select_features(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
@@ -202,14 +203,82 @@ def _select_features(names: Sequence[str] | None, extra: Sequence[Feature]) -> l
     return wanted
 
 
-@lru_cache(maxsize=_CACHED_TABLES)
+class _Kept(NamedTuple):
+    """A table, and what it was computed from."""
+
+    panel: Panel
+    features: tuple[Feature, ...]
+    table: FeatureTable
+
+    def holds(self, panel: Panel, feature: Feature) -> bool:
+        """Whether the table has what a feature is of a panel: of the same bars, or of the first of them.
+
+        Fewer bars of lead–lag, whose windows are measured together, and of plugins, which may round otherwise, are not
+        taken from there.
+        """
+        if feature not in self.features or not _begins_with(self.panel, panel):
+            return False
+        can_cut = feature.kind != "leadlag" and is_own(feature.indicator or feature.compute)
+        return can_cut or len(panel) == len(self.panel)
+
+
+_kept: list[_Kept] = []  # the latest last
+
+
 def _compute_table(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
-    """The table of features that the panel can give; panels are equal when their content is."""
-    check_plugins(panel, features)
-    columns = np.stack([feature_column(panel, feature).T for feature in features])
-    values = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # one transposition beats a strided write per feature
+    """The table of features that the panel can give; columns that a kept table has are taken from it."""
     memory = {feature.name: feature.memory_bars for feature in features}
-    return FeatureTable(panel.index, panel.symbols, tuple(memory), values, memory, dict(left_out))
+    for kept in reversed(_kept):
+        if kept.features == features and all(kept.holds(panel, feature) for feature in features):
+            _keep(kept)
+            if len(panel) == len(kept.panel):
+                return (
+                    kept.table
+                    if kept.table.left_out == dict(left_out)
+                    else replace(kept.table, left_out=dict(left_out))
+                )
+            # A row of a causal table does not depend on later bars.
+            values = kept.table.values[:, : len(panel)]
+            return FeatureTable(panel.index, panel.symbols, tuple(memory), values, memory, dict(left_out))
+    check_plugins(panel, features)
+    columns = np.stack([_column_rows(panel, feature) for feature in features])
+    values = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # one transposition beats a strided write per feature
+    table = FeatureTable(panel.index, panel.symbols, tuple(memory), values, memory, dict(left_out))
+    _keep(_Kept(panel, features, table))
+    return table
+
+
+def _keep(used: _Kept) -> None:
+    """The latest tables, of which `used` is the last that was asked for."""
+    _kept[:] = [*(kept for kept in _kept if kept is not used), used][-_CACHED_TABLES:]
+
+
+def _column_rows(panel: Panel, feature: Feature) -> Singles:
+    """(symbol, time) values of one feature, of a kept table where one has them."""
+    for kept in reversed(_kept):
+        if kept.holds(panel, feature):
+            column: Singles = kept.table.values[:, : len(panel), kept.features.index(feature)]
+            return column
+    return feature_column(panel, feature).T
+
+
+def _begins_with(whole: Panel, panel: Panel) -> bool:
+    """Whether a panel has the first bars of another, or all of them; equal content is looked at for whole ones only."""
+    if panel is whole:
+        return True
+    if whole.symbols != panel.symbols or whole.fields != panel.fields or len(panel) > len(whole):
+        return False
+    if len(panel) == len(whole):
+        return panel == whole
+    # The same memory, which may not be written to: comparing bars would take as long as a feature of them.
+    return all(
+        _start(one) == _start(other) and one.strides == other.strides
+        for one, other in ((panel.blocks, whole.blocks), (panel.mask, whole.mask))
+    )
+
+
+def _start(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def feature_column(panel: Panel, feature: Feature) -> Singles:

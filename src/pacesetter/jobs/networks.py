@@ -1,4 +1,4 @@
-"""`pacesetter agents`: what each network costs on a task's observations."""
+"""`pacesetter lab networks`: what each network costs on a task's observations."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from datetime import timedelta
+from typing import SupportsIndex
 
 import numpy as np
 import pandas as pd
@@ -49,7 +50,7 @@ def bar_of(index: pd.DatetimeIndex, end: object) -> int:
     """The bar that a window ends at: a place, None for the last, or the last bar known by a date or moment."""
     if end is None:
         return len(index) - 1
-    if not isinstance(end, str) and hasattr(end, "__index__"):
+    if not isinstance(end, str) and isinstance(end, SupportsIndex):
         return operator.index(end)
     # The last bar *known* by then: a later one would be look-ahead.
     place = int(index.searchsorted(moment_of(end, last=True), side="right")) - 1
@@ -63,7 +64,7 @@ def bars_in(index: pd.DatetimeIndex, end: int, lookback: object) -> int:
     if lookback is None:
         return usual_window(index[: end + 1])
     if not isinstance(lookback, (str, pd.Timedelta)):
-        return int(lookback) if hasattr(lookback, "__index__") else _refuse(lookback)
+        return int(lookback) if isinstance(lookback, SupportsIndex) else _refuse(lookback)
     span = _span_of(lookback)
     if index[end] - span < index[0]:
         raise ConfigError(

@@ -458,8 +458,10 @@ class RiskSizer:
 
         accounts (1, Account), positions (1, K, Position), bars (time, K, Bar) and parameters (1, Slot) of the kernel
         """
-        kept = self.views_held(accounts[0], positions[0], bars[t, :, Bar.CLOSE])
-        rows, tables = np.where(np.isnan(views), kept, views)[None], self.tables
+        left, tables = np.isnan(views), self.tables
+        if left.any():
+            views = np.where(left, self.views_held(accounts[0], positions[0], bars[t, :, Bar.CLOSE]), views)
+        rows = np.array(views, dtype=np.float64)[None]
         state = self.base_quantities, accounts, positions, bars, self._risk, parameters
         known = tables.base, tables.volatilities, tables.correlations, tables.days
         size_rows(rows, *known, np.array([t]), *state, self.wanted, self.targets, self.sizes)

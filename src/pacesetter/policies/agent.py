@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from pacesetter.envs.batch.account_entries import PortfolioEntry, write_own_acco
 from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = ["AgentPolicy", "per_symbol"]
+
+ACCOUNT = ("position", "portfolio")  # entries of an observation that the account makes
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,14 @@ class AgentPolicy(Policy):
         """Whether its agent of the whole market takes several accounts at once."""
         return self.is_whole and self.agent.takes_rows
 
+    @property
+    def window_features(self) -> tuple[str, ...] | None:
+        """Those of its agent of the whole market."""
+        return self.agent.window_features if self.is_whole else None
+
+    def on_features(self, names: tuple[str, ...]) -> AgentPolicy:
+        return replace(self, agent=self.agent.on_features(names))
+
     def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
         if not self.asks_many:
             return super().decide_many(accounts)
@@ -64,11 +74,10 @@ class AgentPolicy(Policy):
         return list(np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64))
 
     def _with_reading(self, snapshot: Snapshot) -> Observation:
-        """The observation of a whole market; in place of the window what was read of it, where that is known."""
+        """The observation of a whole market; in place of the market what was read of it, where that is known."""
         if snapshot.read is None or not self.agent.reads_ahead:
             return snapshot.observation
-        account = {entry: values for entry, values in snapshot.observation.items() if entry != "window"}
-        return account | dict(snapshot.read(self.agent))
+        return {entry: snapshot.observation[entry] for entry in ACCOUNT} | dict(snapshot.read(self.agent))
 
 
 def per_symbol(observation: Observation, own_account: bool = True) -> dict[str, Array]:

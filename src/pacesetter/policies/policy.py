@@ -52,6 +52,8 @@ class Policy(ABC):
     own_account    whether each symbol's row is shown with an account of its own
     is_whole       whether it is shown the market as one observation, not a row for each symbol
     asks_many      whether `decide_many` answers for several accounts at once; see `backtest_many`
+    window_features   all that it reads of a market beside its bars: these features of the window; None: more, or it
+                   does not say
     confidence     (symbol,) of the last decision; None where it says none
     notes          what else it says of the last decision: a list has an entry for each symbol
     entries        what a model was shown at the last decision
@@ -72,6 +74,8 @@ class Policy(ABC):
         @property
         def asks_many(self) -> bool: ...
         @property
+        def window_features(self) -> tuple[str, ...] | None: ...
+        @property
         def confidence(self) -> Array | None: ...
         @property
         def notes(self) -> Mapping[str, object]: ...
@@ -79,7 +83,7 @@ class Policy(ABC):
         def entries(self) -> Mapping[str, Array] | None: ...
 
     else:
-        fitted_until = confidence = entries = None
+        fitted_until = confidence = entries = window_features = None
         own_account, is_whole, asks_many, notes = True, False, False, MappingProxyType({})
 
     @abstractmethod
@@ -89,6 +93,10 @@ class Policy(ABC):
     def decide_many(self, accounts: Sequence[Snapshot]) -> Sequence[Array]:
         """The orders of several accounts, a row each."""
         return [self.decide(account) for account in accounts]
+
+    def on_features(self, names: tuple[str, ...]) -> Policy:
+        """The same policy for windows of these features alone, `window_features` among them."""
+        raise NotImplementedError(f"'{self.name}' reads all features")
 
     def memory(self) -> Mapping[str, object] | None:
         """What it keeps from bar to bar, as JSON holds it, so that a restarted account goes on; None: nothing."""

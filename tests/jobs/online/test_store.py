@@ -1,6 +1,6 @@
 """The store that a trader follows has the fleet in force, wherever the learner was killed.
 
-Runs `cli.offline`, `serving.bundle.promotion`.
+Runs `cli.jobs`, `serving.bundle.promotion`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from pacesetter.build import build_panel, stored_plan
-from pacesetter.cli.offline import online
+from pacesetter.cli.jobs import online
 from pacesetter.errors import DataError, RunError
 from pacesetter.runs import Run
 from pacesetter.serving.bundle import bundle as bundles

@@ -1,4 +1,7 @@
-"""The stage of the pipeline that trains the fleet, and the report of its run on the command line."""
+"""The stage of the pipeline that trains the fleet, and the agents of its run on the command line.
+
+Runs `jobs.agents`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
 from pacesetter.build import Plan, build_panel, stored_plan
-from pacesetter.cli import fleet
+from pacesetter.cli import app
 from pacesetter.errors import DataError
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.pipeline import fleet_stage
@@ -139,9 +141,7 @@ def test_the_stage_leaves_a_run_and_says_in_a_line_what_became_of_its_agents(job
 
 
 def _report_shows(job, run):
-    app = typer.Typer()
-    fleet.register(app)
-    shown = CliRunner().invoke(app, ["fleet", "report", str(job), "--draws", "50"], env={"COLUMNS": "200"})
+    shown = CliRunner().invoke(app, ["inspect", str(job), "--agents", "--draws", "50"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
     for title in ("Agents", "Agents out-of-sample", "Agents together"):
         assert title in shown.output

@@ -66,6 +66,6 @@ def test_the_command_line_trains_verifies_and_resumes_to_the_same_bits(small, fi
 
 
 def test_the_command_line_shows_what_networks_cost(command):
-    shown = command("agents", "data=sandbox", "task=trading")
+    shown = command("lab", "networks", "data=sandbox", "task=trading")
     assert shown.returncode == 0, shown.stderr
     assert all(name in shown.stdout for name in ("transformer_small", "mlp", "lstm", "parameters"))

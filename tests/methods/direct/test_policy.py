@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
+from pacesetter.evaluation.backtest.backtest import PlayedMarket, backtest_many
+from pacesetter.evaluation.backtest.refitted import RefittedPolicy
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.options import GROUPS
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.series import MarketSeries
 from pacesetter.panel import Panel
+from pacesetter.policies.agent import AgentPolicy
 
 from .conftest import whole_bank
 
@@ -107,3 +112,29 @@ def test_a_speed_goes_a_part_of_the_way() -> None:
     with torch.no_grad():
         policy.log_speed.fill_(math.log(0.25))
     torch.testing.assert_close(policy.target(signal, volatility, held), held + 0.25 * (whole - held))
+
+
+def test_it_reads_no_more_of_a_market_than_it_says(planted: Panel) -> None:
+    names, generator = ["volatility_10", "return_1", "rsi_14", "gap"], torch.Generator().manual_seed(1)
+    fits = []
+    for features in ({2: "rsi_14"}, {}):
+        policy = DirectPolicy(
+            planted.symbols, lags=3, volatility_bars=20, column=1, gap=3, groups=GROUPS, features=features
+        )
+        with torch.no_grad():
+            policy.weights.copy_(torch.randn(policy.weights.shape, generator=generator))
+            policy.typical.fill_(0.01)
+        fits.append(AgentPolicy(policy, "direct", "target", is_whole=True))
+    assert fits[1].window_features == ("return_1", "gap")
+    bars = policy.history_bars
+    walk = RefittedPolicy(tuple(fits), planted.index[[200, 230]])
+    few = walk.window_features
+    assert few == ("return_1", "gap", "rsi_14")
+    risk = RiskOptions(target_volatility=0.1, base="inverse_volatility", tracking_error=0.04, scale=1.0)
+    market = PlayedMarket(planted, whole_bank(planted, names), risk=risk)
+    whole = backtest_many(walk, [market] * 2, first=200, last=260, window_bars=bars)[1]
+    market = PlayedMarket(planted, whole_bank(planted, list(few)), risk=risk)
+    narrow = backtest_many(walk.on_features(few), [market] * 2, first=200, last=260, window_bars=bars)[1]
+    np.testing.assert_array_equal(narrow.orders, whole.orders)
+    np.testing.assert_array_equal(narrow.ledger, whole.ledger)
+    assert (whole.fills[..., 1] != 0).sum() > 20

@@ -1,4 +1,4 @@
-"""`pacesetter adapt`: the same starts for all players, a context that is left empty, and what is written.
+"""`pacesetter lab adapt`: the same starts for all players, a context that is left empty, and what is written.
 
 Runs `methods.meta.pictures`.
 """

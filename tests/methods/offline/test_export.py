@@ -1,6 +1,6 @@
 """Episodes of a run, an oracle, a rule and random orders are stored; a dataset knows when it is stale.
 
-Runs `cli.offline`, `methods.offline.manifest`, `methods.offline.teachers`, `methods.offline.episode_log`.
+Runs `cli.data`, `methods.offline.manifest`, `methods.offline.teachers`, `methods.offline.episode_log`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_a_stale_dataset_is_told_by_the_command(exported, toy):
     assert stale.exit_code == 1
     assert "its bars are not those" in stale.output
     assert "its windows have another length" in stale.output
-    command = ["export", "random", *toy, "--episodes", "4", "--out", str(exported.with_name("r.h5"))]
+    command = ["data", "export", "random", *toy, "--episodes", "4", "--out", str(exported.with_name("r.h5"))]
     told = CliRunner().invoke(app, command)
     assert told.exit_code == 0
     assert "episodes (random 32)" in told.output  # 2 symbols, 16 environments each

@@ -1,4 +1,4 @@
-"""`export --minari`: Minari reads back what was recorded, episode by episode; without Minari the export is refused."""
+"""`data export --minari`: Minari reads back what was recorded, episode by episode; without Minari it is refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_minari_reads_what_was_recorded(action, toy, tmp_path, monkeypatch):
 
 def test_without_minari_nothing_is_written(toy, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
-    command = ["export", "random", *toy, "--minari", "--out", str(tmp_path / "e.h5")]
+    command = ["data", "export", "random", *toy, "--minari", "--out", str(tmp_path / "e.h5")]
     answer = CliRunner().invoke(app, command)
     assert answer.exit_code != 0
     assert "export --minari needs minari; install it with: pip install 'pacesetter[minari]'" in str(answer.exception)

@@ -53,7 +53,7 @@ def learn(folder: Path, name: str, dataset: Path, *more: str) -> tuple[Path, str
 @pytest.fixture(scope="module")
 def random(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("windows") / "random.h5"
-    said = CliRunner().invoke(app, ["export", "random", *MARKET, "--out", str(path), "--episodes", "60"])
+    said = CliRunner().invoke(app, ["data", "export", "random", *MARKET, "--out", str(path), "--episodes", "60"])
     assert said.exit_code == 0, said.output
     return path
 

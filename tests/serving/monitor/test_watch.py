@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from pacesetter.cli.paper import register
+from pacesetter.cli import app
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.table import feature_table
@@ -233,15 +232,13 @@ def test_a_drill_sees_a_sink_that_fails_and_does_not_wait_for_it_again(
 
 
 def test_the_command_line_drills_into_a_file(tmp_path: Path) -> None:
-    app = typer.Typer()
-    register(app)
     file = tmp_path / "alerts.jsonl"
-    done = CliRunner().invoke(app, ["drill", f"alerts.file={file}"])
+    done = CliRunner().invoke(app, ["lab", "drill", f"alerts.file={file}"])
     assert done.exit_code == 0
     assert "NO" not in done.output
     assert len(file.read_text().splitlines()) == len(BEYOND) + 1
-    failed = CliRunner().invoke(app, ["drill", f"alerts.file={tmp_path}"])
+    failed = CliRunner().invoke(app, ["lab", "drill", f"alerts.file={tmp_path}"])
     assert failed.exit_code == 1
     assert failed.stderr.startswith("error: FileSink did not act; fix it")
-    typed_wrong = CliRunner().invoke(app, ["drill", f"alerts.fil={file}"])
+    typed_wrong = CliRunner().invoke(app, ["lab", "drill", f"alerts.fil={file}"])
     assert "did you mean 'file'" in str(typed_wrong.exception)

@@ -72,6 +72,22 @@ def test_the_replay_is_the_backtest_to_the_bit(sized: Made, played: Backtest) ->
     assert StoredRun(sized.run.folder).play().equity[-1] == pytest.approx(off.equity[-1], rel=1e-3)
 
 
+def test_accounts_side_by_side_are_as_each_alone(sized: Made) -> None:
+    bundle, first = sized.bundle, StoredRun(sized.run.folder).first
+    # The second reduces on the first day's loss: from then on it holds, and is asked, something else.
+    careful = replace(bundle.limits, reduce_fraction=1e-4, halt_fraction=1.0)
+    limits = bundle.limits.without_breakers(), careful, bundle.limits.without_breakers()
+    together = replay(bundle, sized.panel, limits, first)
+    alone = [replay(bundle, sized.panel, (each,), first)[0] for each in limits]
+    assert [each.equity for each in together] == [each.equity for each in alone]
+    assert together[0].equity == together[2].equity != together[1].equity
+    for one, other in zip(together, alone, strict=True):
+        assert one.ticket is not None
+        assert other.ticket is not None
+        np.testing.assert_array_equal(one.ticket.quantities, other.ticket.quantities)
+        assert one.desk.guard.denials == other.desk.guard.denials
+
+
 def test_paper_with_restarts_is_the_backtest_to_the_bit(sized: Made, played: Backtest, tmp_path: Path) -> None:
     off = sized.bundle.limits.without_breakers()
     breakers = {name: value for name, value in vars(off).items() if name not in ("symbol_fraction", "gross_fraction")}

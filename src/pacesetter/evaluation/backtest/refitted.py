@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -46,6 +46,15 @@ class RefittedPolicy(Policy):
         object.__setattr__(self, "action", self.policies[-1].action)
         object.__setattr__(self, "_moments", self.starts.as_unit("ns").asi8)
 
+    @property
+    def window_features(self) -> tuple[str, ...] | None:
+        """Those of all fits together; None where one reads more."""
+        each = [policy.window_features for policy in self.policies]
+        return None if None in each else tuple(dict.fromkeys(name for names in each for name in names or ()))
+
+    def on_features(self, names: tuple[str, ...]) -> RefittedPolicy:
+        return replace(self, policies=tuple(policy.on_features(names) for policy in self.policies))
+
     def decide(self, snapshot: Snapshot) -> Array:
         """(symbol,) orders of the fit in force; before the first start, those of the first."""
         place = self._place(snapshot)
@@ -61,14 +70,14 @@ class RefittedPolicy(Policy):
         return [order * self._scale(place) for order in orders]
 
     def _place(self, snapshot: Snapshot) -> int:
-        return max(int(self._moments.searchsorted(snapshot.panel.index.asi8[snapshot.t], side="right")) - 1, 0)
+        return max(int(self._moments.searchsorted(snapshot.panel.moments[snapshot.t], side="right")) - 1, 0)
 
     def _scale(self, place: int) -> float:
         return self.scales[place] if self.scales else 1.0
 
     def _own_view(self, snapshot: Snapshot, place: int) -> Snapshot:
         """As the fit sees it: its own first decision, and its position in its own units."""
-        first = int(snapshot.panel.index.asi8.searchsorted(self._moments[place]))
+        first = int(snapshot.panel.moments.searchsorted(self._moments[place]))
         own, scale = snapshot._replace(first=max(first, snapshot.first)), self._scale(place)
         if scale in (0.0, 1.0):
             return own

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from pacesetter.arrays import Array
+from pacesetter.arrays import Array, Floats
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.baselines.baseline import LEAST_OBSERVED, recent_returns
@@ -45,6 +45,9 @@ from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
 
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
 __all__ = [
     "Formula",
     "LassoFormula",
@@ -64,6 +67,8 @@ __all__ = [
     "recent_volatility",
 ]
 
+# forecasts, volatilities, returns earned and depth, (time, symbol) each, impact and budget, see `net_returns`
+Played: TypeAlias = tuple[Array, Array, Array, Array, float, float]
 VOLATILITY_BARS = 40
 DECAY = 0.5 ** (np.arange(VOLATILITY_BARS) * 4.0 / VOLATILITY_BARS)  # of the newest bar first
 LEAST_VOLATILITY = 1e-6  # per bar
@@ -90,8 +95,8 @@ class Sizing:
     lowest: float = 0.0
     cost: float = 0.0
     price: float = LEAST_PRICE
-    gain: Any = 1.0
-    zone: Any = ZONE
+    gain: float | Floats = 1.0
+    zone: float | Floats = ZONE
 
     def targets(self, forecast: Array, volatility: Array, held: Array) -> Array:
         """(…, symbol) shares of equity from what is forecast and held, all (…, symbol)."""
@@ -260,7 +265,7 @@ class SizedForecast(Forecasting):
         base = self.kind(cap=self.size, lowest=self.lowest, cost=self.cost, price=first_price(moves))
         rows = np.nan_to_num(forecasts[unseen]), volatility
         sizing = base.first(*rows)
-        played: Any = (*rows, earned[unseen], self._depth(panel)[unseen], self.impact, self.budget)
+        played: Played = (*rows, earned[unseen], self._depth(panel)[unseen], self.impact, self.budget)
         if self.has_choice:
             sizing = _best_sizing(sizing, played)
         # As for thresholds: a forecast that never paid its costs on unseen bars is not traded.
@@ -274,7 +279,7 @@ class SizedForecast(Forecasting):
         return np.maximum(depth, 1e-9)
 
 
-def _best_sizing(first: Sizing, played: Any) -> Sizing:
+def _best_sizing(first: Sizing, played: Played) -> Sizing:
     """The shape of the grid around the first one with the best net Sharpe ratio on the bars played."""
     gains, zones = (part.reshape(-1, 1) for part in np.meshgrid(first.gain * GAINS, ZONES))
     nets = net_returns(replace(first, gain=gains, zone=zones), *played)
@@ -421,7 +426,7 @@ def _boost_trees(features: Array, target: Array) -> object:
     return model.fit(features, target)
 
 
-def _staged_forecasts(model: Any, features: Array) -> Array:
+def _staged_forecasts(model: HistGradientBoostingRegressor, features: Array) -> Array:
     """(rounds, time) forecasts after each number of `ROUNDS`."""
     stages = list(model.staged_predict(features))
     return np.stack([stages[rounds - 1] for rounds in ROUNDS])

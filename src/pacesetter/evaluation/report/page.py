@@ -211,7 +211,7 @@ def write_report(
     header: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page; `header` is what was judged, `notes` are caveats shown first, `facts` the set-up shown last."""
-    figures: list[dict[str, Any]] = []
+    figures: list[dict[str, object]] = []
     parts = [_part(section, figures) for section in sections]
     tabs = list(dict.fromkeys(part["tab"] for part in parts)) if len(parts) > FEW_SECTIONS else []
     html = _template().render(

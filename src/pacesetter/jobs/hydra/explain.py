@@ -64,7 +64,7 @@ COMMON = {
     "n_epochs": "passes over each rollout",
     "n_steps": "steps of each environment between updates",
     "names": "which of them; none is all",
-    "network": "the encoder's architecture; `pacesetter agents` lists them",
+    "network": "the encoder's architecture; `pacesetter lab networks` lists them",
     "network_options": "fields of the architecture that differ, e.g. {width: 64}",
     "patience": "validations in a row that must fail",
     "problem": "the task, chosen by task=NAME",

@@ -1,8 +1,9 @@
-"""`pacesetter train`: one run, one for each seed, or many by a launcher: a search, a sweep, a cluster."""
+"""`pacesetter train`: one run, one that begins with another, one for each seed, a search, a sweep or a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -12,39 +13,70 @@ from pacesetter.jobs.hydra.overrides import take_options
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.launch.workers import Launcher
 
-__all__ = ["launch_training", "whole_numbers"]
+__all__ = ["Launch", "launch_training", "whole_numbers"]
 
 LAUNCHES = ("tune", "sweep", "cluster")
 
 
-def launch_training(
-    overrides: Sequence[str],
-    resume: Path | None = None,
-    launch: str | None = None,
-    *,
-    groups: int = 1,
-    seeds: str = "0",
-    folds: int = 1,
-) -> None:
-    """Train once, or as `launch` says; groups, seeds and folds are those of a cluster."""
-    if launch is not None and launch not in LAUNCHES:
-        raise ConfigError(f"--launch {launch} is unknown{did_you_mean(launch, LAUNCHES)}")
-    if launch != "cluster" and (groups, seeds, folds) != (1, "0", 1):
-        raise ConfigError("--groups, --seeds and --folds are those of --launch cluster; give it, or leave them out")
-    if launch == "tune":
+@dataclass(frozen=True)
+class Launch:
+    """How a training starts.
+
+    resume   run, search or sweep to resume         begin           run to go on learning from
+    name     tune, sweep or cluster; None: one run   is_continuous   with continuous orders from there on
+    groups, seeds, folds   those of a cluster
+    """
+
+    resume: Path | None = None
+    begin: Path | None = None
+    is_continuous: bool = False
+    name: str | None = None
+    groups: int = 1
+    seeds: str = "0"
+    folds: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name is not None and self.name not in LAUNCHES:
+            raise ConfigError(f"--launch {self.name} is unknown{did_you_mean(self.name, LAUNCHES)}")
+        if self.name != "cluster" and (self.groups, self.seeds, self.folds) != (1, "0", 1):
+            raise ConfigError("--groups, --seeds and --folds are those of --launch cluster; give it, or leave them out")
+        if self.name == "cluster" and self.resume is not None:
+            raise ConfigError("a cluster is resumed by the same command; leave --resume out")
+        if self.begin is not None and (self.resume is not None or self.name is not None):
+            raise ConfigError("--from begins one run of its own; leave --resume and --launch out")
+        if self.is_continuous and self.begin is None:
+            raise ConfigError("--continuous changes the orders of a trained run; give it by --from RUN")
+
+
+def launch_training(overrides: Sequence[str], asked: Launch) -> bool:
+    """Train once, or as asked; False where continuous orders failed a check."""
+    if asked.begin is not None:
+        return _train_from(asked.begin, overrides, asked.is_continuous)
+    if asked.name == "tune":
         from pacesetter.jobs.launch.search import tune
 
-        tune(overrides, resume=resume)
-    elif launch == "sweep":
+        tune(overrides, resume=asked.resume)
+    elif asked.name == "sweep":
         from pacesetter.jobs.launch.sweep import sweep
 
-        sweep(overrides, resume=resume)
-    elif launch == "cluster":
-        if resume is not None:
-            raise ConfigError("a cluster is resumed by the same command; leave --resume out")
-        _train_cluster(overrides, groups, whole_numbers(seeds, "--seeds"), folds)
+        sweep(overrides, resume=asked.resume)
+    elif asked.name == "cluster":
+        _train_cluster(overrides, asked.groups, whole_numbers(asked.seeds, "--seeds"), asked.folds)
     else:
-        _train_here(overrides, resume)
+        _train_here(overrides, asked.resume)
+    return True
+
+
+def _train_from(run: Path, overrides: Sequence[str], is_continuous: bool) -> bool:
+    if is_continuous:
+        from pacesetter.jobs.launch.migrate import migrate_run
+
+        return migrate_run(run, overrides).passed
+    from pacesetter.methods.offline.fine_tuning import fine_tune
+
+    console = Console()
+    console.print(f"→ {fine_tune(run, overrides, console).folder}", soft_wrap=True, highlight=False, markup=False)
+    return True
 
 
 def _train_here(overrides: Sequence[str], resume: Path | None) -> None:

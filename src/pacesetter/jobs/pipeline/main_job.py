@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pacesetter.build.study import StudyPlan, build_panel
+from pacesetter.build.study import StudyPlan, build_panel, share_panel
 from pacesetter.errors import PacesetterError, check_installed
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import page_header, write_report
@@ -147,14 +147,15 @@ def run_job(
     stopped = print_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
     )
-    with stopped, on_sigterm(exit_on_sigterm), ExitStack() as budget:
+    with stopped, on_sigterm(exit_on_sigterm), ExitStack() as loaded:
         for number, stage in enumerate(chosen, start=1):
             watch.begin_stage(job, stage)
             with _remove_if_refused(job.run) if stage.name == "load" else nullcontext():
                 run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
                 if stage.name == "load":
                     # Only now is the size of the panel known, by which the budget is divided.
-                    budget.enter_context(within_budget(job.panel, config.job.memory_mb))
+                    loaded.enter_context(within_budget(job.panel, config.job.memory_mb))
+                    loaded.enter_context(share_panel(config.data, job.panel))
                     # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
                     check_stages(job, chosen)
             if not watch.should_continue(job, stage):

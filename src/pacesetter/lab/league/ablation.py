@@ -249,10 +249,10 @@ def _play(
 def _play_cell(cell: Cell) -> Score | WindowScore:
     """A cell with a line that says what it came to."""
     judging = JUDGED["windows" if isinstance(cell, WindowCell) else "account"]
-    score: Any = play_window_cell(cell) if isinstance(cell, WindowCell) else play_cell(cell)
+    score: Score | WindowScore = play_window_cell(cell) if isinstance(cell, WindowCell) else play_cell(cell)
     where = f"{score.market} · seed {score.seed} · {score.entrant}"
-    print(f"{where}: {judging.title} {getattr(score, judging.figure):+.2f} in {score.seconds:.0f} s", flush=True)
-    return score  # type: ignore[no-any-return]
+    print(f"{where}: {judging.title} {asdict(score)[judging.figure]:+.2f} in {score.seconds:.0f} s", flush=True)
+    return score
 
 
 def ablation_table(scores: pd.DataFrame, judging: Judging = JUDGED["account"]) -> pd.DataFrame:

@@ -9,8 +9,8 @@ again without each of the largest bars.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -127,13 +127,13 @@ def _pair(lead: Floats, follow: Floats, lag: int, groups: Array | None) -> float
     return float(np.clip(np.nanmin(left / whole), 0.0, 1.0)) if whole else 0.0
 
 
-def _correlation(bars: int, xy: Any, x: Any, xx: Any, y: Any, yy: Any) -> Any:
+def _correlation(bars: int, xy: Floats, x: Floats, xx: Floats, y: Floats, yy: Floats) -> Floats:
     """The correlation over so many bars from the sums of products, values and squares; NaN where one is constant."""
     return ratio(bars * xy - x * y, np.sqrt(np.maximum(bars * xx - x * x, 0.0) * np.maximum(bars * yy - y * y, 0.0)))
 
 
 def _least_remaining_share(
-    window: Floats, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Any
+    window: Floats, gauge: StrengthMeasure, answer: Answer, groups: Array | None, read: Callable[[Answer], Floats]
 ) -> Floats:
     """Least share of what `read` finds in the answer that is left without one of the largest bars or groups."""
     whole = read(answer)

@@ -251,7 +251,7 @@ def _parts(path: str | Path) -> list[Path]:
     path = Path(path)
     parts = sorted(path.glob("*.h5")) if path.is_dir() else [path]
     if not parts or not parts[0].is_file():
-        raise DataError(f"{path} is not a dataset; give a file or folder that `pacesetter export` wrote")
+        raise DataError(f"{path} is not a dataset; give a file or folder that `pacesetter data export` wrote")
     return parts
 
 
@@ -280,7 +280,7 @@ def _verify(path: Path) -> None:
     with path.open("rb") as stream:
         kind, _, rest = stream.read(HEADER_BYTES).partition(b"\n")
         if kind != KIND:
-            raise DataError(f"{path} is not a dataset of trajectories; give a file that `pacesetter export` wrote")
+            raise DataError(f"{path} is not a dataset of trajectories; give a file that `pacesetter data export` wrote")
         if rest.rstrip(b"\0") != _digest(stream).encode() + b"\n":
             raise DataError(f"{path} does not match its hash: it was cut or changed; export it again")
 

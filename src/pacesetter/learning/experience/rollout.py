@@ -51,11 +51,10 @@ class Rollout:
     def stack(cls, steps: list[Rollout]) -> Rollout:
         """Single steps (env, …) one after another."""
         joined: dict[str, Any] = {}
-        for name, first in vars(steps[0]).items():
-            parts = [getattr(step, name) for step in steps]
+        for name, *parts in zip(vars(steps[0]), *(vars(step).values() for step in steps), strict=True):
             joined[name] = (
-                {entry: torch.stack([part[entry] for part in parts]) for entry in first}
-                if isinstance(first, dict)
+                {entry: torch.stack([part[entry] for part in parts]) for entry in parts[0]}
+                if isinstance(parts[0], dict)
                 else torch.stack(parts)
             )
         return cls(**joined)

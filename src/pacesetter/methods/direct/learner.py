@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,14 +34,17 @@ from pacesetter.learning.state import read_header, read_state, tensors_hash, wri
 from pacesetter.market.covariance import RiskTables
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
+from pacesetter.methods.direct.critic import EVERY, EndCritic, RolledAccount, choose_critic
 from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
+from pacesetter.methods.direct.drift import fit_drift
+from pacesetter.methods.direct.encoded import fit_encoder
 from pacesetter.methods.direct.joint import train_team
 from pacesetter.methods.direct.ledger import Rules, settle
 from pacesetter.methods.direct.links import fit_network, share_of
 from pacesetter.methods.direct.memory import age_weights, choose_memory
 from pacesetter.methods.direct.objective import cushion_growth, objective, segment_scores
-from pacesetter.methods.direct.options import SLOW_BARS, Direct, WholeMarket
+from pacesetter.methods.direct.options import ENCODED_BARS, ENCODERS, SLOW_BARS, Direct, WholeMarket
 from pacesetter.methods.direct.policy import DirectPolicy, Moves, market_price
 from pacesetter.methods.direct.pooling import fit_pooled
 from pacesetter.methods.direct.series import (
@@ -71,6 +74,13 @@ AIMS, AIM_GAINS = (0.5, 0.25, 0.125), (0.5, 1.0, 2.0)
 LEAST_AIM_GAIN = 2.0  # standard errors, for looking further ahead than a bar
 MOST_FIRST_LOSS = 0.9  # of the drawdown limit, with which accounts begin
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
+
+
+class TriedNetwork(NamedTuple):
+    """A network that may add to signals: how it is fitted to what they leave over, and what it answers in some rows."""
+
+    fit: Callable[[torch.Tensor, torch.Tensor], nn.Module]
+    answer: Callable[[nn.Module, slice], torch.Tensor]
 
 
 class DirectLearner:
@@ -113,11 +123,15 @@ class DirectLearner:
             self.policy.team.float()  # its features of all bars are large, and what it adds is small
             # Above a drawdown limit the best is known: hold in proportion to the cushion, as a constant shape cannot.
             self.policy.team.allocator.power.data.fill_(1.0 if config.objective == "cushion" else 0.0)
+        self.policy.encoders.float()  # as they are fitted
         self.series = MarketSeries.of(bank, self.policy, market).to(self.device)
         self.policy.to(self.device)
         self.sizer = None if risk is None else ViewSizer.of(risk[1], risk[0], self.series.first, self.device)
         if config.objective == "cushion" and self.sizer is not None:
             raise ConfigError("agent.objective=cushion is of an account that is not sized; leave out risk.*")
+        if config.critic and self.sizer is not None:
+            raise ConfigError("agent.critic values an account that is not sized; leave out risk.*, or agent.critic")
+        self.critic: EndCritic | None = None
         self.team_inputs: torch.Tensor | None = None  # of every bar; None: the plain policy plays
         self.scale, self._variance = 0.0, 0.0  # k̄, and the mean variance of the views of the latest roll
         config.check_bars(len(self.series) + self.series.first)
@@ -137,6 +151,8 @@ class DirectLearner:
             # At the start alone: a resumed learner has its weights from the checkpoint.
             if self.steps == 0:
                 self.fit_weights()
+                if self.config.critic and bool(self.signals.any()):
+                    self.fit_figures |= choose_critic(self)
             watcher.between_rounds()
             start = time.perf_counter()
             self.round()
@@ -170,7 +186,7 @@ class DirectLearner:
         bars = len(series.earned)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / series.volatility[:bars]).clamp(-policy.cut, policy.cut)
-        discovery = self._discover_groups(returns.cpu().numpy())
+        discovery = self._discover_beside_drift(returns.cpu().numpy())
         fit = discovery.fit
         self._count(discovery.is_intraday)
         policy.weights.copy_(torch.from_numpy(self._place_weights(fit.weights, discovery.groups)))
@@ -190,6 +206,8 @@ class DirectLearner:
             self._weigh_recent(discovery, returns)
         if policy.has_links:
             self._fit_links(discovery, returns)
+        for name in policy.encoders:
+            self._fit_encoder(name, discovery, returns)
         # The last bars have no outcome yet, so no weights have seen them.
         self.signals[bars:] = torch.cat([policy.signal(moves) for moves in self._chunks(slice(bars, None))])
         # From the moves' correlation, so that ascent starts near the mean–variance optimum.
@@ -205,7 +223,9 @@ class DirectLearner:
         is_scaled = bool(self.rules.impact) or self.config.objective == "cushion"
         if is_scaled and self.sizer is None and bool(self.signals.any()):
             self._choose_shape()
-        is_linear = not bool(policy.recency[1]) and not self.fit_figures.get("links_used")
+        is_linear = not bool(policy.recency[1]) and not any(
+            self.fit_figures.get(f"{name}_used") for name in ("links", *policy.encoders)
+        )
         if self.sizer is None and bool(self.signals.any()) and is_linear:
             self._choose_aim(discovery)
             if self.is_cushioned:
@@ -263,9 +283,9 @@ class DirectLearner:
         self.fit_figures |= {"aim": aim, "gain_aim": sure if aim < 1 else 0.0}
 
     @torch.no_grad()
-    def segment_utilities(self, starts: torch.Tensor) -> torch.Tensor:
+    def segment_utilities(self, starts: torch.Tensor, bars: int | None = None) -> torch.Tensor:
         """(segment,) whose mean is what accounts from the bars `starts` on are worth, per bar."""
-        config, returns = self.config, self.net_returns(starts, self.config.segment_bars)
+        config, returns = self.config, self.net_returns(starts, bars or self.config.segment_bars)
         if config.objective == "cushion":
             return cushion_growth(returns, self.first_peaks(starts), config.drawdown_limit)
         return segment_scores(returns[:, config.burn_in_bars :], config.objective, config.risk_aversion)
@@ -298,6 +318,22 @@ class DirectLearner:
     def whole_signals(self) -> torch.Tensor:
         """(bar, symbol) what the policy says of every bar, its own training bars among them."""
         return self._in_chunks(self.policy.signal, len(self.series))
+
+    def _discover_beside_drift(self, y: Array) -> Discovery:
+        """Groups that pay, beside mean returns where these are asked for and surely there."""
+        if "drift" not in self.policy.groups:
+            return self._discover_groups(y)
+        drift = fit_drift(y, folds=self.config.folds, purge_bars=self.config.lags + RETURN_BARS)
+        is_used = drift.sure >= LEAST_GAIN
+        discovery = self._discover_groups(y - drift.said if is_used else y)
+        gains, fit = discovery.gains | {"drift": drift.sure}, discovery.fit
+        if is_used:
+            whole, *without = (
+                weights + _constant_weights(weights, self.policy.sizes["lags"] - 1, mean)
+                for weights, mean in zip((fit.weights, *fit.without), (drift.mean, *drift.without), strict=True)
+            )
+            fit = dataclasses.replace(fit, weights=whole, without=tuple(without), held_out=fit.held_out + drift.said)
+        return dataclasses.replace(discovery, fit=fit, gains=gains)
 
     def _discover_groups(self, y: Array) -> Discovery:
         """Groups that pay on held-out bars, of returns (bar, symbol) in units of volatility."""
@@ -383,34 +419,77 @@ class DirectLearner:
 
     def _fit_links(self, discovery: Discovery, y: torch.Tensor) -> None:
         """A network of all links for what is left of returns, if that pays on blocks left out."""
-        policy, bars, steady = self.policy, len(y), self.signals[: len(y)]
+        policy, bars = self.policy, len(y)
         if not discovery.fit.weights.any():
             return
+
+        def of_links(weights: torch.Tensor) -> TriedNetwork:
+            # The links of each block are those found without it.
+            policy.follow(weights)
+            shown, follows = self._read_links(bars, weights)
+            return TriedNetwork(
+                lambda rows, rest: fit_network(shown[rows], follows, rest),
+                lambda network, rows: network(shown[rows])[..., 0] @ follows,
+            )
+
+        network, share = self._fit_beside("links", discovery, y, of_links)
+        policy.follow(policy.weights)
+        if isinstance(network, nn.Sequential):
+            policy.link_network = network
+            policy.link_share.fill_(share)
+
+    def _fit_encoder(self, name: str, discovery: Discovery, y: torch.Tensor) -> None:
+        """An encoder of all symbols for what is left of returns, if that pays on blocks left out."""
+        policy, bars = self.policy, len(y)
+
+        def of_leaders(weights: torch.Tensor) -> TriedNetwork:
+            parts = [policy.read_encoded(moves, weights) for moves in self._chunks(slice(0, bars))]
+            shown = {entry: torch.cat([part[entry] for part in parts]).float() for entry in parts[0]}
+
+            def answer(signal: nn.Module, rows: slice) -> torch.Tensor:
+                said: torch.Tensor = signal({entry: values[rows] for entry, values in shown.items()})
+                return said.to(y)
+
+            return TriedNetwork(
+                lambda rows, rest: fit_encoder(name, {e: v[rows] for e, v in shown.items()}, rest), answer
+            )
+
+        signal, share = self._fit_beside(name, discovery, y, of_leaders)
+        if signal is not None:
+            policy.encoders[name] = signal
+            policy.encoder_shares[list(policy.encoders).index(name)] = share
+
+    def _fit_beside(
+        self, group: str, discovery: Discovery, y: torch.Tensor, trial: Callable[[torch.Tensor], TriedNetwork]
+    ) -> tuple[nn.Module | None, float]:
+        """What `trial` fits to what the signals leave of returns, and the share of it; None where it does not pay.
+
+        trial   by the weights (input, symbol) of the bars that are learned from
+        """
+        policy, bars, steady = self.policy, len(y), self.signals[: len(y)]
         rest, answers, kept_rows = y - steady, torch.zeros_like(y), []
         reach = max(SLOW_BARS, self.config.lags) if "slow" in discovery.groups else self.config.lags
+        if group in ENCODERS:
+            reach = max(reach, ENCODED_BARS + self.config.lags)
         blocks = blocks_of(bars, self.config.folds)
         for block, weights in zip(blocks, discovery.fit.without, strict=True):
-            own = torch.from_numpy(self._place_weights(weights, discovery.groups)).to(y)
-            # The links of each block are those found without it.
-            policy.follow(own)
-            shown, follows = self._read_links(bars, own)
+            tried = trial(torch.from_numpy(self._place_weights(weights, discovery.groups)).to(y))
             kept = torch.ones(bars, dtype=torch.bool, device=y.device)
             kept[purged_rows(block, reach + RETURN_BARS)] = False
-            network, inside = fit_network(shown[kept], follows, rest[kept]), slice(int(block[0]), int(block[-1]) + 1)
-            answers[inside] = network(shown[inside])[..., 0] @ follows
+            inside = slice(int(block[0]), int(block[-1]) + 1)
+            answers[inside] = tried.answer(tried.fit(kept, rest[kept]), inside)
             kept_rows.append((inside, kept))
         after = steady.clone()
         for inside, kept in kept_rows:
             after[inside] += share_of(answers[kept], rest[kept]) * answers[inside]
-        policy.follow(policy.weights)
         sure = gain(*(each.cpu().numpy() for each in (steady, after, y)))
-        self.fit_figures |= {"gain_links": sure, "links_used": float(sure >= LEAST_GAIN)}
+        self.fit_figures |= {f"gain_{group}": sure, f"{group}_used": float(sure >= LEAST_GAIN)}
         if sure < LEAST_GAIN:
-            return
-        shown, follows = self._read_links(bars, policy.weights.detach())
-        policy.link_network = fit_network(shown, follows, rest)
-        policy.link_share.fill_(share_of(answers, rest))
-        self.signals[:bars] = steady + policy.link_share * answers
+            return None, 0.0
+        everything = torch.ones(bars, dtype=torch.bool, device=y.device)
+        network, share = trial(policy.weights.detach()).fit(everything, rest), share_of(answers, rest)
+        self.signals[:bars] = steady + share * answers
+        return network, share
 
     def _read_links(self, bars: int, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the network of the links reads of every bar, of the links that are there, and who follows them."""
@@ -467,14 +546,28 @@ class DirectLearner:
         self._losses = {"direct_loss": loss, **{name: float(value) for name, value in self.fit_figures.items()}}
 
     def _climb(self) -> float:
-        """The loss of the accounts, and a step of the shape down its gradient."""
+        """`ascend` on segments drawn at random."""
         config = self.config
         # `to_open` is one bar shorter than the signals: an order of the last bar has no bar to be filled in.
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self.net_returns(starts, config.segment_bars)  # (segment, bar)
-        loss = -self.utility(starts, returns)
+        if self.fit_figures.get("critic_used"):
+            self.critic = self.critic or EndCritic()
+            if self.critic.weights is None or self.steps // self.round_steps % EVERY == 0:
+                self.critic.fit(self, torch.arange(last + 1, device=self.device))
+        return self.ascend(starts)
+
+    def ascend(self, starts: torch.Tensor) -> float:
+        """The loss of accounts over segments from these bars, and a step of the shape down its gradient."""
+        config = self.config
+        if self.critic is None:
+            returns = self.net_returns(starts, config.segment_bars)  # (segment, bar)
+            loss = -self.utility(starts, returns)
+        else:
+            returns, end = self.roll_on(starts, config.segment_bars, self.critic.begin(self, starts))
+            ahead = self.critic.value(self, starts + config.segment_bars, end).mean()
+            loss = -self.utility(starts, returns) - ahead / (config.segment_bars - config.burn_in_bars)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -530,13 +623,24 @@ class DirectLearner:
 
         parts   (symbol,) of what each symbol's agent wants that the account takes; all of it without them
         """
+        return self.roll_on(starts, bars, None, rules, parts)[0]
+
+    def roll_on(
+        self,
+        starts: torch.Tensor,
+        bars: int,
+        account: RolledAccount | None = None,
+        rules: Rules | None = None,
+        parts: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, RolledAccount]:
+        """As `roll`, from `account` where one is given, and the accounts at the end."""
         rules = rules or self.rules
-        # float64 here and float32 when served: returns of a bar are small beside 1.
-        held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
-        wealth, peak = torch.ones(len(starts), dtype=torch.float64, device=self.device), self.first_peaks(starts)
+        if account is None:
+            # float64 here and float32 when served: returns of a bar are small beside 1.
+            nothing = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
+            account = RolledAccount(nothing, torch.ones_like(nothing[:, 0]), self.first_peaks(starts))
+        held, wealth, peak, paid, impact = account
         returns, features = [], self._features(starts, bars)
-        paid: torch.Tensor | None = None
-        impact: torch.Tensor | None = None
         for bar in range(bars):
             now, state = starts + bar, _state(features, bar, wealth, peak)
             target = self.policy.target(self.signals[now], self.series.volatility[now], held, state)
@@ -545,7 +649,7 @@ class DirectLearner:
             wealth = wealth * (1 + earned)
             peak = torch.maximum(peak, wealth)
             returns.append(earned)
-        return torch.stack(returns, 1)
+        return torch.stack(returns, 1), RolledAccount(held, wealth, peak, paid, impact)
 
     def roll_sized(
         self,
@@ -690,6 +794,7 @@ class DirectLearner:
             "losses": self._losses,
             "steps": self.steps,
             "random": self.generator.get_state(),
+            "critic": None if self.critic is None else self.critic.state_dict(),
         } | ({} if self.sizer is None else {"scale": self.scale})
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
@@ -700,6 +805,9 @@ class DirectLearner:
         self.fit_figures, self._losses = dict(stored["found"]), dict(stored["losses"])
         self.steps = int(stored["steps"])
         self.generator.set_state(stored["random"])
+        kept = stored.get("critic")
+        on = {name: part if part is None else part.to(self.device) for name, part in (kept or {}).items()}
+        self.critic = None if kept is None else EndCritic(**on)
         self.scale = float(stored.get("scale", 0.0))
         if self.fit_figures.get("team_kept") or (self.is_cushioned and self.steps):
             self.read_team_inputs()
@@ -749,6 +857,13 @@ def load_direct(folder: str | Path) -> DirectPolicy:
 def _state(features: torch.Tensor | None, bar: int, wealth: torch.Tensor, peak: torch.Tensor) -> TeamState | None:
     """What a team sees at a bar of its segments."""
     return None if features is None else TeamState(features[:, bar], 1.0 - wealth / peak)
+
+
+def _constant_weights(like: Array, place: int, means: Array) -> Array:
+    """(input, symbol) means as the weights of the constant, whose place is the last of the lags'."""
+    weights = np.zeros_like(like)
+    weights[place] = means
+    return weights
 
 
 def _lowest_view(options: RiskOptions, rules: Rules) -> float:

@@ -40,11 +40,17 @@ def cushion_growth(returns: torch.Tensor, peaks: torch.Tensor, limit: float) -> 
     return torch.where(lowest > LEAST_LEFT * first, lived, ended) / returns.shape[1]
 
 
-def segment_scores(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.Tensor:
-    """(segment,) shares of the objective of returns (segment, bar); of a ratio by its influence function."""
+def segment_scores(
+    returns: torch.Tensor, name: str, risk_aversion: float, around: torch.Tensor | None = None
+) -> torch.Tensor:
+    """(segment,) shares of the objective of returns (segment, bar); of a ratio by its influence function.
+
+    around   returns whose mean and deviation it is taken at; these themselves where left out
+    """
     if name == "growth":
         return torch.log1p(returns).mean(1)
-    mean, deviation = returns.mean(), returns.std() + 1e-12
+    around = returns if around is None else around
+    mean, deviation = around.mean(), around.std() + 1e-12
     if name == "mean_variance":
         return (returns - 0.5 * risk_aversion * (returns - mean).square()).mean(1)
     z, ratio = (returns - mean) / deviation, mean / deviation

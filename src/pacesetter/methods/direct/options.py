@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from pacesetter.market.parameters import MarketParameters
     from pacesetter.market.risk import RiskOptions
 
-__all__ = ["GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct", "WholeMarket"]
+__all__ = ["ENCODED_BARS", "ENCODERS", "GROUPS", "RECENT_BARS", "SLOW_BARS", "USED", "Direct", "WholeMarket"]
 
 # Of the dictionary; here, because that one imports torch.
 USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
-GROUPS = (*USED, "features", "windows", "links")
-SLOW_BARS, RECENT_BARS = 40, 80
+ENCODERS = ("cross", "stream", "transformer")
+GROUPS = (*USED, "features", "windows", "links", "drift", *ENCODERS)
+SLOW_BARS, RECENT_BARS, ENCODED_BARS = 40, 80, 8
 
 LEAST_FOLD_BARS = 20
 NETWORKS = ("linear_cross", "shared", "team", "team_cross")
@@ -57,6 +58,11 @@ class Direct:
     ] = 48
     burn_in_bars: int = 8
     segments: Annotated[int, "of a round"] = 64
+    critic: Annotated[
+        bool,
+        "complete segments by what their ends are still worth, where held-out blocks confirm it: for segments that are "
+        "shorter than positions last",
+    ] = False
     learning_rate: Annotated[float, "of the shape"] = 0.05
     softness: Annotated[float, "of |turnover|, as a share of equity: see `ledger`"] = 1e-4
     network: Annotated[
@@ -121,7 +127,8 @@ class Direct:
         """Bars that an observation must show."""
         slow = SLOW_BARS if "slow" in self.dictionary else 0
         recent = RECENT_BARS if "recent" in self.dictionary else 0
-        return self.volatility_bars + max(slow, self.lags + recent)
+        encoded = ENCODED_BARS if set(ENCODERS) & set(self.dictionary) else 0
+        return self.volatility_bars + max(slow, self.lags + max(recent, encoded))
 
     def check_bars(self, bars: int) -> None:
         """Refuse training bars of which too few are left behind the first full observation."""

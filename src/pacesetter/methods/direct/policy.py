@@ -11,7 +11,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     r_j(t)   Σ x_i · c_ij over the links i → j found among the lags, c_ij = mean of x_i(t−1) · u_j(t) over the last bars
              in the direction of w_ij, less 0.1; at least 0
     s_j(t)   = l_j · steady + r_j · recent, the predicted next return in units of σ_j; with `links` what their network
-             adds
+             adds, and with `cross`, `stream` or `transformer` what that encoder does
 
 and what it targets, with h the share that it holds and c the cost of a side:
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,8 +44,9 @@ from pacesetter.methods.direct.dictionary import (
     group_sizes,
     own_places,
 )
+from pacesetter.methods.direct.encoded import encoded_inputs, make_encoder
 from pacesetter.methods.direct.links import link_inputs, make_network
-from pacesetter.methods.direct.options import RECENT_BARS, SLOW_BARS
+from pacesetter.methods.direct.options import ENCODED_BARS, ENCODERS, RECENT_BARS, SLOW_BARS
 from pacesetter.methods.direct.team import Change, Team, TeamState
 from pacesetter.policies.spec import PolicySpec
 
@@ -114,6 +116,7 @@ class DirectPolicy(nn.Module, Agent):
     links: torch.Tensor
     follows: torch.Tensor
     link_share: torch.Tensor
+    encoder_shares: torch.Tensor
 
     def __init__(
         self,
@@ -168,6 +171,11 @@ class DirectPolicy(nn.Module, Agent):
         self.link_network = make_network().requires_grad_(False) if self.has_links else None
         if self.has_links:
             self.register_buffer("link_share", torch.tensor(0.0))  # of what the network says
+        # A symbol alone has none: there is nothing to pool, and no other leads it.
+        names = [name for name in ENCODERS if name in self.groups] if count > 1 else []
+        self.encoders = nn.ModuleDict({name: make_encoder(name, lags) for name in names})
+        if names:
+            self.register_buffer("encoder_shares", torch.zeros(len(names)))
 
     @property
     def made_with(self) -> dict[str, object]:
@@ -203,7 +211,8 @@ class DirectPolicy(nn.Module, Agent):
     def past_bars(self) -> int:
         """Moves that inputs reach back."""
         slow = SLOW_BARS if "slow" in self.groups else 0
-        return max(self.lags, slow, RECENT_BARS + self.lags if self.is_recent else 0)
+        encoded = ENCODED_BARS + self.lags if self.encoders else 0
+        return max(self.lags, slow, encoded, RECENT_BARS + self.lags if self.is_recent else 0)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -215,6 +224,19 @@ class DirectPolicy(nn.Module, Agent):
     def _shape(self) -> tuple[int, int, int, bool]:
         """By which the groups have their sizes."""
         return len(self.symbols), self.lags, len(self.features), self.expected >= 0
+
+    @property
+    def window_features(self) -> tuple[str, ...] | None:
+        """Features of the window that it reads; None where it reads lead–lag too."""
+        gap = (GAP,) if self.gap >= 0 else ()
+        return None if self.expected >= 0 else tuple(dict.fromkeys((RETURN, *gap, *self.features.values())))
+
+    def on_features(self, names: tuple[str, ...]) -> DirectPolicy:
+        """The same policy, weights included, for windows of these features."""
+        other = copy(self)
+        other.column, other.gap = names.index(RETURN), names.index(GAP) if self.gap >= 0 else -1
+        other.features = {names.index(name): name for name in self.features.values()}
+        return other
 
     @property
     def history_bars(self) -> int:
@@ -321,11 +343,21 @@ class DirectPolicy(nn.Module, Agent):
         said = x @ self.weights
         if self.is_recent:
             said = self.recency[0] * said + self.recency[1] * self.recent(moves.z, x)
-        if self.link_network is None:
-            return said
-        shown, follows = self.read_links(moves, x, self.weights)
-        more: torch.Tensor = self.link_network(shown)[..., 0] @ follows
-        return said + self.link_share * more
+        if self.link_network is not None:
+            shown, follows = self.read_links(moves, x, self.weights)
+            said = said + self.link_share * (self.link_network(shown)[..., 0] @ follows)
+        if self.encoders:
+            entries = self.read_encoded(moves, self.weights)
+            for name, share in zip(self.encoders, self.encoder_shares, strict=True):
+                said = said + share * self.encoders[name](entries)
+        return said
+
+    def read_encoded(self, moves: Moves, weights: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What encoders read, entries (row, symbol, …); `weights` (input, symbol) are those of their leaders."""
+        own, market = self.own_moves(moves.z)
+        count, places = len(self.symbols), self.lags * len(self.symbols)
+        led = (weights[:places] / self.scale[:places, None]).reshape(self.lags, count, count)
+        return encoded_inputs(own, market, self.state(moves.fast), (moves.fast / moves.volatility).log(), led)
 
     def read_links(self, moves: Moves, x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the network of the links reads (row, link, input), and |w| of those that follow (link, symbol).

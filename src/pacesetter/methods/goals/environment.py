@@ -14,7 +14,7 @@ from pacesetter.arrays import Array
 from pacesetter.envs.batch.batch import batch_of
 from pacesetter.envs.batch.starts import chosen_rows
 from pacesetter.envs.curriculum import Course, course_of
-from pacesetter.envs.vector import Environments
+from pacesetter.envs.vector import Environments, VectorStep
 from pacesetter.methods.goals.reward import ACHIEVED, DESIRED, Goals
 
 __all__ = ["GoalVectorEnv"]
@@ -40,7 +40,7 @@ class GoalVectorEnv(VectorWrapper):
         self.single_observation_space = spaces.Dict({**shown.spaces, ACHIEVED: box, DESIRED: box})
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Array] | None = None) -> tuple[Any, dict[str, object]]:
         """Begin an episode with a goal of its own in every environment, or where `options["reset_mask"]` says."""
         if seed is not None:
             self.generator = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ class GoalVectorEnv(VectorWrapper):
         self._begin(chosen_rows((options or {}).get("reset_mask"), self.num_envs))
         return self._add_goals(observation), infos
 
-    def step(self, actions: object) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: object) -> VectorStep:
         """Step; rewards are those of the goal, and last observations have the goal of their episode."""
         observation, paid, terminated, truncated, infos = self.env.step(actions)
         self.achieved = (infos["equity"][:, None] / self.batch.market.initial_cash - 1.0).astype(np.float32)

@@ -1,4 +1,4 @@
-"""`pacesetter adapt RUN`: a run with a context on unseen markets of a family, bar by bar from an episode's first.
+"""`pacesetter lab adapt RUN`: a run with a context on unseen markets of a family, bar by bar from an episode's first.
 
 Every player gets the same bars: the run with its context, the same run with the context left empty, other runs, and
 the yardsticks of `methods.meta.playing`. Unseen means bars of the test set, with drifts, volatilities or orders of

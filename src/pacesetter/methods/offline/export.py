@@ -1,4 +1,4 @@
-"""`pacesetter export`: episodes of a run's policy, of a rule, an oracle or random orders, as one HDF5 dataset."""
+"""`pacesetter data export`: episodes of a run's policy, of a rule, an oracle or random orders, as one HDF5 dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pacesetter finetune RUN`: a fleet goes on learning elsewhere; what it gains there and what it forgets here."""
+"""`pacesetter train --from RUN`: a fleet goes on learning elsewhere; what it gains there and what it forgets here."""
 
 from __future__ import annotations
 

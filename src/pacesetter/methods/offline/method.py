@@ -32,7 +32,7 @@ NEAR = 0.2  # a continuous order within a tenth of the range is counted as the s
 class OfflineConfig(FleetConfig):
     """Options of every offline method; `train.steps` counts rows drawn of each symbol."""
 
-    dataset: Annotated[str, "file or folder that `pacesetter export` or a replay log wrote"] = ""
+    dataset: Annotated[str, "file or folder that `pacesetter data export` or a replay log wrote"] = ""
     regimes: Annotated[tuple[str, ...], "those of its regimes that are learned from; none named means all"] = ()
     batch_size: Annotated[int, "rows of each symbol in a gradient step, and `gradient_steps` of them in a round"] = 128
     gradient_steps: int = 16

@@ -1,4 +1,4 @@
-"""`pacesetter export … --minari`: the same episodes in the Farama Foundation's format, with whole observations.
+"""`pacesetter data export … --minari`: the same episodes in the Farama Foundation's format, with whole observations.
 
 Minari has no places in tables: every observation has its window, so such a dataset is larger by the bars of a window.
 It lies beside the HDF5 file as `NAME-v0`; `minari.load_dataset` reads it with that folder as `MINARI_DATASETS_PATH`.

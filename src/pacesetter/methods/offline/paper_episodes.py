@@ -1,4 +1,4 @@
-"""What a paper trader decided, as episodes: `pacesetter export paper train.shares=[…]`.
+"""What a paper trader decided, as episodes: `pacesetter data export paper train.shares=[…]`.
 
 The log has what each agent of the fleet wanted, bar by bar. An export plays it in the environment that the fleet learns
 in, an account for each agent, so fills, costs and rewards are those of every other dataset. A bar that is missing ends

@@ -67,7 +67,7 @@ def stored_rows(config: Plan, panel: Panel) -> StoredRows:
     """The dataset that an agent learns from; refuses none, one of another market, and a choice by market results."""
     name, path = config.agent.algorithm, config.agent.options.get("dataset")
     if not path:
-        raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter export")
+        raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter data export")
     if config.train.best_by == "sharpe":
         raise ConfigError(f"agent={name} is validated on stored episodes, by a loss; set train.best_by=score")
     with needs("offline learning", "rl"):

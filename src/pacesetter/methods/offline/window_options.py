@@ -16,7 +16,7 @@ class StoredWindowsOptions(NetworkOptions):
 
     network: str = "mlp_small"
     heads: tuple[int, ...] = (32,)
-    dataset: Annotated[str, "file that `pacesetter export` wrote of task=lookback"] = ""
+    dataset: Annotated[str, "file that `pacesetter data export` wrote of task=lookback"] = ""
     regimes: Annotated[tuple[str, ...], "those of its regimes that are learned from; none named means all"] = ()
     held_out: Annotated[float, "share of the episodes that is never learned from"] = 0.2
     learning_rate: float = 1e-3

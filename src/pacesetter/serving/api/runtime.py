@@ -72,6 +72,7 @@ class BundlePolicy(Policy):
     notes   of the last decision: `option`, the names of those in force, where the policy has options, and
             `curiosity_reward`, how surprising the bar was to a policy that learned with curiosity, None at its first
     kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
+    model   the bundle's own, or what answers for it
     asked   what the policy is asked for beside the market, by input: the bundle's own numbers by default
     entries   what the model was shown at it
     proposals   (symbol,) of a fleet: what each agent would do in an account of its own
@@ -86,10 +87,10 @@ class BundlePolicy(Policy):
     confidence: Array
     value: float | None
 
-    def __init__(self, bundle: Bundle) -> None:
-        self.model = bundle.model
-        self.trades_targets = self.model.spec.trades == "targets"
-        self.name, self.action = bundle.name, "target" if self.trades_targets else self.model.spec.action
+    def __init__(self, bundle: Bundle, model: Callable[[Mapping[str, Array]], dict[str, Array]] | None = None) -> None:
+        self.spec, self.model = bundle.model.spec, model or bundle.model
+        self.trades_targets = self.spec.trades == "targets"
+        self.name, self.action = bundle.name, "target" if self.trades_targets else self.spec.action
         task = bundle.config.trading
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
@@ -97,10 +98,10 @@ class BundlePolicy(Policy):
         self.proposals: Array = np.empty(0)
         self.notes = {}
         self.kept: Kept | None = None
-        self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
+        self.asked: Mapping[str, Sequence[float]] = self.spec.conditions
 
     def decide(self, snapshot: Snapshot) -> Array:
-        spec = self.model.spec
+        spec = self.spec
         # Rows of a fleet or market are told apart by place alone: another order would trade other symbols.
         if spec.symbols and snapshot.panel.symbols != spec.symbols:
             raise ConfigError(f"policy '{self.name}' is for the {len(spec.symbols)} symbols of its training, in order")
@@ -145,7 +146,7 @@ class BundlePolicy(Policy):
 
         A backtest starts without any.
         """
-        spec = self.model.spec
+        spec = self.spec
         if not spec.remembered:
             return {}
         rows = 1 if spec.rows == "market" else len(snapshot.panel.symbols)
@@ -171,7 +172,7 @@ class BundlePolicy(Policy):
             {name: np.array(entry, np.float32) for name, entry in stored[part].items()} for part in ("before", "after")
         )
         fits = {name: entry.shape[1:] for name, entry in after.items()}
-        if fits == {name: self.model.spec.inputs[name] for name in self.model.spec.remembered}:
+        if fits == {name: self.spec.inputs[name] for name in self.spec.remembered}:
             self.kept = Kept(stored["at"], before, after)
 
     # ---- inside ---------------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ class BundlePolicy(Policy):
             # The expected order of a discrete agent, as its proposal is in a backtest.
             proposals = answer["probabilities"] @ np.array(DISCRETE_AS_CONTINUOUS, np.float32)
         proposals = proposals.astype(np.float64)
-        if self.model.spec.action == "target":
+        if self.spec.action == "target":
             targets = within_account(proposals, market)
         else:
             targets = joint_targets(proposals, held, market)
@@ -358,11 +359,11 @@ class Runtime:
     @contextmanager
     def use_request(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:
         """Decide for what is `asked`, by input of the policy, and for the bundle's own numbers elsewhere."""
-        self.policy.asked = {**self.policy.model.spec.conditions, **asked}
+        self.policy.asked = {**self.policy.spec.conditions, **asked}
         try:
             yield
         finally:
-            self.policy.asked = self.policy.model.spec.conditions
+            self.policy.asked = self.policy.spec.conditions
 
     def decide(self, account: ReportedAccount, bars: Panel | None = None) -> RuntimeAnswer:
         """Take newer bars, if any, and decide at the last one; refuses while features are still unknown.

@@ -30,9 +30,9 @@ class Exposure:
         self.has_prices = True
         self._bought, self._sold, self._left, self._values = (defaultdict[str, float](float) for _ in range(4))
         self._gross, self._clusters = 0.0, defaultdict[int, float](float)
-        for symbol, quantity in account.quantities.items():
-            if quantity:
-                self._count(symbol)
+        for symbol, held in account.quantities.items():
+            if held:
+                self._count(symbol, max(held, -held) * account.quotes.get(symbol, NO_QUOTE).price)
         for order in in_flight:
             self.add(order)
 
@@ -41,7 +41,7 @@ class Exposure:
         if is_exit:
             self._left[order.symbol] += order.quantity
         (self._bought if order.quantity > 0.0 else self._sold)[order.symbol] += order.quantity
-        self._count(order.symbol)
+        self._count(order.symbol, self.value(order.symbol))
 
     def has_price(self, symbol: str) -> bool:
         """Whether a symbol's price can value anything."""
@@ -82,8 +82,8 @@ class Exposure:
         # The symbol's old part is replaced, so that a check costs the same however many symbols are held.
         return self._gross - self._values[symbol] + self.value(symbol, more)
 
-    def _count(self, symbol: str) -> None:
-        more = self.value(symbol) - self._values[symbol]
+    def _count(self, symbol: str, value: float) -> None:
+        more = value - self._values[symbol]
         self._values[symbol] += more
         self._gross += more
         if symbol in self.account.clusters:

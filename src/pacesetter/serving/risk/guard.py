@@ -76,9 +76,12 @@ class Guard:
         """
         # Losses first: an order of this very moment must meet the state that they lead to.
         self.mark(account.equity, now, account.peak_equity)
+        asked = list(orders)
+        if not asked:
+            return ()
         book = Exposure(account, self._memory.in_flight.values())
         # Each allowed order is in the book when the next is asked about: together they cannot pass a limit.
-        return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
+        return tuple(self._decision(order, book, now) for order in sorted(asked, key=book.is_exit, reverse=True))
 
     def flatten(self, orders: Iterable[Order], account: AccountView, now: float) -> tuple[Decision, ...]:
         """Let exits through while it is halted, where a person asked for that beforehand; all rules of exits hold.
@@ -195,19 +198,19 @@ class Guard:
             memory.day_equity = equity
 
     def _decision(self, order: Order, book: Exposure, now: float, is_flattening: bool = False) -> Decision:
-        reason = self._refusal(order, book, now, is_flattening)
+        is_exit = book.is_exit(order)
+        reason = self._refusal(order, book, now, is_exit, is_flattening)
         if reason is None:
             self._memory.note(order, now)
             if self._memory.recent["sides"].count(side_key(order), now) >= self._limits.repeat_count:
                 self._memory.disabled.add(order.symbol)
-            book.add(order, is_exit=book.is_exit(order))
+            book.add(order, is_exit)
         else:
             self.denials[reason] += 1
         return Decision(order, reason is None, reason, self._memory.state)
 
-    def _refusal(self, order: Order, book: Exposure, now: float, is_flattening: bool) -> str | None:
+    def _refusal(self, order: Order, book: Exposure, now: float, is_exit: bool, is_flattening: bool) -> str | None:
         """The first control that refuses; while a halt is flattened, it refuses all but exits."""
-        is_exit = book.is_exit(order)
         controls = CONTROLS if not is_exit else STOP_CONTROLS if order.kind == STOP else EXIT_CONTROLS
         for name, refuses in controls.items():
             is_passed = name == "halted" and is_flattening and is_exit

@@ -86,6 +86,11 @@ class GuardLimits:
                 "reducing must come before halting"
             )
 
+    @property
+    def has_clusters(self) -> bool:
+        """Whether the limit of a cluster says more than that of all positions together."""
+        return self.cluster_fraction < self.gross_fraction
+
     @classmethod
     def of(
         cls, market: MarketParameters, target_volatility: float | None = None, symbols: int = 1, daily_bars: float = 1.0

@@ -48,7 +48,13 @@ class Order:
 
     def to_dict(self) -> dict[str, object]:
         """Its fields by name; `asdict` copies each of them in ten times the time."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {
+            "client_id": self.client_id,
+            "symbol": self.symbol,
+            "quantity": self.quantity,
+            "price": self.price,
+            "kind": self.kind,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _symbol_exposure(memory: GuardMemory, limits: GuardLimits, order: Order, boo
 
 
 def _cluster_exposure(memory: GuardMemory, limits: GuardLimits, order: Order, book: Exposure, now: float) -> bool:
-    if order.symbol not in book.account.clusters or limits.cluster_fraction >= limits.gross_fraction:
+    if order.symbol not in book.account.clusters or not limits.has_clusters:
         return False
     value = book.cluster(order.symbol, order.quantity)
     return not value <= limits.cluster_fraction * book.account.equity * ROUNDING

@@ -1,7 +1,8 @@
 """`pacesetter paper … log_episodes=true`: what each agent of a bundle decided at each bar, kept to learn from.
 
 `decisions.jsonl` in the trader's folder has the bundle's configuration in its first line and a line for each bar that
-was decided on. `pacesetter export FOLDER` makes a dataset of it. Orders of a halt are not decisions: they are left out.
+was decided on. `pacesetter data export FOLDER` makes a dataset of it. Orders of a halt are not decisions and are left
+out.
 """
 
 from __future__ import annotations

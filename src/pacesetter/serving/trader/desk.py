@@ -232,12 +232,12 @@ class Desk:
         for symbol in self.stops:
             place = self.symbols.index(symbol)
             quantities[place] = -self.broker.positions[place, Position.QUANTITY]
-        view = self._account_view(snapshot.panel, bars, late_bars)
-        orders, unsure = self._by_confidence(self._orders(quantities, self._begin(snapshot.panel)))
+        view, begin = self._account_view(snapshot.panel, bars, late_bars), self._begin(snapshot.panel)
+        orders, unsure = self._by_confidence(self._orders(quantities, begin))
         decisions = (*self.guard.check_all(self._round_orders(orders), view, now), *unsure)
         quantities = self._allowed_quantities(decisions)
         # After the orders, so that a stop is of what their exits leave.
-        stops = self.guard.check_all(self._stop_orders(self._begin(snapshot.panel)), view, now)
+        stops = self.guard.check_all(self._stop_orders(begin), view, now)
         return Ticket(actions, self._signals.copy(), quantities, (*decisions, *stops))
 
     def flatten_orders(self, panel: Panel, bars: Array, now: float) -> Ticket:
@@ -493,11 +493,12 @@ class Desk:
         # Bars since the last observed one; a symbol not seen in the tail is at least that old.
         ages = np.where(mask.any(axis=0), mask[::-1].argmax(axis=0), len(bars)) + late_bars
         prices, held = bars[-1, :, Bar.CLOSE], self.broker.positions[:, Position.QUANTITY]
+        limits = self.guard.limits
         return AccountView(
             self.equity,
             dict(zip(self.symbols, held.tolist(), strict=True)),
             {s: Quote(*each) for s, *each in zip(self.symbols, prices.tolist(), ages.tolist(), strict=True)},
-            clusters(bars[:, :, Bar.CLOSE], self.symbols, self.guard.limits.cluster_correlation),
+            clusters(bars[:, :, Bar.CLOSE], self.symbols, limits.cluster_correlation) if limits.has_clusters else {},
             float(self.broker.account[Account.PEAK_EQUITY]),
             self.market.limits.shorting and self.broker.can_short,
             self._gross_cut,

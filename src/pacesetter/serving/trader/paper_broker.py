@@ -85,11 +85,12 @@ class PaperBroker(Broker):
         quantities = [_fillable(open_orders.get(symbol), opens[symbol]) for symbol in self._symbols]
         is_over = bool(self._kernel.step(now, bar, np.array(quantities)) & Flag.TERMINATED)
         rows = self._kernel.fills
-        fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
+        traded = np.flatnonzero((rows[:, Fill.QUANTITY] != 0.0) | (rows[:, Fill.EXIT_QUANTITY] != 0.0)).tolist()
+        fills = [fill for k in traded for fill in _fills(self._symbols[k], rows[k], ids)]
         filled = {fill.client_id for fill in fills}
         # What a bar does not fill is gone after it, in the backtest's market too.
         closed = {each: OrderStatus.FILLED if each in filled else OrderStatus.CANCELLED for each in ids.values()}
-        stop_outs = int(sum(int(row[Fill.FLAGS]) & STOPS != 0 for row in rows))
+        stop_outs = int(np.count_nonzero(rows[:, Fill.FLAGS].astype(np.int64) & STOPS))
         return Settlement(tuple(fills), closed, stop_outs, is_over)
 
     def submit(self, order: Order) -> OrderStatus:

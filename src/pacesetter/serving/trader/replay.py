@@ -7,12 +7,14 @@ would have halted it, and a decision is made for the account that the policy wou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from pacesetter.arrays import Array
 from pacesetter.errors import DataError, RunError
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Snapshot
@@ -23,6 +25,7 @@ from pacesetter.serving.risk.limits import GuardLimits
 from pacesetter.serving.risk.order import State
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.history import History
+from pacesetter.serving.trader.sizing import ServedRisk
 
 __all__ = ["Replayed", "check_card", "first_unseen", "replay"]
 
@@ -66,11 +69,8 @@ def first_unseen(bundle: Bundle, panel: Panel) -> int:
 
 def replay(bundle: Bundle, panel: Panel, limits: Sequence[GuardLimits], first: int) -> list[Replayed]:
     """Play the policy from bar `first` to the last one, in an account behind each of `limits`."""
-    symbols, market = panel.symbols, serving_market(bundle)
-    played = [
-        Replayed(Desk(BundlePolicy(bundle), Guard(each), symbols, market, risk=bundle.served_risk(symbols)))
-        for each in limits
-    ]
+    panel = replace(panel, truth=None)  # nothing that decides may find the planted relations
+    played = [Replayed(desk) for desk in _desks(bundle, panel.symbols, limits)]
     history = _history(bundle, panel, first)
     if (missing := history.missing_bars()) > 0:
         raise DataError(f"history is too short: {missing} more bars are needed before the first decision")
@@ -83,6 +83,40 @@ def replay(bundle: Bundle, panel: Panel, limits: Sequence[GuardLimits], first: i
             if not account.is_over:
                 _play(account, Snapshot(known, t, observation, None, first), bars, now)
     return played
+
+
+def _desks(bundle: Bundle, symbols: tuple[str, ...], limits: Sequence[GuardLimits]) -> list[Desk]:
+    """A desk behind each of the limits; they share what does not depend on an account."""
+    market, risk, model = serving_market(bundle), bundle.served_risk(symbols), _AskedOnce(bundle.model)
+    desks = []
+    for each in limits:
+        policy = BundlePolicy(bundle, model)
+        # The averages are of the market: whichever account is first at a bar takes it, for all of them.
+        own = None if risk is None else ServedRisk(risk.options, risk.tracker)
+        desks.append(Desk(policy, Guard(each), symbols, market, risk=own))
+    return desks
+
+
+class _AskedOnce:
+    """A model for accounts side by side: to the same entries, bit for bit, it gives the answer that it gave last."""
+
+    def __init__(self, model: Callable[[Mapping[str, Array]], dict[str, Array]]) -> None:
+        self.model, self.entries, self.answer = model, dict[str, Array](), dict[str, Array]()
+
+    def __call__(self, entries: Mapping[str, Array]) -> dict[str, Array]:
+        if not _are_same(entries, self.entries):
+            # The entries are views of what the next bar may write into.
+            self.entries = {name: np.array(entry) for name, entry in entries.items()}
+            self.answer = self.model(entries)
+        return dict(self.answer)
+
+
+def _are_same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    """Whether entries are equal bit for bit; the smallest, where accounts differ, are compared first."""
+    if one.keys() != other.keys():
+        return False
+    names = sorted(one, key=lambda name: one[name].size)
+    return all(one[name].shape == other[name].shape and one[name].tobytes() == other[name].tobytes() for name in names)
 
 
 def _history(bundle: Bundle, panel: Panel, first: int) -> History:

@@ -76,7 +76,7 @@ class PaperConfig:
     orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
     why         log and journal why each order of a bundle was given; asks the model once for each feature
     publish     folder of a public record: each decision chained, stamped before its outcome, beside hold
-    log_episodes   keep what each agent of a fleet decides, for `pacesetter export FOLDER`
+    log_episodes   keep what each agent of a fleet decides, for `pacesetter data export FOLDER`
     follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
                 that is after its `fitted_until`
     """

@@ -128,7 +128,8 @@ class MarketTracker:
 class ServedRisk:
     """The step for one account, bar after bar, as `RiskSizer` in a backtest.
 
-    options   with the scale of the views       tracker   the averages, at their stored state or without any
+    options   with the scale of the views       tracker   the averages, at their stored state or without any; accounts
+              side by side may share them
     Asked about a bar again, it begins as at the first time.
     """
 
@@ -137,7 +138,7 @@ class ServedRisk:
         if scale is None:
             raise ConfigError("risk.scale is not known: training fits the scale of the views; train the run again")
         self.options, self.tracker, self.symbols = options, tracker, tracker.symbols
-        self._sizer = RiskSizer(self._tables(), options, scale)
+        self._sizer, self._known = RiskSizer(self._tables(), options, scale), tracker.at
         self._sized: pd.Timestamp | None = None  # bar that was sized last
         self._before = self._state()  # what the step began that bar with
 
@@ -151,10 +152,9 @@ class ServedRisk:
         """Take the newer bars of a panel."""
         if panel.symbols != self.symbols:
             raise DataError(f"the risk step is for the {len(self.symbols)} symbols of its account, in order")
-        before = self.tracker.at
         self.tracker.append(panel)
-        if self.tracker.at != before:
-            self._sizer.tables = self._tables()
+        if self.tracker.at != self._known:  # another account may have taken them already
+            self._sizer.tables, self._known = self._tables(), self.tracker.at
 
     def begin(self, panel: Panel) -> None:
         """Take the newer bars, and go back to what the bar began with where it was sized already."""
