@@ -28,7 +28,7 @@ from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.journal import tables
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.trader.decision import decide, read_decision
+from pacesetter.serving.trader.decision import decide_at_close, read_decision
 from pacesetter.serving.trader.desk import OrderOptions
 from pacesetter.serving.trader.paper_broker import KernelAccount
 from pacesetter.serving.trader.replay import check_card, first_unseen, replay
@@ -156,7 +156,7 @@ def test_the_api_with_a_restart_is_the_backtest_to_the_bit(sized: Made, played: 
 
 def test_a_decision_has_the_numbers_of_paper_and_api(sized: Made, played: Backtest) -> None:
     bundle, panel = sized.bundle, sized.panel
-    table = decide(bundle, panel)
+    table = decide_at_close(bundle, panel)
     (own,) = replay(bundle, panel, (bundle.limits,), first_unseen(bundle, panel))
     assert own.ticket is not None
     assert [line.order for line in table.lines] == own.ticket.quantities.tolist()
@@ -179,7 +179,7 @@ def test_a_given_account_is_decided_on_as_the_api_does(sized: Made) -> None:
     bundle, panel = sized.bundle, sized.panel
     price = float(panel.close[-1, 0])
     account = ReportedAccount(60_000.0, {panel.symbols[0]: Holding(40_000.0 / price, price)})
-    table = decide(bundle, panel, account)
+    table = decide_at_close(bundle, panel, account)
     runtime = Runtime(bundle, orders=OrderOptions(), clock=panel.index[-1].timestamp)
     runtime.feed(panel)
     answer = runtime.decide(account)
@@ -190,7 +190,7 @@ def test_a_given_account_is_decided_on_as_the_api_does(sized: Made) -> None:
 
 def test_what_changed_since_the_last_decision_is_told(sized: Made, tmp_path: Path) -> None:
     bundle, panel = sized.bundle, sized.panel
-    before, now = decide(bundle, panel.rows(0, len(panel) - 1)), decide(bundle, panel)
+    before, now = decide_at_close(bundle, panel.rows(0, len(panel) - 1)), decide_at_close(bundle, panel)
     path = tmp_path / "decision.json"
     assert read_decision(path) is None
     before.save(path)
@@ -230,7 +230,7 @@ def test_nothing_is_replayed_where_a_trader_could_not_begin(sized: Made) -> None
 
 def test_bars_before_the_training_ended_are_refused(sized: Made) -> None:
     with pytest.raises(DataError, match="give later bars"):
-        decide(sized.bundle, sized.panel.rows(0, 500))
+        decide_at_close(sized.bundle, sized.panel.rows(0, 500))
 
 
 def test_a_bundle_that_is_not_its_card_is_refused(sized: Made, tmp_path: Path) -> None:
