@@ -7,6 +7,7 @@ and master are chosen and learned as ever; or the account is the formula's, with
 `--read` tabulates such lines.
 
     as_found           what the sparse weights find
+    drift              the same with `drift` in the dictionary
     known              the planted drift
     known_both         the same, and the true volatility of every bar
     mean               every symbol's mean return over the training bars, in units of volatility
@@ -36,6 +37,7 @@ from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.lab.league.ladder import ENTRANTS, GOALS, MARKETS, own_goal
 from pacesetter.methods.direct.discovery import Discovery
 from pacesetter.methods.direct.learner import DirectLearner
+from pacesetter.methods.direct.options import USED
 from pacesetter.methods.direct.policy import BarReading, DirectPolicy, Moves
 from pacesetter.methods.direct.sparse import Sparse
 from pacesetter.methods.direct.task import DirectTask
@@ -44,7 +46,8 @@ from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.market_rows import market_bank
 
 MARKET = "cushion"
-CASES = ("as_found", "known", "known_both", "mean", "shrunk", "long", "formula_found", "formula_mean", "formula_shrunk")
+FORMULAS = ("formula_found", "formula_mean", "formula_shrunk")
+CASES = ("as_found", "drift", "known", "known_both", "mean", "shrunk", "long", *FORMULAS)
 LONG = ("data.bars=10800", "train.shares=[0.66667,0.05556]")  # 7,200, 600 and 3,000 bars
 STEPS = 61_440
 
@@ -125,13 +128,13 @@ class Market:
         kept = max(1 - (count - 3) / self.bars / float((gap**2).sum()), 0.0)
         self.shrunk: Array = self.mean.mean() + kept * gap
 
-    def learner(self) -> Known:
-        options = self.task.direct
+    def learner(self, groups: tuple[str, ...] = ()) -> Known:
+        options = replace(self.task.direct, dictionary=(*USED, *groups))
         return Known(self.known.bank, self.known.market, replace(options, seed=self.seed), risk=self.known.risk)
 
     def account(self, case: str) -> Backtest:
         """The test bars, played."""
-        learner = self.learner()
+        learner = self.learner(("drift",) if case == "drift" else ())
         drift = {"known": self.planted, "known_both": self.planted, "mean": self.mean, "shrunk": self.shrunk}
         if case in ("formula_mean", "formula_shrunk"):
             return self.play(self.formula(drift[case.removeprefix("formula_")]))

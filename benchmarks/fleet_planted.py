@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from record import publish, table
 
-from pacesetter.evaluation.fleet.agents_page import fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents import fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.agents_picture import fleet_picture
 from pacesetter.evaluation.fleet.ensemble import evidence, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun

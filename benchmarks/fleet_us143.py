@@ -20,7 +20,7 @@ from record import publish, table
 from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
-from pacesetter.evaluation.fleet.agents_page import fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents import fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.ensemble import Ensemble, evidence, unseen_returns
 from pacesetter.evaluation.fleet.ensemble_page import ensemble_section, evidence_section
 from pacesetter.evaluation.statistics.intervals import interval

@@ -237,6 +237,7 @@ def make_learner(options: argparse.Namespace, bank: Bank) -> FleetTrainer:
     config = FleetPPO(
         n_steps=options.rollout,
         batch_size=options.batch,
+        n_epochs=options.epochs,
         encoder_learning_rate=ENCODER_RATE,
         precision="bfloat16" if options.device == "cuda" else "float32",
         compile=options.device == "cuda" and not options.eager,
@@ -344,6 +345,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--envs", type=int, default=64, help="environments of each symbol")
     parser.add_argument("--rollout", type=int, default=32, help="steps of a rollout")
     parser.add_argument("--batch", type=int, default=256, help="rows of each symbol in a minibatch")
+    parser.add_argument("--epochs", type=int, default=FleetPPO.n_epochs, help="passes over a rollout")
     parser.add_argument("--bars", type=int, default=10_000)
     parser.add_argument("--network", default="transformer")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -2,6 +2,7 @@
 
     python benchmarks/meta.py --play SEED          # the cells of one seed, a few minutes; results are cached
     python benchmarks/meta.py --unseen SEED        # unseen regimes of two families, cached; --family NAME for one
+    python benchmarks/meta.py --unseen 421 --family slices   # slices of the bars; --slices: their table
     python benchmarks/meta.py --bandits            # the bandits, cached too
     python benchmarks/meta.py --record             # the tables of all that was played
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,8 @@ ENTRANTS = {
     "ppo": ("agent=ppo_small", *SAME),
     **{f"meta, {kind}": ("agent=meta_small", f"agent.context={kind}", *SAME) for kind in ("gru", "pearl", "attention")},
 }
-FAMILIES = ("persistent", "mixed")
+FAMILIES, SLICES = ("persistent", "mixed"), "slices"
+REPORTING = (421, 422, 423, 424, 425)  # of the regimes of the bars themselves, which have no settings of their own
 UNSEEN_SEEDS, UNSEEN_TASKS, UNSEEN_EPISODES, DRAWN = (1, 2, 3), 8, 8, 1_000
 PLAIN, SAME_TASKS = "ppo", "ppo on the same tasks"
 # By dynamic programming, see tests/methods/meta/test_bandits.py; larger ones learn for more rounds.
@@ -97,11 +100,11 @@ def _trained(name: str, own: tuple[str, ...], seed: int) -> Path:
     return folder
 
 
-def unseen_rows() -> list[list[Any]]:
+def unseen_rows(families: Sequence[str] = FAMILIES, played: Sequence[int] = UNSEEN_SEEDS) -> list[list[Any]]:
     """What each context earns on unseen markets of a family less another player, in bps a bar, over seeds."""
     rows: list[list[Any]] = []
-    for family in FAMILIES:
-        seeds = [seed for seed in UNSEEN_SEEDS if (FOLDER / f"unseen-{family}-{seed}.json").is_file()]
+    for family in families:
+        seeds = [seed for seed in played if (FOLDER / f"unseen-{family}-{seed}.json").is_file()]
         results = [played_unseen(family, seed) for seed in seeds]
         for name in (name for name in ENTRANTS if name != PLAIN and results):
             cells: list[Any] = [f"{family} ({len(seeds)} seeds)", name]
@@ -174,13 +177,17 @@ def bandit_table() -> str:
 
 
 def main() -> None:
+    global FOLDER  # every cell of this benchmark lies there
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--play", type=int, choices=SEEDS)
     parser.add_argument("--without", default="", help="entrants to leave out, e.g. attention")
-    parser.add_argument("--unseen", type=int, choices=UNSEEN_SEEDS)
-    parser.add_argument("--family", choices=FAMILIES)
+    parser.add_argument("--unseen", type=int, choices=(*UNSEEN_SEEDS, *REPORTING))
+    parser.add_argument("--family", choices=(*FAMILIES, SLICES))
     parser.add_argument("--bandits", action="store_true")
+    parser.add_argument("--slices", action="store_true", help="the table of regimes of the bars themselves")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
     options, _ = parser.parse_known_args()
+    FOLDER = options.folder
     if options.play is not None:
         for cell in (cell for cell in cells(options.play) if not (options.without and options.without in cell.entrant)):
             print(cell.market, cell.entrant, f"{play_cell(cell).sharpe:.2f}", flush=True)
@@ -190,6 +197,10 @@ def main() -> None:
     elif options.bandits:
         play_bandits()
         publish("meta_bandits", bandit_table(), "Contexts on Bernoulli bandits, seed 0")
+    elif options.slices:
+        header = ["family", "player", "bps a bar", *(f"less {other}" for other in (PLAIN, SAME_TASKS, "hold"))]
+        body = table([*header, "completed"], unseen_rows((SLICES,), REPORTING))
+        publish("meta_slices", body, "Meta-RL: slices of the bars, one regime each")
     else:
         publish("meta", report(), "Meta-RL: what a context adds to PPO")
 

@@ -2,7 +2,7 @@
 
 from pacesetter.agents.fleet import fleet_card
 from pacesetter.build import build_panel, load_fleet_agent
-from pacesetter.evaluation.fleet.agents_page import read_agents
+from pacesetter.evaluation.fleet.agents import read_agents
 from pacesetter.evaluation.fleet.ensemble import Ensemble, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs import resolve, train

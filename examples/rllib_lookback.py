@@ -138,7 +138,7 @@ def play(act: Any) -> tuple[float, int]:
 def learned(algorithm: Algorithm) -> Any:
     """What the learned module chooses at an observation."""
     module: Any = algorithm.get_module()
-    # Where workers sample, this process has a module that nobody sends weights to.
+    # Where workers sample, this process has a module that no one sends weights to.
     state: Any = algorithm.learner_group.get_state(components=WEIGHTS)  # type: ignore[union-attr]
     module.set_state(state["learner"]["rl_module"][DEFAULT_MODULE_ID])
 

@@ -3,7 +3,8 @@
     python scripts/golden.py --record benchmarks/results/golden.json
     python scripts/golden.py --check benchmarks/results/golden.json [ppo-fleet paper …]
 
-One run of every method and task it supports; a judgement, a lead–lag study, a bundle, a paper account and its journal.
+One run of every method and task it supports; a direct policy at a stated risk, a judgement, a lead–lag study, a bundle,
+a paper account and its journal.
 Names, paths and times are left out: a column or a key may be renamed, its numbers may not change. Bits hold for one
 kind of processor and one set of libraries, which are recorded beside them. `--check` exits 1 and names what differs.
 """
@@ -197,7 +198,7 @@ class Golden:
             return lambda: hash_numbers(self.train(case))
 
         own = {"backtest": self.backtest, "judgement": self.judgement, "leadlag": self.leadlag, "bundle": self.bundle}
-        return {"-".join(case): hash_case(case) for case in CASES} | own | {"paper": self.paper}
+        return {"-".join(case): hash_case(case) for case in CASES} | own | {"paper": self.paper, "risk": self.risk}
 
     def train(self, case: tuple[str, str]) -> Path:
         """The run of a method on a task."""
@@ -244,6 +245,13 @@ class Golden:
         """The verdict on a fleet's test set."""
         verdict = json.loads(json.dumps(evaluate(self.train(("ppo", "fleet")), draws=50).to_json(), default=str))
         return {"figures": _digest(sorted(_numbers(verdict)))}
+
+    def risk(self) -> dict[str, str]:
+        """A direct policy that is trained at a stated volatility, and its verdict."""
+        own = [*self.overrides(("direct", "fleet")), "risk.target_volatility=0.1", f"runs={self.folder / 'risk'}"]
+        run = train(resolve(own), console=quiet).run.folder
+        verdict = json.loads(json.dumps(evaluate(run, draws=50).to_json(), default=str))
+        return hash_numbers(run) | {"verdict": _digest(sorted(_numbers(verdict)))}
 
     def leadlag(self) -> dict[str, str]:
         """A study of synthetic bars."""

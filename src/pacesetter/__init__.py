@@ -31,7 +31,7 @@ _HOMES = {
     "RunError": "pacesetter.errors",
     "backtest": "pacesetter.api",
     "check_causal": "pacesetter.api",
-    "decide": "pacesetter.serving.decide",
+    "decide": "pacesetter.serving.trader.decision",
     "evaluate": "pacesetter.api",
     "feature_table": "pacesetter.features",
     "load": "pacesetter.data",

@@ -18,7 +18,7 @@ from pacesetter.build.sections import Train
 from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.fleet.agents_page import AGENTS, STRUGGLER
+from pacesetter.evaluation.fleet.agents import AGENTS, STRUGGLER
 from pacesetter.evaluation.judgement import JudgedAccount, judge_policy
 from pacesetter.evaluation.programme.status import PhaseStatus, ProgrammeStatus, write_status
 from pacesetter.evaluation.report.judgement_page import store_judgement

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.dashboard.fleet import figures_of, fleet_folder, multiples_figure, sorted_fleet, tiles_figure
-from pacesetter.evaluation.fleet.agents_page import read_agents
+from pacesetter.evaluation.fleet.agents import read_agents
 
 
 @pytest.fixture

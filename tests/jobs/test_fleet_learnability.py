@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pacesetter.evaluation.fleet.agents_page import read_agents
+from pacesetter.evaluation.fleet.agents import read_agents
 from pacesetter.evaluation.fleet.ensemble import evidence, unseen_returns
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve

@@ -109,7 +109,7 @@ def decide(
     said = []
     if daily:
         said += decision.check_bars(replayed_data(asked.data, opened), panel, pd.Timestamp.now("UTC"))
-    table = decision.decide(opened, panel, None if account is None else decision.read_account(account))
+    table = decision.decide_at_close(opened, panel, None if account is None else decision.read_account(account))
     if daily:
         kept = last or decision.decision_file(bundle)
         before = decision.read_decision(kept)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from pacesetter.arrays import Array
 from pacesetter.build import stage_run
 from pacesetter.dashboard.texts import say
-from pacesetter.evaluation.fleet.agents_page import AGENTS
+from pacesetter.evaluation.fleet.agents import AGENTS
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
 
 __all__ = ["figures_of", "fleet_folder", "multiples_figure", "sorted_fleet", "tiles_figure"]

@@ -34,7 +34,7 @@ from pacesetter.evaluation.programme.measured import RunRecord
 from pacesetter.evaluation.statistics.capacity import Capacity, find_capacity
 from pacesetter.evaluation.statistics.contribution import Contribution, contribution
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.evaluation.statistics.intervals import Interval, interval
+from pacesetter.evaluation.statistics.intervals import Interval, intervals
 from pacesetter.evaluation.statistics.metrics import annual_return, metrics, sharpe, total_return
 from pacesetter.evaluation.statistics.prior_gain import PriorGain
 from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, regime_table
@@ -455,10 +455,9 @@ def _play_stresses(policy: Policy, account: JudgedAccount, tell: Tell) -> pd.Dat
 
 
 def _intervals(results: Mapping[str, Backtest], draws: int, seed: int) -> dict[str, Interval]:
-    return {
-        name: interval(each.returns, partial(sharpe, bars_per_year=each.bars_per_year), draws=draws, seed=seed)
-        for name, each in results.items()
-    }
+    ratios = [partial(sharpe, bars_per_year=each.bars_per_year) for each in results.values()]
+    known = intervals([each.returns for each in results.values()], ratios, draws=draws, seed=seed)
+    return dict(zip(results, known, strict=True))
 
 
 def _index_figures(index: Index, own: Backtest, panel: Panel) -> IndexFigures:

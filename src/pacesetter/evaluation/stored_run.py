@@ -50,6 +50,7 @@ from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
+from pacesetter.features.table import forget_tables
 from pacesetter.late import load
 from pacesetter.market.risk import RiskOptions
 from pacesetter.panel import Panel
@@ -191,6 +192,12 @@ class StoredRun:
         """The features of its own bars, computed once."""
         return self._table(self.panel) if self.like is None else self.like.table
 
+    def _forget_table(self) -> None:
+        """Free the table once the bank has all that is read of it: both are the largest that a judgement holds."""
+        self.bank(self.panel)
+        vars(self).pop("table", None)
+        forget_tables()
+
     @cached_property
     def _own_bank(self) -> Bank:
         if self.like is not None:
@@ -289,6 +296,8 @@ class StoredRun:
         if trader is not None:
             raise ConfigError(f"--trader is for lookback agents, but {self.folder} trades itself; leave it out")
         policy, trials, trial = self.policy, self.trials, self.trial  # a run that cannot be judged is not a trial
+        rivals = () if self.prior is None else (self.prior,)
+        self._forget_table()
         account = JudgedAccount(
             self.panel,
             self.first,
@@ -303,7 +312,7 @@ class StoredRun:
         judgement = judge_policy(
             policy,
             account,
-            rivals=() if self.prior is None else (self.prior,),
+            rivals=rivals,
             other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
             seed=trial.seed,

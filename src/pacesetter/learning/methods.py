@@ -236,13 +236,13 @@ def check_method(name: str, task: str, action: str, key: str = "task.action") ->
     """Refuse a method that cannot learn such actions of such a task; `key` is where they were chosen."""
     actions = find_support(name, task).actions
     if action not in actions:
-        others = [other for other in METHODS if _can_learn(METHODS[other], task, action)]
+        others = [
+            other
+            for other in METHODS
+            if any(task in support.tasks and action in support.actions for support in METHODS[other].supports)
+        ]
         instead = f"{key}={actions[0]}" + (f", or agent={' or '.join(others)}" if others else "")
         raise ConfigError(f"agent={name} does not support {key}={action}; use {instead}")
-
-
-def _can_learn(method: MethodSpec, task: str, action: str) -> bool:
-    return any(task in support.tasks and action in support.actions for support in method.supports)
 
 
 def sets_targets(support: TaskSupport, task: str) -> bool:

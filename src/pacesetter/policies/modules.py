@@ -281,7 +281,10 @@ def serve_agent(
         action="discrete" if is_discrete else "continuous" if market is None else "target",
         rows="fleet" if symbols else "symbol",
         symbols=symbols,
-        outputs=("probabilities" if is_discrete else "orders", "confidence", *_values(agent)),
+        outputs=(
+            *("probabilities" if is_discrete else "orders", "confidence"),
+            *(("value",) if agent.has_state_value else ()),
+        ),
         trades=trades,
         memory=memory,
         is_apart=bool(memory),
@@ -294,10 +297,6 @@ def _memory(encoder: Encoder, inputs: Mapping[str, tuple[int, ...]]) -> tuple[in
     if not isinstance(encoder, StreamEncoder) or inputs[encoder.config.window][0] < encoder.config.memory_bars:
         return ()
     return encoder.memory_shape
-
-
-def _values(agent: SymbolAgent | Fleet) -> tuple[str, ...]:
-    return ("value",) if agent.has_state_value else ()
 
 
 def _same_side_probability(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.evaluation.backtest.backtest import PlayedMarket, backtest, backtest_many
-from pacesetter.evaluation.backtest.reading import CHUNK_BARS, MarketReading
+from pacesetter.evaluation.backtest.reading import CHUNK_BARS, MarketReading, share_readings
 from pacesetter.features import feature_table
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.risk import RiskOptions
@@ -146,3 +146,26 @@ def test_a_bar_gives_its_own_row_only(panel: Panel) -> None:
     reading = MarketReading(ObservationBuilder(bank_of(panel), policy.history_bars), FIRST + 300)
     row = reading.at(FIRST + 130)(policy)
     assert {name: values.shape for name, values in row.items()} == {"signal": (4,), "volatility": (4,), "team": (0,)}
+
+
+def test_accounts_one_after_another_share_what_was_read_of_their_market(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, bank, read = random_policy(panel), bank_of(panel), list[int]()
+    own = policy.read_market
+    monkeypatch.setattr(policy, "read_market", lambda market: read.append(len(market["window"])) or own(market))
+    fit = AgentPolicy(policy, "direct", "target", is_whole=True)
+
+    def play(first: int = FIRST) -> Array:
+        return backtest(fit, panel, first=first, bank=bank, window_bars=policy.history_bars).ledger
+
+    alone = play()
+    once = len(read)
+    with share_readings():
+        np.testing.assert_array_equal(play(), alone)
+        np.testing.assert_array_equal(play(), alone)
+        assert len(read) == 2 * once
+        play(FIRST + 1)  # other chunks, whose last digits may differ
+        assert len(read) == 3 * once
+    play()
+    assert len(read) == 4 * once  # an agent may have learned since

@@ -11,7 +11,8 @@ import pytest
 from matplotlib.image import imread
 
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.evaluation.fleet.agents_page import agents_section, curves_figure, fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents import fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents_page import agents_section, curves_figure
 from pacesetter.evaluation.fleet.agents_page import validation_curves as curves_of
 from pacesetter.evaluation.fleet.agents_picture import fleet_picture
 

@@ -12,9 +12,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pacesetter.evaluation import Section, write_report
 from pacesetter.evaluation.report import page as page_module
-from pacesetter.evaluation.report.page import format_number, format_signed
+from pacesetter.evaluation.report.page import Section, format_number, format_signed, write_report
 from pacesetter.evaluation.report.texts import read_texts
 
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import pytest
 from plotly.subplots import make_subplots
 
-from pacesetter.evaluation import Section, write_report
+from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.static import static_svg
 
 

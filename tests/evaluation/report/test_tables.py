@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.errors import RunError
-from pacesetter.evaluation.fleet.agents_page import AGENTS, read_agents
+from pacesetter.evaluation.fleet.agents import AGENTS, read_agents
 from pacesetter.evaluation.report.compare import find_judged
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.methods.master.page import read_allocations

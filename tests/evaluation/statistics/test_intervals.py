@@ -10,7 +10,13 @@ import pytest
 from scipy.signal import lfilter
 
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.statistics.intervals import block_length, interval, paired_difference
+from pacesetter.evaluation.statistics.intervals import (
+    block_length,
+    interval,
+    intervals,
+    paired_difference,
+    paired_differences,
+)
 from pacesetter.evaluation.statistics.metrics import max_drawdown, sharpe, volatility
 
 BARS, WARM_UP = 2000, 200
@@ -88,6 +94,21 @@ def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = interval(returns, max_drawdown, draws=50)
     monkeypatch.setattr("pacesetter.evaluation.statistics.intervals.BATCH_BYTES", 8 * BARS * 7)
     assert interval(returns, max_drawdown, draws=50) == whole
+
+
+def test_several_at_once_are_as_each_alone() -> None:
+    generator = np.random.default_rng(5)
+    noise = generator.normal(2e-4, 0.01, (5, 900))
+    samples = [noise[0], noise[1], lfilter([1.0], [1.0, -0.8], noise[2]), noise[3], noise[4, :500]]
+    statistics = [sharpe, volatility, sharpe, max_drawdown, sharpe]
+    assert len({block_length(sample) for sample in samples}) > 1
+    together = intervals(samples, statistics, draws=60, seed=3)
+    assert together == [interval(*each, draws=60, seed=3) for each in zip(samples, statistics, strict=True)]
+    differences = paired_differences(samples[0], samples[1:4], sharpe, statistics[1:4], draws=60, seed=3)
+    assert differences == [
+        paired_difference(samples[0], other, sharpe, other_statistic=each, draws=60, seed=3)
+        for other, each in zip(samples[1:4], statistics[1:4], strict=True)
+    ]
 
 
 def test_blocks_are_longer_where_bars_depend_on_each_other() -> None:

@@ -20,7 +20,7 @@ from rich.console import Console
 from pacesetter.build import build_learner, build_panel, build_parts, load_fleet_agent
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.scenarios import Scenario
-from pacesetter.evaluation.fleet.agents_page import fleet_sentence
+from pacesetter.evaluation.fleet.agents import fleet_sentence
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run import fleet, fleet_agents

@@ -1,7 +1,4 @@
-"""`pacesetter decide` and `ps.decide`: one table, whether printed, as JSON, as CSV or in Python.
-
-Runs `serving.decide`.
-"""
+"""`pacesetter decide` and `ps.decide`: one table, whether printed, as JSON, as CSV or in Python."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ import pacesetter as ps
 from pacesetter.cli import paper as commands
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.lab.mcp import answers
-from pacesetter.serving.decide import read_bars
-from pacesetter.serving.trader.decision import check_bars, decision_file
+from pacesetter.serving.trader.decision import check_bars, decision_file, read_bars
 
 NOW = pd.Timestamp("2026-01-01", tz="UTC")
 

@@ -28,10 +28,10 @@ from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.journal import tables
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.trader.decision import decide, read_decision
+from pacesetter.serving.trader.decision import decide_at_close, read_decision
 from pacesetter.serving.trader.desk import OrderOptions
 from pacesetter.serving.trader.paper_broker import KernelAccount
-from pacesetter.serving.trader.replay import check_card, first_unseen, replay
+from pacesetter.serving.trader.replay import check_card, first_unseen, own_account, replay
 from pacesetter.serving.trader.session import PaperConfig, open_session
 
 DIRECT = [
@@ -156,7 +156,7 @@ def test_the_api_with_a_restart_is_the_backtest_to_the_bit(sized: Made, played: 
 
 def test_a_decision_has_the_numbers_of_paper_and_api(sized: Made, played: Backtest) -> None:
     bundle, panel = sized.bundle, sized.panel
-    table = decide(bundle, panel)
+    table = decide_at_close(bundle, panel)
     (own,) = replay(bundle, panel, (bundle.limits,), first_unseen(bundle, panel))
     assert own.ticket is not None
     assert [line.order for line in table.lines] == own.ticket.quantities.tolist()
@@ -175,11 +175,29 @@ def test_a_decision_has_the_numbers_of_paper_and_api(sized: Made, played: Backte
     assert [row["order"] for row in told["decisions"]] == frame["order"].tolist()
 
 
+def test_the_account_of_the_card_decides_next_where_bundle_and_bars_are_the_same(
+    sized: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, panel = sized.bundle, sized.panel
+    alone = decide_at_close(bundle, panel)
+    check_card(bundle, panel, first_unseen(bundle, panel), None)
+    kept = own_account(bundle, panel)
+    assert own_account(bundle, panel) is kept
+    assert decide_at_close(bundle, panel) == alone
+    played: list[int] = []
+    monkeypatch.setattr("pacesetter.serving.trader.replay.replay", lambda *given: played.append(given[-1]) or [None])
+    careful = json.dumps(vars(replace(bundle.limits, reduce_fraction=1e-4, halt_fraction=2e-4))).encode()
+    others = Bundle({**bundle.files, "limits.json": careful}, bundle.name), panel
+    for each in (others, (bundle, panel.rows(1, None)), (bundle, panel.rows(0, len(panel) - 1))):
+        assert own_account(*each) is None
+    assert len(played) == 3
+
+
 def test_a_given_account_is_decided_on_as_the_api_does(sized: Made) -> None:
     bundle, panel = sized.bundle, sized.panel
     price = float(panel.close[-1, 0])
     account = ReportedAccount(60_000.0, {panel.symbols[0]: Holding(40_000.0 / price, price)})
-    table = decide(bundle, panel, account)
+    table = decide_at_close(bundle, panel, account)
     runtime = Runtime(bundle, orders=OrderOptions(), clock=panel.index[-1].timestamp)
     runtime.feed(panel)
     answer = runtime.decide(account)
@@ -190,7 +208,7 @@ def test_a_given_account_is_decided_on_as_the_api_does(sized: Made) -> None:
 
 def test_what_changed_since_the_last_decision_is_told(sized: Made, tmp_path: Path) -> None:
     bundle, panel = sized.bundle, sized.panel
-    before, now = decide(bundle, panel.rows(0, len(panel) - 1)), decide(bundle, panel)
+    before, now = decide_at_close(bundle, panel.rows(0, len(panel) - 1)), decide_at_close(bundle, panel)
     path = tmp_path / "decision.json"
     assert read_decision(path) is None
     before.save(path)
@@ -230,7 +248,7 @@ def test_nothing_is_replayed_where_a_trader_could_not_begin(sized: Made) -> None
 
 def test_bars_before_the_training_ended_are_refused(sized: Made) -> None:
     with pytest.raises(DataError, match="give later bars"):
-        decide(sized.bundle, sized.panel.rows(0, 500))
+        decide_at_close(sized.bundle, sized.panel.rows(0, 500))
 
 
 def test_a_bundle_that_is_not_its_card_is_refused(sized: Made, tmp_path: Path) -> None:

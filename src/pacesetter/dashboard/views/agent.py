@@ -17,13 +17,8 @@ from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contain_errors, table
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding
-from pacesetter.evaluation.fleet.agents_page import (
-    AGENTS,
-    action_figure,
-    fleet_sentence,
-    read_agents,
-    validation_curves,
-)
+from pacesetter.evaluation.fleet.agents import AGENTS, fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents_page import action_figure, validation_curves
 from pacesetter.methods.master.page import allocations_section, read_allocations
 from pacesetter.methods.objectives.page import choose_point, front_figure, read_front
 from pacesetter.methods.options.page import options_figure

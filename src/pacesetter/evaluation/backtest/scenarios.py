@@ -6,7 +6,7 @@ Stressed, costlier, synthetic, adversarial markets and other universes are all l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -66,16 +66,14 @@ def evaluate_scenarios(
             if (scenario.label, policy.name) in rows:
                 raise ConfigError(f"policy '{policy.name}' appears twice in '{scenario.label}'; give each its own name")
             sizing = None if isinstance(given, str) else risk
-            played = backtest(policy, bank=bank, window_bars=window_bars, risk=sizing, **_options(scenario))
+            rules = scenario._asdict()
+            rules.pop("label")
+            played = backtest(policy, bank=bank, window_bars=window_bars, risk=sizing, **rules)
             rows[scenario.label, policy.name] = metrics(played)
     if not rows:
         raise ConfigError("nothing to evaluate; give at least one policy and one scenario")
     index = pd.MultiIndex.from_tuples(rows, names=["scenario", "policy"])
     return pd.DataFrame(list(rows.values()), index=index)
-
-
-def _options(scenario: Scenario) -> dict[str, Any]:
-    return {name: value for name, value in scenario._asdict().items() if name != "label"}
 
 
 def spread(table: pd.DataFrame, figure: str = "sharpe") -> pd.DataFrame:

@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from pacesetter.errors import RunError
+from pacesetter.evaluation.fleet.agents import STRUGGLER, fleet_sentence, read_agents
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import PALETTE, style_figure
-from pacesetter.evaluation.report.tables import read_table
 
 __all__ = [
-    "AGENTS",
-    "BETTER",
-    "RETURNS",
-    "STRUGGLER",
     "action_figure",
     "agents_section",
     "curves_figure",
-    "fleet_sentence",
-    "read_agents",
     "validation_curves",
 ]
 
-AGENTS, RETURNS = "fleet.csv", "fleet_returns.parquet"  # in the run folder of a fleet
-STRUGGLER, BETTER = "struggler", "better"
 ORDERS = {"sell": PALETTE[5], "hold": PALETTE[7], "buy": PALETTE[0]}
-
-
-def read_agents(folder: Path) -> pd.DataFrame:
-    """`fleet.csv`, a row for each agent; refuses a run without it."""
-    path = folder / AGENTS
-    if not path.is_file():
-        raise RunError(f"{folder} has no {AGENTS}; give a finished run of task=fleet with train.validate_every above 0")
-    # Without pandas' NaN words: a symbol may be called NA or NULL, and an empty reason must stay empty.
-    return read_table(path, keep_default_na=False, dtype={"symbol": str})
 
 
 def validation_curves(folder: Path) -> pd.DataFrame:
@@ -46,16 +27,6 @@ def validation_curves(folder: Path) -> pd.DataFrame:
     lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     by_step = {line["step"]: line["agents_validation"] for line in lines if "agents_validation" in line}
     return pd.DataFrame.from_dict(by_step, orient="index").rename_axis("step")
-
-
-def fleet_sentence(table: pd.DataFrame) -> str:
-    """How many agents are above the bar, why the others are not, and what a second try brought."""
-    weak = table[table["state"] == STRUGGLER]
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(weak["reason"]).most_common())
-    sentence = f"{len(table) - len(weak)} of {len(table)} agents above the bar, {len(weak)} struggle"
-    sentence += f" ({reasons})" if reasons else ""
-    tried = table["retrained"][table["retrained"] != ""]
-    return sentence + (f"; {len(tried)} retrained, {(tried == BETTER).sum()} of them better" if len(tried) else "")
 
 
 def agents_section(folder: Path) -> Section:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.fleet.agents_page import RETURNS, read_agents, validation_curves
+from pacesetter.evaluation.fleet.agents import RETURNS, read_agents
+from pacesetter.evaluation.fleet.agents_page import validation_curves
 from pacesetter.evaluation.report.pictures import PALETTE
 from pacesetter.evaluation.report.tables import read_table
 

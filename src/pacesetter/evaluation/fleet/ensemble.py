@@ -15,16 +15,15 @@ import pandas as pd
 from pacesetter.arrays import Array
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.evaluation.fleet.agents import returns_frame
 from pacesetter.evaluation.statistics.contribution import Contribution, contribution_of
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.rewards.sharpe import sharpe, sharpe_of_known
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.stored_run import StoredRun
-    from pacesetter.learning.experience.conditioned import SymbolMarket
-    from pacesetter.learning.fleet.validation import FleetPlay
 
-__all__ = ["Ensemble", "evidence", "returns_frame", "unseen_returns"]
+__all__ = ["Ensemble", "evidence", "unseen_returns"]
 
 REDUNDANT = 0.8  # correlation of two agents' returns from which one tells the other's tale
 FEWEST_BARS = 20
@@ -176,13 +175,6 @@ def _evidence_row(returns: Array, bars_per_year: float, draws: int, seed: int) -
 
 
 # ---- from a run -----------------------------------------------------------------------------------------------------
-
-
-def returns_frame(played: FleetPlay, market: SymbolMarket) -> pd.DataFrame:
-    """(time, agent) returns of what was played in a market of one panel."""
-    times = pd.DatetimeIndex(market.batch.bank.times[0], tz="UTC", name="time")
-    returns = played.align_returns(len(times)).double().numpy()
-    return pd.DataFrame(returns, times, list(played.symbols)).dropna(how="all")
 
 
 def unseen_returns(run: StoredRun) -> pd.DataFrame:

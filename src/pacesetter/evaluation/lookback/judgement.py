@@ -226,7 +226,10 @@ def judge_lookback(
         evaluation=evaluation,
         times=panel.index[evaluation.bars],
         figures=_figures(evaluation, config),
-        intervals={name: _mean(evaluation, name, draws, seed) for name in evaluation.names},
+        intervals={
+            name: interval(evaluation.rewards[:, evaluation.place(name)], _average, draws=draws, seed=seed)
+            for name in evaluation.names
+        },
         differences=_differences(evaluation, rivals, rival, level, draws, seed),
         rival=rival,
         learned=learned,
@@ -249,10 +252,6 @@ def _learned_constant(panel: Panel, config: LookbackConfig, first: int) -> str:
     known = known[np.isfinite(known).all(axis=1)]
     place = int(known.mean(axis=0).argmax()) if len(known) else len(windows.grid) // 2
     return f"constant {windows.grid[place]}"
-
-
-def _mean(evaluation: LookbackEvaluation, name: str, draws: int, seed: int) -> Interval:
-    return interval(evaluation.rewards[:, evaluation.place(name)], _average, draws=draws, seed=seed)
 
 
 def _average(values: Array) -> Array:

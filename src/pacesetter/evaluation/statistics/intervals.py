@@ -12,7 +12,7 @@ bias-corrected and normal ones, and it never leaves the range of the statistic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,17 @@ from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.statistics.metrics import alpha_beta, check_returns, sharpe
 
-__all__ = ["Difference", "Interval", "Statistic", "alpha_interval", "block_length", "interval", "paired_difference"]
+__all__ = [
+    "Difference",
+    "Interval",
+    "Statistic",
+    "alpha_interval",
+    "block_length",
+    "interval",
+    "intervals",
+    "paired_difference",
+    "paired_differences",
+]
 
 Statistic = Callable[[Array], Array]  # (time, many) -> (many,)
 BATCH_BYTES = 32 * 2**20  # of indices at a time
@@ -62,10 +72,30 @@ def interval(
     seed: int = 0,
 ) -> Interval:
     """The statistic of returns (time,) with its interval at `level`; blocks as long as the returns ask for."""
-    sample = check_returns(returns)
-    blocks = block_length(sample) if block_bars is None else block_bars
-    drawn = np.concatenate([statistic(sample[rows]) for rows in _rows(len(sample), blocks, draws, seed)])
-    return Interval(float(statistic(sample)), *_interval_ends(drawn, level))
+    return intervals([returns], [statistic], level=level, draws=draws, block_bars=block_bars, seed=seed)[0]
+
+
+def intervals(
+    samples: Sequence[ArrayLike],
+    statistics: Sequence[Statistic],
+    *,
+    level: float = 0.95,
+    draws: int = 1000,
+    block_bars: int | None = None,
+    seed: int = 0,
+) -> list[Interval]:
+    """`interval` of each sample by its own statistic; blocks of one length are drawn once for all that ask for them."""
+    checked = [check_returns(sample) for sample in samples]
+    lengths = [block_length(sample) if block_bars is None else block_bars for sample in checked]
+    drawn: list[list[Array]] = [[] for _ in checked]
+    for (bars, length), members in _alike(map(len, checked), lengths).items():
+        for rows in _rows(bars, length, draws, seed):
+            for k in members:
+                drawn[k].append(statistics[k](checked[k][rows]))
+    return [
+        Interval(float(statistic(sample)), *_interval_ends(np.concatenate(each), level))
+        for sample, statistic, each in zip(checked, statistics, drawn, strict=True)
+    ]
 
 
 def paired_difference(
@@ -84,17 +114,54 @@ def paired_difference(
     `other_statistic` is that of `other` where it is not the same. The p-value counts the draws that stray from the
     difference found by as much as it is away from zero.
     """
-    first, second, beside = check_returns(returns), check_returns(other), other_statistic or statistic
-    if first.shape != second.shape:
-        raise DataError(f"{len(first)} bars cannot be paired with {len(second)}; compare over the same period")
+    options: dict[str, Any] = {"level": level, "draws": draws, "block_bars": block_bars, "seed": seed}
+    return paired_differences(returns, [other], statistic, [other_statistic or statistic], **options)[0]
+
+
+def paired_differences(
+    returns: ArrayLike,
+    others: Sequence[ArrayLike],
+    statistic: Statistic,
+    other_statistics: Sequence[Statistic],
+    *,
+    level: float = 0.95,
+    draws: int = 1000,
+    block_bars: int | None = None,
+    seed: int = 0,
+) -> list[Difference]:
+    """`paired_difference` to each of `others`; blocks of one length are drawn once for all that ask for them."""
+    first, seconds = check_returns(returns), [check_returns(other) for other in others]
+    odd = next((second for second in seconds if second.shape != first.shape), None)
+    if odd is not None:
+        raise DataError(f"{len(first)} bars cannot be paired with {len(odd)}; compare over the same period")
     # The same rows for both keep the bars paired; the longer memory of the two decides, so that neither is broken up.
-    blocks = max(block_length(first), block_length(second)) if block_bars is None else block_bars
-    rows = _rows(len(first), blocks, draws, seed)
-    drawn = np.concatenate([statistic(first[chosen]) - beside(second[chosen]) for chosen in rows])
-    gap = float(statistic(first) - beside(second))
+    own = block_length(first) if block_bars is None else block_bars
+    lengths = [max(own, block_length(second)) if block_bars is None else own for second in seconds]
+    drawn: list[list[Array]] = [[] for _ in seconds]
+    for (bars, length), members in _alike([len(first)] * len(seconds), lengths).items():
+        for rows in _rows(bars, length, draws, seed):
+            redrawn = statistic(first[rows])
+            for k in members:
+                drawn[k].append(redrawn - other_statistics[k](seconds[k][rows]))
+    value = statistic(first)
+    return [
+        _difference(float(value - beside(second)), np.concatenate(each), level)
+        for second, beside, each in zip(seconds, other_statistics, drawn, strict=True)
+    ]
+
+
+def _difference(gap: float, drawn: Array, level: float) -> Difference:
     # Draws are centred on the difference found; shifted to 0 they are the null. +1, so that p is never 0.
-    p_value = (1 + np.sum(np.abs(drawn - gap) >= abs(gap))) / (1 + draws)
+    p_value = (1 + np.sum(np.abs(drawn - gap) >= abs(gap))) / (1 + len(drawn))
     return Difference(gap, *_interval_ends(drawn, level), float(p_value))
+
+
+def _alike(bars: Iterable[int], lengths: Iterable[int]) -> dict[tuple[int, int], list[int]]:
+    """(bars, length of a block) -> places of the samples that have them."""
+    members: dict[tuple[int, int], list[int]] = {}
+    for place, key in enumerate(zip(bars, lengths, strict=True)):
+        members.setdefault(key, []).append(place)
+    return members
 
 
 def alpha_interval(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pacesetter.arrays import Array
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.statistics.metrics import alpha_beta, check_returns, max_drawdown, sharpe, total_return
 from pacesetter.features.regime import REGIMES, regime_labels
 from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.backtest.backtest import Backtest
 
 __all__ = ["Index", "benchmark_table", "check_index", "index_returns", "market_regimes", "regime_table"]
 

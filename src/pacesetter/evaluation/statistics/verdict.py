@@ -22,7 +22,7 @@ from pacesetter.evaluation.statistics.intervals import (
     Statistic,
     alpha_interval,
     interval,
-    paired_difference,
+    paired_differences,
 )
 from pacesetter.evaluation.statistics.metrics import MONTH_DAYS, alpha_beta, check_returns, sharpe, sums_stretch
 from pacesetter.evaluation.statistics.overfitting import deflated_sharpe, minimum_track_record, overfitting_probability
@@ -338,10 +338,11 @@ def _compare_with_baselines(
     values = {name: float(ratios[name](other)) for name, other in others.items()}
     # Picked with hindsight, which makes the bar higher, not lower.
     best, own = max(values, key=lambda name: values[name]), _by_month(excess, month, year)
-    gaps = {
-        name: paired_difference(excess, other, own, other_statistic=ratios[name], **options)
-        for name, other in others.items()
-    }
+    names = list(others)
+    differences = paired_differences(
+        excess, [others[name] for name in names], own, [ratios[name] for name in names], **options
+    )
+    gaps = dict(zip(names, differences, strict=True))
     # Intersection–union: to beat all, each test must reject, so the largest p-value is valid without correction.
     largest = max(gap.p_value if gap.value > 0 else 1.0 for gap in gaps.values())
     return {

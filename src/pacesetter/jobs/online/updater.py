@@ -181,7 +181,7 @@ class OnlineUpdater:
         name = f"{self.run_config.name}-online"
         self.run = Run.create(self.origin.resolve().parent, name, replace(self.run_config, name=name).to_dict())
         self.run.write_json("options.json", agent)
-        self._store(self._facts())
+        self._store({"number": 0, "bar": self.bars - 1, "kind": "begin", "origin": self.origin.resolve().name})
 
     def advance(self, panel: Panel) -> list[Update]:
         """Take note of all bars of `panel`, and update as often as is due; gives the updates."""
@@ -321,9 +321,6 @@ class OnlineUpdater:
         return np.asarray(np.nanmean(np.minimum(np.nan_to_num(distance), DEVIATIONS), axis=(0, 2)))
 
     # ---- on disk --------------------------------------------------------------------------------------------------
-
-    def _facts(self) -> dict[str, object]:
-        return {"number": 0, "bar": self.bars - 1, "kind": "begin", "origin": self.origin.resolve().name}
 
     def _store(self, event: Mapping[str, object], name: str | None = None) -> None:
         """Weights first, then the state that names them: a kill leaves the update before, or this one.

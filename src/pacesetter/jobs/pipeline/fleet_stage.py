@@ -13,7 +13,8 @@ from pacesetter.build import Plan, build_fold
 from pacesetter.build.learner import check_agent, check_device
 from pacesetter.build.sections import AUTO
 from pacesetter.build.trading import FleetTrading, Trading
-from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents import fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents_page import agents_section
 from pacesetter.jobs.pipeline.lookback_stage import longest_window, lookback_run, missing_bars
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.late import load

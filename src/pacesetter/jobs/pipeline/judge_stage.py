@@ -27,12 +27,19 @@ LEAST_SHARE = 0.4  # of the bars before the test set, that the first fit of a wa
 
 def judge_agents(job: Job, folder: Path) -> StageResult:
     """The fleet or its master in one account, from the first bar that none of them saw."""
+    from pacesetter.evaluation.backtest.reading import share_readings
+
+    agents = judged_run(job)
+    earlier = _earlier_fits(job, agents, folder)
+    with share_readings():  # from here on nothing is trained
+        return _judge(job, agents, earlier, folder)
+
+
+def _judge(job: Job, agents: Path, earlier: tuple[Path, ...], folder: Path) -> StageResult:
     from pacesetter.evaluation.explain.findings import insight_sections
     from pacesetter.evaluation.report.risk_page import RISK, risk_section, views_sentence
     from pacesetter.evaluation.stored_run import StoredRun, WalkForwardRun
 
-    agents = judged_run(job)
-    earlier = _earlier_fits(job, agents, folder)
     walk = WalkForwardRun(agents, earlier=earlier)
     run = walk if earlier else StoredRun(agents)
     is_fast = job.plan.job.fast

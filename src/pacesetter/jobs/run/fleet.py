@@ -15,9 +15,8 @@ import torch
 
 from pacesetter.agents.cross import CrossEncoder
 from pacesetter.build.trading import FleetTrading
-from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
+from pacesetter.evaluation.fleet.agents import AGENTS, RETURNS, fleet_sentence, returns_frame
 from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
-from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.jobs.run.callbacks import LiveFigures, Session, Validator, curriculum_figures
 from pacesetter.jobs.run.fleet_agents import agent_table, retrain, struggling_symbols

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from pacesetter.agents.fleet import Fleet
-from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
+from pacesetter.evaluation.fleet.agents import BETTER, STRUGGLER
 from pacesetter.learning.experience.conditioned import SymbolMarket
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play

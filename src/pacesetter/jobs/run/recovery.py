@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,15 +18,16 @@ from pacesetter.build.environments import split_panel
 from pacesetter.build.plan import Plan
 from pacesetter.envs.batch.batch import Batch, batch_of
 from pacesetter.evaluation.recovery.measures import PASSED_BY, all_gates, compare_with_oracle, recovery_gates
-from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
-from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.experience.conditioned import ConditionedMarket, SymbolMarket
 from pacesetter.learning.fleet.encoding import make_look
 from pacesetter.learning.randomness import keep_randomness
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 
 __all__ = ["AGENTS_AT_WORK", "Recovery", "agent_act", "fleet_act"]
 
@@ -55,6 +56,8 @@ class Recovery:
     @cached_property
     def yardsticks(self) -> Yardsticks:
         """The constants and the oracle, played once."""
+        from pacesetter.evaluation.recovery.yardsticks import Yardsticks
+
         # The oracle's thresholds are chosen on training bars, as the agent's were.
         stop = 0 if self.panel is None else len(split_panel(self.config, self.panel).learned)
         return Yardsticks(self.batch, self.limits, self.panel, stop)
@@ -103,6 +106,8 @@ class Recovery:
 
     def store(self, run: Run, ways: Mapping[str, list[Gate]]) -> None:
         """Leave `gates.json` and `gates.html` of the latest validation."""
+        from pacesetter.evaluation.recovery.page import store_gates
+
         store_gates(run, ways, self.traces, self.agents)
 
     @property

@@ -224,7 +224,9 @@ def own_goal(market: str, entrant: str) -> tuple[str, ...]:
         return ()
     if goal.limit:
         # Only a master can hold in proportion to what is left above the limit.
-        return "agent.objective=cushion", "agent.network=team", f"agent.drawdown_limit={goal.limit}"
+        # Drifts are asked for by name: on the tuning seeds of all other worlds they are refused, and change nothing.
+        groups = "agent.dictionary=[lags,large,state,product,slow,recent,intraday,pooled,memory,drift]"
+        return "agent.objective=cushion", "agent.network=team", f"agent.drawdown_limit={goal.limit}", groups
     return "agent.objective=mean_variance", f"agent.risk_aversion={goal.aversion}", "agent.softness=1e-6"
 
 

@@ -45,7 +45,7 @@ class Folder:
         paths = list(islice(self.root.rglob("*"), MOST_LOOKED_AT + 1))
         files = sorted(path for path in paths[:MOST_LOOKED_AT] if not path.is_symlink())
         bars = [str(path.relative_to(self.root)) for path in files if _are_bars(path)]
-        bundles = [str(path.parent.relative_to(self.root)) for path in files if _is_bundle(path)]
+        bundles = [str(path.parent.relative_to(self.root)) for path in files if path.name == "hashes.json"]
         notes = [
             note
             for note, is_so in (
@@ -69,7 +69,3 @@ class Folder:
 
 def _are_bars(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith(tuple(end for ends in ENDINGS.values() for end in ends))
-
-
-def _is_bundle(path: Path) -> bool:
-    return path.name == "hashes.json"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pacesetter.build import Plan, build_fold, build_table
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.catalogue import drop_equal, evaluate_baselines
-from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents import fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.agents_page import agents_section
 from pacesetter.evaluation.programme.decision import (
     CONDITIONAL,
     NO_GO,

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from pacesetter.build import Plan
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.evaluation.fleet.agents_page import read_agents
+from pacesetter.evaluation.fleet.agents import read_agents
 from pacesetter.evaluation.programme.measured import LARGE_LOSS
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.jobs.launch.assignment import InterruptedRunError

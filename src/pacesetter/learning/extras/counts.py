@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pacesetter.agents.layout import Tensors
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
@@ -54,15 +53,13 @@ class Counts(Extra):
     def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> torch.Tensor:
         """(1 − share)·reward + share·η/√N; during the warm-up states are counted alone."""
         assert batch.rewards is not None
-        novelty: torch.Tensor = self.own["visits"](self._agents(batch), states(self._position(batch.observation)))
+        position = self.around.complete(batch.observation)["position"].float()
+        novelty: torch.Tensor = self.own["visits"](self._agents(batch), states(position))
         intrinsic = self.config.eta * novelty
         self.shown["icm/intrinsic_reward_mean"] = intrinsic.mean()
         if steps < self.config.warmup_steps:
             return batch.rewards
         return (1 - self.config.share) * batch.rewards + self.config.share * intrinsic
-
-    def _position(self, observation: Tensors) -> torch.Tensor:
-        return self.around.complete(observation)["position"].float()
 
     def _agents(self, batch: Transitions) -> torch.Tensor:
         return batch.symbol if self.around.places is None else self.around.places[batch.symbol]

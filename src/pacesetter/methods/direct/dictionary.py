@@ -17,6 +17,7 @@ and some that are not inputs of their own:
     intraday   all of it by moves from open to close; needs the feature `gap`
     pooled     what all symbols answer alike is one weight and not one a symbol, see `pooling`
     memory     older bars count less in the fit, see `memory`
+    drift      every symbol's mean return is a weight that is not penalised, see `drift`
 
 Above 50 symbols `large`, `state`, `slow` and `features` are left out: a fit of their inputs would take minutes.
 

@@ -37,6 +37,7 @@ from pacesetter.market.risk import RiskOptions
 from pacesetter.methods.direct.critic import EVERY, EndCritic, RolledAccount, choose_critic
 from pacesetter.methods.direct.dictionary import INPUTS
 from pacesetter.methods.direct.discovery import LEAST_GAIN, Discovery, discover, gain
+from pacesetter.methods.direct.drift import fit_drift
 from pacesetter.methods.direct.encoded import fit_encoder
 from pacesetter.methods.direct.joint import train_team
 from pacesetter.methods.direct.ledger import Rules, settle
@@ -185,7 +186,7 @@ class DirectLearner:
         bars = len(series.earned)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / series.volatility[:bars]).clamp(-policy.cut, policy.cut)
-        discovery = self._discover_groups(returns.cpu().numpy())
+        discovery = self._discover_beside_drift(returns.cpu().numpy())
         fit = discovery.fit
         self._count(discovery.is_intraday)
         policy.weights.copy_(torch.from_numpy(self._place_weights(fit.weights, discovery.groups)))
@@ -317,6 +318,22 @@ class DirectLearner:
     def whole_signals(self) -> torch.Tensor:
         """(bar, symbol) what the policy says of every bar, its own training bars among them."""
         return self._in_chunks(self.policy.signal, len(self.series))
+
+    def _discover_beside_drift(self, y: Array) -> Discovery:
+        """Groups that pay, beside mean returns where these are asked for and surely there."""
+        if "drift" not in self.policy.groups:
+            return self._discover_groups(y)
+        drift = fit_drift(y, folds=self.config.folds, purge_bars=self.config.lags + RETURN_BARS)
+        is_used = drift.sure >= LEAST_GAIN
+        discovery = self._discover_groups(y - drift.said if is_used else y)
+        gains, fit = discovery.gains | {"drift": drift.sure}, discovery.fit
+        if is_used:
+            whole, *without = (
+                weights + _constant_weights(weights, self.policy.sizes["lags"] - 1, mean)
+                for weights, mean in zip((fit.weights, *fit.without), (drift.mean, *drift.without), strict=True)
+            )
+            fit = dataclasses.replace(fit, weights=whole, without=tuple(without), held_out=fit.held_out + drift.said)
+        return dataclasses.replace(discovery, fit=fit, gains=gains)
 
     def _discover_groups(self, y: Array) -> Discovery:
         """Groups that pay on held-out bars, of returns (bar, symbol) in units of volatility."""
@@ -840,6 +857,13 @@ def load_direct(folder: str | Path) -> DirectPolicy:
 def _state(features: torch.Tensor | None, bar: int, wealth: torch.Tensor, peak: torch.Tensor) -> TeamState | None:
     """What a team sees at a bar of its segments."""
     return None if features is None else TeamState(features[:, bar], 1.0 - wealth / peak)
+
+
+def _constant_weights(like: Array, place: int, means: Array) -> Array:
+    """(input, symbol) means as the weights of the constant, whose place is the last of the lags'."""
+    weights = np.zeros_like(like)
+    weights[place] = means
+    return weights
 
 
 def _lowest_view(options: RiskOptions, rules: Rules) -> float:

@@ -18,7 +18,7 @@ __all__ = ["ENCODED_BARS", "ENCODERS", "GROUPS", "RECENT_BARS", "SLOW_BARS", "US
 # Of the dictionary; here, because that one imports torch.
 USED = ("lags", "large", "state", "product", "slow", "recent", "intraday", "pooled", "memory")
 ENCODERS = ("cross", "stream", "transformer")
-GROUPS = (*USED, "features", "windows", "links", *ENCODERS)
+GROUPS = (*USED, "features", "windows", "links", "drift", *ENCODERS)
 SLOW_BARS, RECENT_BARS, ENCODED_BARS = 40, 80, 8
 
 LEAST_FOLD_BARS = 20

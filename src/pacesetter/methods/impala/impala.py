@@ -137,8 +137,9 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         """The next rollout of the line, which weights of some updates ago have played."""
         parcel = self.line.take(self.weights)
         self.lag, self.waiting = self.line.taken - 1 - parcel.version, self.line.waiting
-        parcel = parcel._replace(rollout=parcel.rollout.to(self.device), observation=_move_parcel(parcel, self.device))
-        rollout = parcel.rollout
+        rollout = parcel.rollout.to(self.device)
+        moved = {name: entry.to(self.device) for name, entry in parcel.observation.items()}
+        parcel = parcel._replace(rollout=rollout, observation=moved)
         done = rollout.terminated | rollout.truncated
         acting.receive(StepRecord(rollout.actions, rollout.rewards, done, {}), parcel.observation)
         return parcel
@@ -282,10 +283,6 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             **{name: values.mean(0) for name, values in metrics.items()},
             **{name: torch.full((self.symbols,), float(value), device=self.device) for name, value in counts.items()},
         }
-
-
-def _move_parcel(parcel: Parcel, device: torch.device) -> dict[str, torch.Tensor]:
-    return {name: entry.to(device) for name, entry in parcel.observation.items()}
 
 
 def make_impala(setup: Setup) -> FleetTrainer:

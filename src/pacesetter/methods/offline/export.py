@@ -83,7 +83,8 @@ def export_episodes(
     config = with_utility(with_lookback(config, panel), panel)
     market = build_recording_market(config, panel, config.train.envs, bars)
     teach, policy = _teacher(source, config, panel, market)
-    manifest = dataset_manifest(config, panel, market, _label(source), policy, names, seed)
+    label = source if source in SOURCES_OF_EPISODES else Path(source).resolve().name
+    manifest = dataset_manifest(config, panel, market, label, policy, names, seed)
 
     def record_regimes() -> Iterator[tuple[str, StoredEpisodes]]:
         for place, name in enumerate(names):
@@ -173,10 +174,6 @@ def _teacher(source: str, config: Plan, panel: Panel, market: object) -> tuple[T
     if source in SOURCES_OF_EPISODES:
         return teachers[source](config, panel, market), ""
     return teachers["run"](source, config, market)  # type: ignore[no-any-return]
-
-
-def _label(source: str) -> str:
-    return source if source in SOURCES_OF_EPISODES else Path(source).resolve().name
 
 
 def stale_reasons(path: str | Path, overrides: Sequence[str] = ()) -> list[str]:

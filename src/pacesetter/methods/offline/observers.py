@@ -12,8 +12,7 @@ import torch
 from pacesetter.agents.fleet import Fleet
 from pacesetter.cells import Table
 from pacesetter.errors import DataError
-from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS
-from pacesetter.evaluation.fleet.ensemble import returns_frame
+from pacesetter.evaluation.fleet.agents import AGENTS, RETURNS, returns_frame
 from pacesetter.evaluation.report.page import format_signed
 from pacesetter.jobs.run.callbacks import LearnerT, Session, Validator
 from pacesetter.jobs.run.fleet import DIGITS, FleetMeter

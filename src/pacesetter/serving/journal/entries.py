@@ -15,7 +15,7 @@ from pacesetter.serving.journal.journal import Page, Row
 from pacesetter.serving.monitor.alerts import Alert
 from pacesetter.serving.monitor.watch import Vitals
 from pacesetter.serving.risk.order import Decision
-from pacesetter.serving.trader.broker import Execution, OrderStatus, Settlement
+from pacesetter.serving.trader.broker import OrderStatus, Settlement
 from pacesetter.serving.trader.desk import Desk, Ticket
 
 __all__ = ["make_page"]
@@ -38,7 +38,10 @@ def make_page(
     why   sentences on its orders       followed   on which policy decides, where that changes
     """
     orders = [_order_row(decision) for decision in ticket.decisions]
-    fills = [_fill_row(at, count, fill) for count, fill in enumerate(settlement.executions)]
+    fills: list[Row] = [
+        {"fill_id": f"{at:%Y%m%dT%H%M%S}-{count:04d}", **fill._asdict()}
+        for count, fill in enumerate(settlement.executions)
+    ]
     return Page(
         # Databases keep microseconds.
         time=at.floor("us").to_pydatetime(),
@@ -74,10 +77,6 @@ def _equity_row(desk: Desk, bar: Array, vitals: Vitals) -> Row:
 def _order_row(decision: Decision) -> Row:
     status = OrderStatus.PENDING if decision.allowed else OrderStatus.DENIED
     return {**decision.order.to_dict(), "status": status.value, "reason": decision.reason or ""}
-
-
-def _fill_row(at: pd.Timestamp, count: int, fill: Execution) -> Row:
-    return {"fill_id": f"{at:%Y%m%dT%H%M%S}-{count:04d}", **fill._asdict()}
 
 
 def _position_rows(desk: Desk, bar: Array) -> list[Row]:

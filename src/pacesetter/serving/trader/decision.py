@@ -17,20 +17,24 @@ import pandas as pd
 
 from pacesetter.arrays import Array
 from pacesetter.cells import Table
-from pacesetter.data import check
+from pacesetter.data import check, load
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.leadlag.windows import as_panel
 from pacesetter.market.bars import Bar
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.runs import write_atomic
 from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime
 from pacesetter.serving.bundle.bundle import Bundle
-from pacesetter.serving.bundle.store import INDEX
+from pacesetter.serving.bundle.signature import SigningKey
+from pacesetter.serving.bundle.store import INDEX, find_bundle
 from pacesetter.serving.trader.desk import Desk, OrderOptions, Ticket, last_bars
-from pacesetter.serving.trader.replay import first_unseen, replay
+from pacesetter.serving.trader.replay import own_account
+from pacesetter.serving.trader.session import PaperConfig, fit_panel, load_history
 from pacesetter.serving.trader.sizing import MarketTracker
 from pacesetter.serving.trader.why import OrderReasons, order_words
 from pacesetter.stamps import bars_per_day
+from pacesetter.tables import is_table
 from pacesetter.words import count_noun
 
 __all__ = [
@@ -38,8 +42,10 @@ __all__ = [
     "DecisionTable",
     "check_bars",
     "decide",
+    "decide_at_close",
     "decision_file",
     "read_account",
+    "read_bars",
     "read_decision",
     "report_account",
 ]
@@ -159,12 +165,41 @@ class DecisionTable:
         return said if len(said) > 1 else [*said, "Nothing else changed."]
 
 
-def decide(bundle: Bundle, panel: Panel, account: ReportedAccount | None = None) -> DecisionTable:
+def decide(bundle: Any, frame: Any = None, *, account: Mapping[str, object] | None = None) -> DecisionTable:
+    """What a bundle decides for the bar after the last one of `frame`, as `pacesetter decide` does: `ps.decide`.
+
+    bundle    folder or zip of a bundle, or a store of them
+    frame     a Panel or a DataFrame of bars, days closing as the bundle's do; None reads those of its own source again
+    account   as the API takes it, {"cash": …, "positions": […]}; None is what the policy would hold by now
+
+    >>> import pacesetter as ps
+    >>> ps.decide("bundles/no-such-bundle")
+    Traceback (most recent call last):
+    ...
+    pacesetter.errors.RunError: there is no bundle bundles/no-such-bundle; make one: pacesetter bundle RUN
+    """
+    opened = find_bundle(bundle, SigningKey.find()) if isinstance(bundle, (str, Path)) else bundle
+    if frame is None:
+        panel = load_history(PaperConfig(), opened)
+    else:
+        own = opened.config.data.options if "path" in opened.config.data.options else {}
+        panel = fit_panel(read_bars(frame, own.get("calendar")), opened)
+    return decide_at_close(opened, panel, None if account is None else report_account(account, "account"))
+
+
+def read_bars(frame: object, calendar: object) -> Panel:
+    """A panel as it is, or one of a table; its days close by the `calendar` of the bundle's own files, if any."""
+    if calendar is None or isinstance(frame, Panel) or not is_table(frame):
+        return as_panel(frame)
+    return load(frame, calendar=calendar)
+
+
+def decide_at_close(bundle: Bundle, panel: Panel, account: ReportedAccount | None = None) -> DecisionTable:
     """Decide for the bar after the last one of `panel`, in the policy's own account or in a given one."""
     if bundle.is_lookback:
         raise ConfigError(f"{bundle.name} chooses windows and does not trade; give a bundle that trades")
     if account is None:
-        (played,) = replay(bundle, panel, (bundle.limits,), first_unseen(bundle, panel))
+        played = own_account(bundle, panel)
         assert played.ticket is not None
         if played.is_over:
             raise DataError(f"the account of {bundle.name} was ruined on these bars; give --account, or another bundle")

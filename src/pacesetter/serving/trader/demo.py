@@ -22,7 +22,7 @@ from pacesetter.serving.bundle.packaging import bundle_run
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store, find_bundle
 from pacesetter.serving.risk.halt import KillSwitch
-from pacesetter.serving.trader.decision import decide
+from pacesetter.serving.trader.decision import decide_at_close
 from pacesetter.serving.trader.session import fit_panel
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def bundle_and_decide(
 def print_decision(console: Console, store: Path, panel: Panel) -> None:
     """What the bundle that serves would hold after the last bar of a panel: a table, and what it comes to."""
     bundle = find_bundle(store, SigningKey.find())
-    table = decide(bundle, fit_panel(panel, bundle))
+    table = decide_at_close(bundle, fit_panel(panel, bundle))
     console.print("An account that followed it over the test bars decides next:", highlight=False)
     console.print(table.table())
     replayed = bundle.manifest.get("replay") or {}

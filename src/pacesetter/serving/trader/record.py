@@ -155,7 +155,7 @@ def read_record(folder: Path) -> list[RecordLine]:
             datetime.fromisoformat(line.content["bar"]), datetime.fromisoformat(line.content["stamped"])
         except (ValueError, TypeError, KeyError) as problem:
             if place == len(text.splitlines()) - 1 and not text.endswith("\n"):
-                _drop_torn_line(path, text)  # the last append was interrupted
+                write_atomic(path, text[: text.rfind("\n") + 1])  # the last append was interrupted
                 break
             raise RunError(
                 f"{path}: line {place + 1} cannot be read ({type(problem).__name__}); compare with a copy"
@@ -167,10 +167,6 @@ def read_record(folder: Path) -> list[RecordLine]:
         lines.append(line)
         previous = line.hash
     return lines
-
-
-def _drop_torn_line(path: Path, text: str) -> None:
-    write_atomic(path, text[: text.rfind("\n") + 1])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ would have halted it, and a decision is made for the account that the policy wou
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,8 +28,9 @@ from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.sizing import ServedRisk
 
-__all__ = ["Replayed", "check_card", "first_unseen", "replay"]
+__all__ = ["Replayed", "check_card", "first_unseen", "own_account", "replay"]
 
+SAID = frozenset(("manifest.json", "CARD.md", "README.md"))  # by which nothing is decided
 SAME_EQUITY = 0.01  # relative: graph and policy differ by rounding, which may turn an order around
 
 
@@ -139,6 +141,30 @@ def _play(account: Replayed, snapshot: Snapshot, bars: Any, now: float) -> None:
         account.halted = snapshot.panel.index[-1], desk.guard.reason
 
 
+_carded: list[tuple[str, Replayed]] = []  # the account of the last card, by what it depends on
+
+
+def own_account(bundle: Bundle, panel: Panel) -> Replayed:
+    """The account behind the bundle's own limits, since the bars that it was fitted on.
+
+    The one that the card was checked by, where it was of this bundle and these bars, just now.
+    """
+    first = first_unseen(bundle, panel)
+    for key, account in _carded:
+        if key == _account_key(bundle, panel, first):
+            return account
+    return replay(bundle, panel, (bundle.limits,), first)[0]
+
+
+def _account_key(bundle: Bundle, panel: Panel, first: int) -> str:
+    """A hash of all that the account depends on: what a bundle decides by, its limits, the bars."""
+    digest = hashlib.sha256(f"{panel.fingerprint} {first} {bundle.manifest['fitted_until']} {bundle.device}".encode())
+    digest.update(repr(bundle.manifest.get("risk")).encode())
+    for name in sorted(set(bundle.files) - SAID):
+        digest.update(hashlib.sha256(name.encode() + b"\0" + bundle.files[name]).digest())
+    return digest.hexdigest()
+
+
 def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, object] | None) -> dict[str, object]:
     """Replay a bundle's account with breakers off and on; gives what its manifest keeps of it.
 
@@ -150,6 +176,7 @@ def check_card(bundle: Bundle, panel: Panel, first: int, results: Mapping[str, o
         return {}
     limits = bundle.limits
     off, on = replay(bundle, panel, (limits.without_breakers(), limits), first)
+    _carded[:] = [(_account_key(bundle, panel, first), on)]
     card = None if results is None else results.get("total_return")
     if isinstance(card, (int, float)) and math.isfinite(card):
         gap = abs((1.0 + off.total_return) / (1.0 + card) - 1.0) if card > -1.0 else 0.0

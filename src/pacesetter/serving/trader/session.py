@@ -124,7 +124,9 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     """
     key = SigningKey.find(config.key or None)
     succession = _make_follower(policy, config, key)
-    bundle = succession.bundle if succession else _bundle(policy, config, key)
+    bundle = succession.bundle if succession else None
+    if succession is None and Path(policy).exists():
+        bundle = find_bundle(policy, key, config.unverified)
     if bundle is None and (baselines is None or policy not in baselines):
         known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
@@ -156,7 +158,8 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
         bank = market_bank(panel, few)
         decider = _baseline(baselines[policy], bank, market)
         observe = bank_observer(bank, WINDOW_BARS) if feed.is_stored else table_observer(WINDOW_BARS)
-    guard = Guard(_limits(bundle, market, len(panel.symbols)).with_breakers(config.guard))
+    limits = bundle.limits if bundle else GuardLimits.of(market, symbols=len(panel.symbols))
+    guard = Guard(limits.with_breakers(config.guard))
     broker = options.open(panel.symbols, market)
     risk = bundle.served_risk(panel.symbols) if bundle else None
     desk = Desk(decider, guard, panel.symbols, market, broker, config.run, config.orders, risk)
@@ -167,10 +170,6 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     journal = _journal(config, key)
     record = PublicRecord(Path(config.publish), config.run, not feed.is_stored, key) if config.publish else None
     return PaperTrader(desk, feed, journal, switch, watch, observe, succession, reasons, decision_log, record)
-
-
-def _bundle(policy: str, config: PaperConfig, key: SigningKey | None) -> Bundle | None:
-    return find_bundle(policy, key, config.unverified) if Path(policy).exists() else None
 
 
 def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> DecisionLog | None:
@@ -345,10 +344,6 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None, is_resumed: 
     if 0 <= first < unseen:
         raise ConfigError(f"first={first} is within the policy's training set; give {unseen} or more")
     return ReplayFeed(panel, first)
-
-
-def _limits(bundle: Bundle | None, market: MarketParameters, symbols: int) -> GuardLimits:
-    return bundle.limits if bundle else GuardLimits.of(market, symbols=symbols)
 
 
 def _reference(bundle: Bundle | None) -> FeatureReference | None:
