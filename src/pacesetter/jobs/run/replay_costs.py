@@ -29,10 +29,9 @@ def measure_replay(folder: Path) -> Path | None:
     """
     config = stored_plan(folder)
     learner = build_learner(config, build_parts(config, build_panel(config)))
-    method = learner.method if isinstance(learner, FleetTrainer) else None
-    if not isinstance(method, SAC):
+    if not isinstance(learner, FleetTrainer) or not isinstance(learner.method, SAC):
         return None
-    replay = method.replay
+    method, replay = learner.method, learner.method.replay
     for _ in range(STEPS):
         method.step(learner)
     rows, times = -(-DRAWN // replay.symbols), []
