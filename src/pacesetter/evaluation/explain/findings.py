@@ -73,7 +73,7 @@ def _title_section(finding: BehaviourFinding, symbol: str) -> Section:
 
 def reward_section(run: StoredRun, judgement: Judgement) -> Section:
     """The audit of the run's reward over the judged account: what it would have paid for what was earned."""
-    ledger = judgement.result.episode().ledger.join(judgement.rewards)
+    ledger = judgement.result.ledger_frame().join(judgement.rewards)
     # The weights at the end of training, which the final policy was shaped by.
     weights = {name: term.weight_at(run.config.train.steps) for name, term in run.task.reward.components.items()}
     return _audit_section(audit_ledger(ledger, weights), len(judgement.result))
