@@ -60,20 +60,19 @@ def play(market: str, seed: int, bars: int, case: str) -> dict[str, Any]:
 
 
 def tabulate(lines: list[dict[str, Any]]) -> str:
-    """Means over the seeds of each market and case."""
+    """Means over the seeds of each market that all its cases have."""
     rows: list[list[Any]] = []
     for market in dict.fromkeys(line["market"] for line in lines):
-        for bars in BARS:
-            for case in CASES:
-                own = [line for line in lines if (line["market"], line["bars"], line["case"]) == (market, bars, case)]
-                if not own:
-                    continue
-                own.sort(key=lambda line: line["seed"])
-                used = f"{sum(bool(line['used']) for line in own)} of {len(own)}" if case == "gate" else ""
-                gains = " ".join(f"{line['gain']:+.1f}" for line in own) if case == "gate" else ""
-                score, seconds = (float(np.mean([line[name] for line in own])) for name in ("score", "seconds"))
-                rows.append([market, bars, case, used, gains, f"{score:.2f}", f"{seconds:.1f}"])
-    return table(["market", "bars", "critic", "used", "gain in standard errors", "score", "s"], rows)
+        known = {(line["bars"], line["case"], line["seed"]): line for line in lines if line["market"] == market}
+        cases = [(bars, case) for bars in BARS for case in CASES]
+        seeds = [seed for seed in sorted({key[2] for key in known}) if all((*case, seed) in known for case in cases)]
+        for bars, case in cases if seeds else ():
+            own = [known[bars, case, seed] for seed in seeds]
+            used = f"{sum(bool(line['used']) for line in own)}" if case == "gate" else ""
+            gains = " ".join(f"{line['gain']:+.1f}" for line in own) if case == "gate" else ""
+            score, seconds = (float(np.mean([line[name] for line in own])) for name in ("score", "seconds"))
+            rows.append([market, len(seeds), bars, case, used, gains, f"{score:.3f}", f"{seconds:.1f}"])
+    return table(["market", "seeds", "bars", "critic", "used", "gain in standard errors", "score", "s"], rows)
 
 
 def main() -> None:

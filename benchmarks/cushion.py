@@ -191,20 +191,18 @@ class Market:
 
 
 def tabulate(lines: list[dict[str, Any]]) -> str:
-    """Means over the seeds that all cases have."""
-    cases = [case for case in CASES if any(line["case"] == case for line in lines)]
-    by = {(line["case"], line["seed"]): line for line in lines}
-    seeds = sorted({line["seed"] for line in lines if all((case, line["seed"]) in by for case in cases)})
-    rows = []
-    for case in cases:
-        own = [by[case, seed] for seed in seeds]
-        growth, best = (np.mean([line[name] for line in own]) for name in ("growth_bp", "closed_bp"))
+    """A row for each case: shares of the closed form's growth and of what it holds, by seed."""
+    rows: list[list[Any]] = []
+    for case in CASES:
+        own = sorted((line for line in lines if line["case"] == case), key=lambda line: line["seed"])
+        if not own:
+            continue
+        growth, best = (float(np.mean([line[name] for line in own])) for name in ("growth_bp", "closed_bp"))
         ended = sum(line["ended"] is not None for line in own)
-        each = " ".join(f"{line['growth_bp'] / line['closed_bp']:.0%}" for line in own)
-        held = " ".join(f"{line['held']:.0%}" for line in own)
-        rows.append([case, f"{growth:.1f}", f"{growth / best:.0%}", f"{ended} of {len(own)}", each, held])
-    header = ["case", "growth", "of the closed form", "ended", "by seed", "held, of the closed form"]
-    return f"Seeds {', '.join(map(str, seeds))}.\n\n{table(header, rows)}"
+        each = ", ".join(f"{line['seed']}: {line['growth_bp'] / line['closed_bp']:.0%}" for line in own)
+        held = ", ".join(f"{line['seed']}: {line['held']:.0%}" for line in own)
+        rows.append([case, len(own), f"{growth / best:.0%}", f"{ended}", each, held])
+    return table(["case", "seeds", "of the closed form", "ended", "by seed", "held, of the closed form"], rows)
 
 
 def main() -> None:

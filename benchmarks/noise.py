@@ -3,7 +3,8 @@
     python benchmarks/noise.py SEEDS [--base none|cash] [--read FILES] [--record]
 
 SEEDS are `0-9`. Markets and judgement are those of `tests/evaluation/test_noise.py`; with `--base cash` the account is
-sized to a volatility of 10 %. Prints a JSON line a market. `--read` tabulates such lines.
+sized to a volatility of 10 %. An account without a signal never leaves cash and claims nothing; it is not trained.
+Prints a JSON line a market. `--read` tabulates such lines.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from record import publish, table
 from rich.console import Console
 
+from pacesetter.build import build_panel, build_parts
+from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.hydra.resolve import resolve
 from pacesetter.jobs.run.train import train
@@ -27,14 +31,18 @@ NOISE = (
     *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
 )
 BASES = {"none": (), "cash": ("risk.target_volatility=0.1", "risk.base=cash")}
-CLAIMS_NOTHING = "No edge found"
+CLAIMS_NOTHING, IN_CASH = "No edge found", "in cash"
 
 
 def judged(seed: int, base: str) -> dict[str, Any]:
     """What is said of direct on a noise market."""
     with tempfile.TemporaryDirectory() as runs:
-        overrides = [*NOISE, *BASES[base], f"data.seed={seed}", f"seed={seed}", f"runs={runs}"]
-        run = StoredRun(train(resolve(overrides), console=Console(quiet=True)).run.folder)
+        config = resolve([*NOISE, *BASES[base], f"data.seed={seed}", f"seed={seed}", f"runs={runs}"])
+        learner: Any = build_learner(config, build_parts(config, build_panel(config)))
+        learner.fit_weights()
+        if not bool(learner.signals.any()):
+            return {"seed": seed, "base": base, "headline": IN_CASH, "claimed": False}
+        run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
         verdict = run.judge(200, is_fast=True).verdict
         return {"seed": seed, "base": base, "headline": verdict.headline, "claimed": verdict.headline != CLAIMS_NOTHING}
 
@@ -57,7 +65,8 @@ def main() -> None:
     rows: list[list[Any]] = []
     for base in dict.fromkeys(line["base"] for line in lines):
         own = [line for line in lines if line["base"] == base]
-        headlines = "; ".join(sorted({line["headline"] for line in own}))
+        counts = Counter(line["headline"] for line in own)
+        headlines = "; ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
         rows.append([base, len(own), sum(line["claimed"] for line in own), headlines])
     about = "`agent=direct`, 5 symbols, 1,000 bars without any relation, the verdict of `pacesetter evaluate`."
     shown = table(["base", "markets", "an edge claimed", "headlines"], rows)

@@ -1,7 +1,7 @@
 """The programme's experiment by walk-forward on eight hourly US names, beside other agents, regressions and holding.
 
     python benchmarks/original_folds.py [--arms "original;direct"] [--seeds 421,422] [--folder build/original_folds]
-    python benchmarks/original_folds.py --record      # the table of what is in the folder, and what is not is played
+    python benchmarks/original_folds.py --record      # the table; what is not in the folder is played
 
 Three tests in a row over the second half of the bars, each after a refit on all bars before it; the same folds, costs
 and limits for all. Fresh cash at each test. Nothing is chosen by a test: agents are taken at their last step. The
@@ -17,26 +17,22 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpu_original import SETS
 from record import publish, table
 from scipy.stats import t
 
-from pacesetter.build import Plan, build_learner, build_panel, build_supervised, build_table
-from pacesetter.build.trading import Trading
-from pacesetter.build.utility import with_utility
-from pacesetter.data.splits import Fold, walk_forward
-from pacesetter.evaluation.backtest.backtest import Backtest, applied_risk, backtest
-from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.intervals import interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import max_drawdown, metrics, sharpe, total_return
-from pacesetter.evaluation.statistics.regimes import index_returns
-from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.learning.learner import StepRecord
-from pacesetter.panel import Panel
-from pacesetter.policies.market_rows import market_bank
+
+if TYPE_CHECKING:
+    from pacesetter.build import Plan
+    from pacesetter.data.splits import Fold
+    from pacesetter.evaluation.backtest.backtest import Backtest
+    from pacesetter.learning.learner import StepRecord
+    from pacesetter.panel import Panel
 
 FILE, NAMES, _ = SETS["us8"]
 FOLDS, INDEX, VOLATILITY = 3, "SPY", 0.10
@@ -89,6 +85,8 @@ class Silent:
 
 def configure(arm: Arm, seed: int, options: argparse.Namespace) -> Plan:
     """The configuration of an arm on these bars."""
+    from pacesetter.jobs.hydra.resolve import resolve
+
     texts = [*arm.overrides, "data=parquet", f"data.path={options.bars / FILE}", "data.stamp=open"]
     texts += [f"data.symbols=[{NAMES}]", f"task.symbols=[{NAMES}]", "features.leadlag.lookback=null", f"seed={seed}"]
     texts += ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"evaluation.index={INDEX}"]
@@ -104,14 +102,32 @@ def configure(arm: Arm, seed: int, options: argparse.Namespace) -> Plan:
 
 def split(panel: Panel) -> tuple[Fold, ...]:
     """As `pacesetter evaluate RUN --folds 3` cuts the bars."""
+    from pacesetter.data.splits import walk_forward
+
     train_bars = len(panel) // 2
     return walk_forward(panel, train_bars, -(-(len(panel) - train_bars) // FOLDS), True, 0).folds
 
 
+def place(name: str, seed: int, options: argparse.Namespace) -> Path:
+    """Where the tests of an arm and seed are kept."""
+    return Path(options.folder) / f"{name.replace(', ', '-').replace(' ', '-').replace('%', 'percent')}-{seed}.json"
+
+
+def read(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """The tests of an arm and seed, played where they are not there."""
+    kept = place(name, seed, options)
+    return dict(json.loads(kept.read_text(encoding="utf-8"))) if kept.is_file() else play(name, seed, options)
+
+
 def play(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """The tests of one arm and seed by policy, a row of them for each fold; kept in the folder."""
-    arm = ARMS[name]
-    kept = options.folder / f"{name.replace(', ', '-').replace(' ', '-').replace('%', 'percent')}-{seed}.json"
+    from pacesetter.build import build_panel, build_supervised, build_table
+    from pacesetter.build.utility import with_utility
+    from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+    from pacesetter.evaluation.statistics.regimes import index_returns
+    from pacesetter.policies.market_rows import market_bank
+
+    arm, kept = ARMS[name], place(name, seed, options)
     if not kept.is_file():
         begun, config = time.process_time(), configure(arm, seed, options)
         panel = build_panel(config)
@@ -140,6 +156,10 @@ def play(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
 
 def learned(name: str, arm: Arm, config: Plan, panel: Panel, fold: Fold, common: dict[str, Any]) -> dict[str, Backtest]:
     """The test of an agent that learned from the bars before it, by each way of trading its orders."""
+    from pacesetter.build import build_learner
+    from pacesetter.build.trading import Trading
+    from pacesetter.evaluation.backtest.backtest import applied_risk, backtest
+
     problem = config.problem
     learner = build_learner(config, problem.fold_parts(config, panel, fold))
     learner.learn(config.train.steps, Silent())
@@ -178,8 +198,10 @@ def rows(options: argparse.Namespace) -> list[list[str]]:
     years, spent = 0.0, 0.0
     for name in options.arms:
         seeds = options.seeds if ARMS[name].is_seeded else options.seeds[:1]
+        if options.stored:
+            seeds = [seed for seed in seeds if place(name, seed, options).is_file()]
         for seed in seeds:
-            content = play(name, seed, options)
+            content = read(name, seed, options)
             years, spent = content["years"], spent + content["processor_seconds"]
             for policy, tests in content["tests"].items():
                 label = f"{SHOWN.get(policy, policy)} at 10 %" if name == "baselines at 10 %" else policy
@@ -235,6 +257,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40_960, help="of each agent of the original")
     parser.add_argument("--seeds", default="421,422,423,424,425")
     parser.add_argument("--arms", default=";".join(ARMS), help="some of them, with ; between")
+    parser.add_argument("--stored", action="store_true", help="show the seeds that the folder has, and play nothing")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     options.arms, options.seeds = options.arms.split(";"), [int(each) for each in options.seeds.split(",")]

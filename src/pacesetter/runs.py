@@ -27,6 +27,7 @@ __all__ = [
     "DECISION",
     "EVALUATION",
     "FRONT",
+    "REPLAY",
     "SCHEMA",
     "SERVED",
     "TAGS",
@@ -49,6 +50,7 @@ FRONT = "front.json"  # of a run: what each preference came to on the validation
 CONTROLLER = "controller.json"  # of a run of two levels: what its controller has learned, as of the best agent
 TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
+REPLAY = "replay.json"  # in it, what its replay costs: what `measure_replay` leaves
 SERVED = "serving.json"  # in it, how the policy is served: what `measure_served` leaves
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 WIDEST_FIRST = ("avx512f", "avx2", "avx")

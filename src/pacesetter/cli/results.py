@@ -92,11 +92,13 @@ def validate(
     """
     from pacesetter.evaluation.programme.decision import NO_GO, NOT_APPLICABLE, decide, store_decision
     from pacesetter.evaluation.programme.gate_sets import read_gate_set
+    from pacesetter.evaluation.programme.subjects import has_subject
     from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.jobs.evaluate import JudgeOptions, has_result, judge_run, open_run
     from pacesetter.jobs.pipeline.show import show_sections
+    from pacesetter.jobs.run.replay_costs import measure_replay
     from pacesetter.runs import Run
     from pacesetter.serving.bundle.served import measure_served
 
@@ -108,6 +110,9 @@ def validate(
         measure_supervised(stored)
     if any(limit.metric.startswith("served_") for limit in gates.gates):
         measure_served(stored.folder)
+    replayed = [limit for limit in gates.gates if limit.metric.startswith("replay_")]
+    if any(not limit.subject or has_subject(stored.config, limit.subject) for limit in replayed):
+        measure_replay(stored.folder)
     decision = decide(stored.folder, gates, None if beside is None else Run.open(beside).folder)
     if decision.name == NOT_APPLICABLE:
         typer.echo(decision.sentence)

@@ -21,7 +21,7 @@ from pacesetter.evaluation.programme.subjects import SUBJECTS
 from pacesetter.evaluation.recovery.measures import RANGES
 from pacesetter.jobs import resolve
 from pacesetter.methods.master.options import MasterTrading
-from pacesetter.runs import DECISION, EVALUATION, Run
+from pacesetter.runs import DECISION, EVALUATION, REPLAY, Run
 from pacesetter.serving.bundle.packaging import read_decision
 
 FIGURES = {
@@ -339,7 +339,7 @@ def hold_metrics(folder: Path, names: Sequence[str], beside: Path | None = None)
     return [(each.gate.value, each.state) for each in held]
 
 
-def log(folder: Path, *lines: Mapping[str, float]) -> Path:
+def log(folder: Path, *lines: Mapping[str, object]) -> Path:
     """What training logged."""
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     return folder
@@ -355,6 +355,75 @@ def test_samples_to_a_goal_are_those_until_the_run_beside_ends(run: Path, tmp_pa
     log(other, {"step": 100, rate: 0.0})  # no goal was reached there: nothing can be saved on the way
     assert hold_metrics(run, ["goal_samples_saved"], other)[0][1] == "not measured"
     assert hold_metrics(run, ["goal_samples_saved"])[0][1] == "not measured"
+
+
+def validated(*rows: tuple[float, float, float], wait: float = 0.0) -> list[dict[str, Any]]:
+    """Lines of a log: (step, score, seconds so far) of each validation, half of the rollout in environments."""
+    return [
+        {
+            "step": step,
+            "validation": {"score": score},
+            "seconds": {"rollout": seconds, "environment": seconds / 2, "update": wait},
+        }
+        for step, score, seconds in rows
+    ]
+
+
+def test_time_to_most_of_the_score_beside_is_a_multiple_of_what_that_one_took(run: Path, tmp_path: Path) -> None:
+    other = log(make_run(tmp_path, "other"), *validated((1, 0.5, 10.0), (2, 1.7, 20.0), (3, 2.0, 30.0)))
+    log(run, *validated((1, 1.5, 5.0), (2, 1.6, 12.0), (3, 9.0, 99.0), wait=3.0))  # 80 % of 2.0 at its second
+    assert hold_metrics(run, ["seconds_to_beside"], other) == [(pytest.approx(15 / 20), "pass")]
+    log(run, *validated((1, 1.5, 5.0), (2, 1.59, 12.0)))
+    assert hold_metrics(run, ["seconds_to_beside"], other)[0][0] == math.inf  # it never has
+    log(other, *validated((1, 1.0, 10.0), (2, -2.0, 20.0)))  # a share of a loss means nothing
+    assert hold_metrics(run, ["seconds_to_beside"], other)[0][1] == "not measured"
+    assert hold_metrics(run, ["seconds_to_beside"])[0][1] == "not measured"
+
+
+def test_a_population_is_stable_where_its_mean_does_not_fall_over_a_hundred_generations(run: Path) -> None:
+    noise = np.random.default_rng(3).normal(size=140)
+    rising, falling = ([{"step": n, "es/mean": slope * n + noise[n]} for n in range(140)] for slope in (0.1, -0.1))
+    names = ["generations_drift"]
+    assert hold_metrics(log(run, *rising), names)[0][0] > 2
+    assert hold_metrics(log(run, *falling), names)[0][0] < -2
+    late = [*({"step": n, "es/mean": 100.0} for n in range(40)), *rising[40:]]
+    assert hold_metrics(log(run, *late), names)[0][0] > 2  # what lies before the latest hundred is not looked at
+    assert hold_metrics(log(run, *rising[:99]), names)[0][1] == "not measured"
+    broken = [*rising[:139], {"step": 139, "es/mean": math.nan}]
+    assert hold_metrics(log(run, *broken), names) == [(-math.inf, "FAIL")]
+
+
+def test_memory_and_milliseconds_are_those_above_the_run_beside(run: Path, tmp_path: Path) -> None:
+    names = ["memory_gain", "step_ms_added"]
+    other = log(
+        make_run(tmp_path, "other"), {"step": 1, "resources": {"peak_memory_mb": 400.0}, "steps_per_second": 500.0}
+    )
+    log(run, {"step": 1, "resources": {"peak_memory_mb": 500.0}, "steps_per_second": 200.0})
+    assert [value for value, _ in hold_metrics(run, names, other)] == [pytest.approx(0.25), pytest.approx(3.0)]
+    assert [state for _, state in hold_metrics(run, names)] == ["not measured"] * 2
+
+
+def test_a_phase_fails_by_what_its_subject_costs(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "run", "agent=sac", "task.action=target", "agent.hindsight={k: 2}")
+    path = run / EVALUATION / REPLAY
+    costs = {}
+    for draw_ms, full_gb in ((3.0, 0.4), (12.0, 2.5)):
+        path.write_text(json.dumps({"draw_ms": draw_ms, "full_gb": full_gb}), encoding="utf-8")
+        held = decide(run, read_gate_set("phase_b")).held
+        costs[draw_ms] = {each.limit.metric: each.state for each in held if each.limit.metric.startswith("replay_")}
+    assert costs == {
+        3.0: {"replay_draw_ms": "pass", "replay_full_gb": "pass"},
+        12.0: {"replay_draw_ms": "FAIL", "replay_full_gb": "FAIL"},
+    }
+
+
+def test_shaping_loses_no_gate_of_activity() -> None:
+    def activity(name: str) -> set[str]:
+        names = {limit.metric for limit in read_gate_set(name).gates}
+        return {each for each in names if each.startswith("recovery.") or each == "order_entropy"}
+
+    assert activity("phase_a") <= activity("phase_c")
+    assert activity("phase_a") == activity("recovery")
 
 
 def test_a_weight_has_settled_where_it_stays_beside_its_last_value(run: Path) -> None:

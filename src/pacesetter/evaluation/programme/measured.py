@@ -22,7 +22,7 @@ from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.market.orders import Discrete
-from pacesetter.runs import EVALUATION, SERVED
+from pacesetter.runs import EVALUATION, REPLAY, SERVED
 
 __all__ = [
     "METRICS",
@@ -36,6 +36,7 @@ __all__ = [
     "metric_names",
     "read_agents",
     "read_record",
+    "seconds_learning",
 ]
 
 LARGE_LOSS = 0.5  # of its equity: an agent that lost more has crashed
@@ -45,10 +46,13 @@ REPEAT = "repeat.json"  # of a run that was trained once more
 BESIDE = "pacesetter validate RUN gates=NAME --beside RUN"
 SUCCESS = 0.3  # Sharpe ratio of an agent that succeeded
 GAIN = 0.2  # that an agent must have above the best supervised baseline, as a share of it
+SCORE, SECONDS = "validation.score", "seconds."  # in the log: of a validation; begins the parts of a run's clock
 TRAINED = "recovery."  # begins the names of what training measured
 WIDTH = 1.96  # standard errors on each side of a share
 STEADY = 0.05  # that a weight may be off its last value once it has settled
 UPDATES = "reward/preference_updates"  # of the network that weighs objectives
+GENERATIONS = 100  # of evolution, over which the mean of its members must not fall
+MOST = 0.8  # of the score of the run beside, which a run is timed to
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class RunRecord:
     index        baseline that stands for the market where no symbol does
     logged       (step, value) of every figure that training logged
     heads        auxiliary.json: accuracies of auxiliary heads on the validation set
-    served       serving.json: how the policy is served
+    served       serving.json: how the policy is served     replay   replay.json: what its replay costs
     hacks        ways in which its reward is paid without earning, by the audit; NaN where none was made
     episode_bars   of an episode of training; NaN of a task without
     beside       another run, which gains are measured over; None where none was named
@@ -95,6 +99,7 @@ class RunRecord:
     logged: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     heads: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     served: Mapping[str, float] = field(default_factory=dict)
+    replay: Mapping[str, float] = field(default_factory=dict)
     hacks: float = math.nan
     episode_bars: float = math.nan
     beside: RunRecord | None = None
@@ -140,6 +145,7 @@ def read_record(folder: Path, index: str = "hold", judged: Mapping[str, object] 
         logged=_read_log(folder / "metrics.jsonl"),
         heads=_json(folder / "auxiliary.json"),
         served=_json(where / SERVED),
+        replay=_json(where / REPLAY),
     )
 
 
@@ -293,6 +299,57 @@ def _samples_saved(name: str) -> Callable[[RunRecord], Measured]:
         return Measured(1 - mine / theirs)
 
     return compare
+
+
+def _seconds_to_beside(record: RunRecord) -> Measured:
+    """Time until a run has most of the last score of the run beside, as a multiple of what that one took itself.
+
+    Infinite where it never has; NaN where the run beside ended at a loss, of which there is no share.
+    """
+    scores = () if record.beside is None else record.beside.logged.get(SCORE, ())
+    wanted = MOST * scores[-1][1] if scores else 0.0
+    if record.beside is None or not wanted > 0 or not record.logged.get(SCORE):
+        return Measured(math.nan)
+    return Measured(_seconds_to(record, wanted) / _seconds_to(record.beside, wanted))
+
+
+def _seconds_to(record: RunRecord, wanted: float) -> float:
+    """Seconds of learning until the first validation with such a score."""
+    step = next((step for step, score in record.logged[SCORE] if score >= wanted), math.inf)
+    parts = {name: curve for name, curve in record.logged.items() if name.startswith(SECONDS)}
+    if not math.isfinite(step):
+        return step
+    spent = {name: [seconds for at, seconds in curve if at <= step] for name, curve in parts.items()}
+    known = {name.removeprefix(SECONDS): each[-1] for name, each in spent.items() if each}
+    return seconds_learning(known) if known else math.nan
+
+
+def seconds_learning(parts: Mapping[str, float]) -> float:
+    """The whole of a run's clock; a fleet counts the time in environments within that of the rollout."""
+    total = float(sum(parts.values()))
+    return total - float(parts.get("environment", 0.0)) if "rollout" in parts else total
+
+
+def _generations(record: RunRecord) -> Measured:
+    """How the mean member moved over the latest generations, in standard errors: the second half less the first."""
+    curve = [score for _, score in record.logged.get("es/mean", ())][-GENERATIONS:]
+    if len(curve) < GENERATIONS:
+        return Measured(math.nan)
+    first, second = np.split(np.asarray(curve), 2)
+    if not np.isfinite(curve).all():
+        return Measured(-math.inf)
+    gap, error = float(second.mean() - first.mean()), math.sqrt((first.var(ddof=1) + second.var(ddof=1)) / len(first))
+    return Measured(gap / error if error > 0 else math.copysign(math.inf, gap) if gap else 0.0)
+
+
+def _added_ms(record: RunRecord) -> Measured:
+    """Milliseconds of a step of one agent, learning included, above those of the run beside."""
+    rates = [_newest(each, "steps_per_second") for each in (record, record.beside) if each is not None]
+    return Measured(1e3 / rates[0] - 1e3 / rates[1] if len(rates) == 2 and min(rates) > 0 else math.nan)
+
+
+def _measure_replay(name: str) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(float(record.replay.get(name, math.nan)))
 
 
 def _direction(record: RunRecord) -> Measured:
@@ -561,6 +618,16 @@ METRICS: dict[str, Metric] = {
         highest=1.0,
         by=BESIDE,
     ),
+    "memory_gain": Metric("peak memory, gain over the run beside", _gain(_last("resources.peak_memory_mb")), by=BESIDE),
+    "seconds_to_beside": Metric(
+        "seconds to 80 % of the score of the run beside, as a multiple of its own", _seconds_to_beside, 0.0, by=BESIDE
+    ),
+    "step_ms_added": Metric("milliseconds of an agent's step above the run beside", _added_ms, by=BESIDE),
+    "generations_drift": Metric(
+        f"mean member over the last {GENERATIONS} generations, second half less first in standard errors", _generations
+    ),
+    "replay_draw_ms": Metric("milliseconds of a draw of 256 rows from the replay", _measure_replay("draw_ms"), 0.0),
+    "replay_full_gb": Metric("gigabytes of the full replay", _measure_replay("full_gb"), 0.0),
     "order_entropy": Metric(
         "entropy of the orders, as a share of the most", _order_entropy, 0.0, 1.0, by="train with +preset=recovery"
     ),

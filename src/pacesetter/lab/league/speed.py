@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pacesetter.evaluation.programme.measured import seconds_learning
 
 __all__ = ["NO_SPEED", "Speed", "speed"]
 
@@ -38,11 +38,5 @@ def speed(folder: Path, steps: int) -> Speed:
         return Speed(steps, *(float("nan"),) * 2)
     # The last score itself reaches it, so there always is one.
     reached = next(step for step, score in scores.items() if score is not None and score >= MOST * last)
-    spent = [_seconds(line["seconds"]) for line in lines if "seconds" in line and line["step"] <= reached]
+    spent = [seconds_learning(line["seconds"]) for line in lines if "seconds" in line and line["step"] <= reached]
     return Speed(steps, float(reached), spent[-1] if spent else float("nan"))
-
-
-def _seconds(parts: Mapping[str, Any]) -> float:
-    """The whole of a run's clock; a fleet counts the time in environments within that of the rollout."""
-    total = float(sum(parts.values()))
-    return total - float(parts.get("environment", 0.0)) if "rollout" in parts else total
