@@ -478,6 +478,18 @@ def test_old_data_blocks_entries_and_allows_exits(panel: Panel, tmp_path: Path) 
     trader.journal.close()
 
 
+def test_stored_bars_are_shown_without_being_copied(panel: Panel, tmp_path: Path) -> None:
+    shown: list[Panel] = []
+    policy = FunctionPolicy(lambda seen: shown.append(seen.panel) or np.zeros(len(panel.symbols)))
+    feed = ReplayFeed(panel, FIRST)
+    trader = make_trader(tmp_path, panel=panel, policy=policy, feed=feed)
+    trader.run(4)
+    trader.journal.close()
+    assert [len(each) for each in shown] == [FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]
+    assert all(np.shares_memory(each.blocks, feed.panel.blocks) for each in shown)
+    assert all(each.truth is None for each in shown)
+
+
 def spiked(panel: Panel, row: int, name: str, factor: float) -> Panel:
     """The panel with one price of its second symbol so many times as high; high and low hold it."""
     blocks = panel.blocks.copy()

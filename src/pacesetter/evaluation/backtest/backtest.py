@@ -185,11 +185,17 @@ class Backtest:
             risk=ledger[list(RISK_COLUMNS)].to_numpy() if set(RISK_COLUMNS) <= set(ledger) else None,
         )
 
-    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The ledger, and the fills with a row for each bar and symbol, in the form of `envs.journal`."""
-        times, width = self.times.rename("time"), len(self.symbols)
-        ledger = pd.DataFrame(self.ledger, times, list(LEDGER_COLUMNS))
+    def ledger_frame(self) -> pd.DataFrame:
+        """The ledger with a row for each bar, in the form of `envs.journal`."""
+        ledger = pd.DataFrame(self.ledger, self.times.rename("time"), list(LEDGER_COLUMNS))
         ledger.attrs = {name: vars(self)[name] for name in KEPT}
+        if self.risk is not None:
+            ledger = ledger.assign(**dict(zip(RISK_COLUMNS, self.risk.T, strict=True)))
+        return ledger
+
+    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The ledger, and the fills with a row for each bar and symbol."""
+        times, width = self.times.rename("time"), len(self.symbols)
         fills = pd.DataFrame(self.fills.reshape(-1, len(Fill)), times.repeat(width), list(FILL_COLUMNS))
         own: dict[str, Any] = {
             "symbol": list(self.symbols) * len(self),
@@ -199,9 +205,7 @@ class Backtest:
         for name, table in (("option", self.options), ("held", self.held), ("wanted", self.wanted)):
             if table is not None:
                 own[name] = table.ravel()
-        if self.risk is not None:
-            ledger = ledger.assign(**dict(zip(RISK_COLUMNS, self.risk.T, strict=True)))
-        return ledger, fills.assign(**own)
+        return self.ledger_frame(), fills.assign(**own)
 
 
 class PlayOptions(TypedDict):

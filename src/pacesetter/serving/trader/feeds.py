@@ -120,7 +120,8 @@ class ReplayFeed:
     def __init__(self, panel: Panel, first: int) -> None:
         if not 0 <= first < len(panel) - 1:
             raise DataError(f"first={first} leaves no bar to replay; give 0 to {len(panel) - 2}")
-        self.panel, self.first, self.clock = panel, first, ReplayClock()
+        # Without its truth: a policy must not find the planted relations in the bars that it is shown.
+        self.panel, self.first, self.clock = replace(panel, truth=None), first, ReplayClock()
         self._digest, self._hashed = hashlib.sha256(), 0
 
     def history(self, until: pd.Timestamp | None) -> Panel:

@@ -309,6 +309,8 @@ class PaperTrader:
     def _append_bar(self, bar: Panel) -> Panel | None:
         """The history with a bar appended; one out of order or of other symbols is noted and left out."""
         assert self._panel is not None
+        if self.feed.is_stored and bar.index[0] > self._last:
+            return self.feed.history(bar.index[0])  # the same bars, none of which is copied
         try:
             return self._panel.append(bar)
         except DataError as problem:
