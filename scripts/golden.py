@@ -84,6 +84,11 @@ OPTIONS = {  # of (method, task) where the defaults take long
     **{(name, "fleet"): ("agent.gradient_steps=2",) for name in ("bc", "cql", "iql")},
     **{(name, "lookback"): ("agent.gradient_steps=2", "agent.batch_size=64") for name in ("bc", "cql", "iql")},
 }
+# A relation that a direct policy finds, so that there are views around the base to be sized.
+AT_RISK = (
+    *("data.bars=900", "data.groups=1", "data.strength=0.9", "features.names=[return_1]"),
+    *("risk.target_volatility=0.1", "risk.base=inverse_volatility"),
+)
 CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
 # names of keys, columns and files whose numbers are times, sizes of a process or machine, or hashes of names
 CHANGING = re.compile(
@@ -247,9 +252,10 @@ class Golden:
         return {"figures": _digest(sorted(_numbers(verdict)))}
 
     def risk(self) -> dict[str, str]:
-        """A direct policy that is trained at a stated volatility, and its verdict."""
-        own = [*self.overrides(("direct", "fleet")), "risk.target_volatility=0.1", f"runs={self.folder / 'risk'}"]
-        run = train(resolve(own), console=quiet).run.folder
+        """A direct policy whose views are sized around a base to a stated volatility, and its verdict."""
+        named = {text.split("=")[0] for text in AT_RISK}
+        own = [text for text in self.overrides(("direct", "fleet")) if text.split("=")[0] not in named]
+        run = train(resolve([*own, *AT_RISK, f"runs={self.folder / 'risk'}"]), console=quiet).run.folder
         verdict = json.loads(json.dumps(evaluate(run, draws=50).to_json(), default=str))
         return hash_numbers(run) | {"verdict": _digest(sorted(_numbers(verdict)))}
 

@@ -140,6 +140,7 @@ def test_wandb_writes_a_run_offline_for_real(small, run, monkeypatch):
     (run.folder / "gates.html").write_text("<p>what the gates say</p>")
     (run.folder / "fleet.csv").write_text("symbol,sharpe\n")
     tracker.close(True)
+    tracker.wandb.teardown()  # its own process writes behind finish(), until it has ended; as at a program's exit
     (stored,) = (run.folder / "wandb").glob("offline-run-*")
     (written,) = stored.glob("*.wandb")
     assert b"reward" in written.read_bytes()

@@ -198,16 +198,16 @@ def integrated_gradients(
     # Chosen once at the observation itself, or the explained output would change along the path.
     weights = _output_weights(network, tensors, output)
 
-    def explained(*parts: torch.Tensor) -> torch.Tensor:
+    def explain(*parts: torch.Tensor) -> torch.Tensor:
         entries = dict(zip([*starts, *masks], parts[:-1], strict=True))
         return (network.actions(entries) * parts[-1]).sum(-1)
 
     inputs, fixed = tuple(tensors[name] for name in starts), (*(tensors[name] for name in masks), weights)
     origin = tuple(start.expand_as(entry) for start, entry in zip(starts.values(), inputs, strict=True))
     with torch.no_grad():
-        outputs, baselines = (explained(*part, *fixed).double().numpy() for part in (inputs, origin))
+        outputs, baselines = (explain(*part, *fixed).double().numpy() for part in (inputs, origin))
     for steps in STEPS:
-        parts = zip(starts, _integrate_gradients(explained, inputs, origin, fixed, steps), strict=True)
+        parts = zip(starts, _integrate_gradients(explain, inputs, origin, fixed, steps), strict=True)
         entries = {name: _four_axes(part, name in network.encoder.layout.assets) for name, part in parts}
         attributions = Attributions(entries, outputs, baselines, tuple(symbols), _feature_names(entries, names or {}))
         # Completeness (Σ a = f(x) − f(b)) is exact for the integral: what is missing is the error of its steps.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding, anomaly_overlay
@@ -23,6 +24,7 @@ __all__ = ["anomaly_section", "explanation_sections", "insight_sections", "rewar
 
 EXPLAINED_BARS = 120  # latest ones that the explanation looks at
 LOOKBACK, STEP = 60, 5  # of the lead–lag windows whose breaks are shown
+WINDOWS_AT_ONCE = 128
 
 
 def insight_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
@@ -96,6 +98,9 @@ def anomaly_section(run: StoredRun, judgement: Judgement) -> Section:
     """The judged equity with the moments at which the lead–lag matrix changed more than it used to."""
     engine = Engine("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(LOOKBACK, STEP)
-    scores = pd.Series(anomaly_score(row_mean(engine.many(ends, lookbacks))), run.panel.index[ends])
+    # Some at a time: the matrices of all windows of 143 symbols take half a gigabyte with what their means are of.
+    parts = [slice(start, start + WINDOWS_AT_ONCE) for start in range(0, max(len(ends), 1), WINDOWS_AT_ONCE)]
+    leads = np.concatenate([row_mean(engine.many(ends[part], lookbacks[part])) for part in parts])
+    scores = pd.Series(anomaly_score(leads), run.panel.index[ends])
     equity = pd.Series(judgement.result.equity[1:], judgement.result.times)
     return anomaly_overlay(equity, scores[scores.index >= equity.index[0]]).section()

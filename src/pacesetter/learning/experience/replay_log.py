@@ -100,14 +100,14 @@ class ReplayLog:
         symbols = np.array([self.stored.symbols.index(symbol) for symbol in self.market.symbols], np.int32)
         blocks = np.array(self.stored.blocks_of(self.market.symbols), np.int32)
 
-        def moved(entries: dict[str, Array]) -> dict[str, Array]:
+        def renumber_blocks(entries: dict[str, Array]) -> dict[str, Array]:
             index = entries[INDEX].copy()
             index[:, 0] = blocks[index[:, 0]]
             return entries | {INDEX: index}
 
         return replace(
             episodes,
-            observation=moved(episodes.observation),
-            finals=moved(episodes.finals),
+            observation=renumber_blocks(episodes.observation),
+            finals=renumber_blocks(episodes.finals),
             symbols=symbols[episodes.symbols],
         )

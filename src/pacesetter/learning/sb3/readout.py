@@ -152,17 +152,17 @@ def _off_policy(policy: SACPolicy | TD3Policy) -> tuple[Function, Function]:
     assert isinstance(space, spaces.Box)
     low, high = (torch.as_tensor(bound, device=policy.device) for bound in (space.low, space.high))
 
-    def squashed(observation: Tensors) -> torch.Tensor:
+    def squash_action(observation: Tensors) -> torch.Tensor:
         features = actor.features_extractor(observation)
         if isinstance(actor, SACActor):
             return torch.tanh(actor.mu(actor.latent_pi(features)))
         return actor.mu(features)  # type: ignore[no-any-return]
 
     def actions(observation: Tensors) -> torch.Tensor:
-        return low + 0.5 * (squashed(observation) + 1) * (high - low)
+        return low + 0.5 * (squash_action(observation) + 1) * (high - low)
 
     def values(observation: Tensors) -> torch.Tensor:
-        pair = torch.cat([critic.features_extractor(observation), squashed(observation)], dim=-1)
+        pair = torch.cat([critic.features_extractor(observation), squash_action(observation)], dim=-1)
         # The critic takes actions in [-1, 1], before they are stretched over the box.
         return torch.cat([network(pair) for network in critic.q_networks], dim=-1).amin(-1)
 

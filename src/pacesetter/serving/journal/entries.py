@@ -101,7 +101,7 @@ def _decision_rows(desk: Desk, ticket: Ticket) -> list[Row]:
     """
     notes = desk.policy.notes
 
-    def noted(name: str, place: int) -> object:
+    def read_note(name: str, place: int) -> object:
         given = notes.get(name)
         return given[place] if isinstance(given, list) else given
 
@@ -111,8 +111,8 @@ def _decision_rows(desk: Desk, ticket: Ticket) -> list[Row]:
             "action_space": desk.policy.action,
             "raw_action": None if math.isnan(action) else action,
             "smoothed_action": signal,
-            "curiosity_reward": noted("curiosity_reward", place),
-            "option": noted("option", place),
+            "curiosity_reward": read_note("curiosity_reward", place),
+            "option": read_note("option", place),
         }
         for place, (symbol, action, signal) in enumerate(
             zip(desk.symbols, ticket.actions.tolist(), ticket.signals.tolist(), strict=True)
