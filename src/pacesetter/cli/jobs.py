@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Run the pipeline: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
     from pacesetter.jobs import resolve, run_job
-    from pacesetter.jobs.pipeline.fleet_stage import job_overrides
+    from pacesetter.jobs.pipeline.agents_stage import job_overrides
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
     own = [text for text in overrides or () if not text.startswith("stage=")]

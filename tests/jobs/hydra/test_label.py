@@ -6,7 +6,7 @@ import pytest
 
 from pacesetter.jobs.hydra.label import label_of
 from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.jobs.pipeline.fleet_stage import RISK, job_overrides, traded_config
+from pacesetter.jobs.pipeline.agents_stage import RISK, job_overrides, traded_config
 from pacesetter.runs import data_name
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from pacesetter.build import build_panel, stored_plan
 from pacesetter.evaluation.baselines.forecasting import _regress
 from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.jobs.pipeline.fleet_stage import train_fleet
+from pacesetter.jobs.pipeline.agents_stage import train_fleet
 from pacesetter.jobs.pipeline.judge_stage import _of_same_orders, judge_agents
 from pacesetter.jobs.pipeline.master_stage import train_master
 from pacesetter.jobs.pipeline.stages import Job
@@ -39,7 +39,7 @@ def job(tmp_path: Path) -> Job:
 
 def train_runs(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its lead–lag features have a window of their own, so that no lookback agent is asked for.
-    monkeypatch.setattr("pacesetter.jobs.pipeline.fleet_stage.lookback_run", lambda job: 40)
+    monkeypatch.setattr("pacesetter.jobs.pipeline.agents_stage.lookback_run", lambda job: 40)
     train_fleet(job, job.folder("agents"))
     train_master(job, job.folder("master"))
 

@@ -18,7 +18,7 @@ from pacesetter.build import stored_plan
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.jobs import STAGES, resolve, run_job
 from pacesetter.jobs.pipeline import main_job
-from pacesetter.jobs.pipeline.fleet_stage import job_overrides
+from pacesetter.jobs.pipeline.agents_stage import job_overrides
 from pacesetter.jobs.pipeline.main_job import PAGE
 from pacesetter.jobs.pipeline.master_stage import judged_run
 from pacesetter.jobs.pipeline.stages import train_quietly

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pacesetter.build import stored_plan
 from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.jobs.pipeline.fleet_stage import fleet_config
+from pacesetter.jobs.pipeline.agents_stage import fleet_config
 from pacesetter.jobs.pipeline.master_stage import judged_run, needs_no_master, train_master
 from pacesetter.jobs.pipeline.stages import Job, only_run
 from pacesetter.jobs.run.train import train

@@ -93,14 +93,14 @@ STAGES: dict[str, Stage] = {
             ("load",),
             ("data", "train", "job"),
             check=f"{HERE}.lookback_stage:check_bars",
-            skipped=f"{HERE}.fleet_stage:needs_no_lookback",
+            skipped=f"{HERE}.agents_stage:needs_no_lookback",
         ),
         Stage(
             "agents",
-            f"{HERE}.fleet_stage:train_fleet",
+            f"{HERE}.agents_stage:train_fleet",
             ("load", "lookback"),
             TRADED,
-            check=f"{HERE}.fleet_stage:check_episodes",
+            check=f"{HERE}.agents_stage:check_episodes",
         ),
         Stage(
             "master",
@@ -140,7 +140,7 @@ def run_job(
     job.console.print(f"[bold]pacesetter[/] {cell(label)} → {job.run.folder}", soft_wrap=True)
     if any(stage.name == "judge" for stage in chosen):
         from pacesetter.build.sentence import describe_plan
-        from pacesetter.jobs.pipeline.fleet_stage import traded_config  # here, and below: a study trades nothing
+        from pacesetter.jobs.pipeline.agents_stage import traded_config  # here, and below: a study trades nothing
 
         plan = describe_plan(traded_config(job.plan), job.plan.job.folds)
         job.console.print(plan, soft_wrap=True, highlight=False, markup=False)
@@ -181,7 +181,7 @@ def _label(config: StudyPlan, trains: bool) -> str:
     if not trains:
         return label_of(config, has_agent=False)
     from pacesetter.build.plan import Plan
-    from pacesetter.jobs.pipeline.fleet_stage import RISK, traded_config
+    from pacesetter.jobs.pipeline.agents_stage import RISK, traded_config
 
     assert isinstance(config, Plan)
     return label_of(traded_config(config), has_agent=True, standard=RISK)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacesetter.build import Plan, stored_plan
-from pacesetter.jobs.pipeline.fleet_stage import fleet_config
+from pacesetter.jobs.pipeline.agents_stage import fleet_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly
 from pacesetter.learning.methods import AgentOptions
 

@@ -31,7 +31,7 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.jobs.launch.folds import fold_report
-from pacesetter.jobs.pipeline.fleet_stage import check_episodes, fleet_config
+from pacesetter.jobs.pipeline.agents_stage import check_episodes, fleet_config
 from pacesetter.jobs.pipeline.lookback_stage import longest_window
 from pacesetter.jobs.pipeline.master_stage import master_config
 from pacesetter.jobs.pipeline.stages import Job, StageResult, only_run, train_quietly

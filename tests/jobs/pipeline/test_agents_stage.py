@@ -17,8 +17,8 @@ from pacesetter.build import Plan, build_panel, stored_plan
 from pacesetter.cli import app
 from pacesetter.errors import DataError
 from pacesetter.jobs.hydra.resolve import resolve
-from pacesetter.jobs.pipeline import fleet_stage
-from pacesetter.jobs.pipeline.fleet_stage import RISK, fleet_config, job_overrides, needs_no_lookback, train_fleet
+from pacesetter.jobs.pipeline import agents_stage
+from pacesetter.jobs.pipeline.agents_stage import RISK, fleet_config, job_overrides, needs_no_lookback, train_fleet
 from pacesetter.jobs.pipeline.lookback_stage import check_bars
 from pacesetter.jobs.pipeline.stages import Job, only_run
 from pacesetter.learning.methods import AgentOptions
@@ -100,8 +100,8 @@ def asked_to_train(config: Plan) -> Path:
 
 
 def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet_stage, "train_quietly", asked_to_train)
-    monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
+    monkeypatch.setattr(agents_stage, "train_quietly", asked_to_train)
+    monkeypatch.setattr(agents_stage, "lookback_run", lambda job: job.config.job.lookback)
     reads = ["task=fleet", "agent=direct", "agent.dictionary=[lags,windows]"]
     for words, lookback in (
         ([], 250),
