@@ -191,7 +191,7 @@ def test_a_filter_narrows_the_runs(page):
     page.get_by_role("combobox", name="task").first.click()
     page.get_by_role("option", name="job", exact=True).click()
     page.keyboard.press("Escape")
-    page.get_by_text("1 of 5 runs").wait_for(timeout=WAIT_MS)
+    page.get_by_text("1 of 5 runs").first.wait_for(timeout=WAIT_MS)
 
 
 def window_bars(sentence: str) -> int:
@@ -202,7 +202,7 @@ def window_bars(sentence: str) -> int:
 def test_a_slider_redraws_the_window_by_the_keyboard(page, tmp_path):
     go(page, "Lead–lag")
     slider, sentence = page.get_by_role("slider", name="Lookback"), page.locator(".sentence")
-    sentence.get_by_text(re.compile(r" over [\d,]+ ")).wait_for(timeout=WAIT_MS)
+    sentence.get_by_text(re.compile(r" over [\d,]+ ")).first.wait_for(timeout=WAIT_MS)
     before = window_bars(sentence.inner_text())
     assert page.locator(".matrix figcaption").inner_text().startswith("Leadership by")
     times = []
@@ -213,31 +213,31 @@ def test_a_slider_redraws_the_window_by_the_keyboard(page, tmp_path):
     print(f"slider: {sorted(times)[4]:.0f} ms from the key to the new picture of 20 symbols (median of 9)")
     assert window_bars(sentence.inner_text()) == before - 9
     page.get_by_role("slider", name="Window ends on").press("Home")
-    page.locator(".end-told").get_by_text(": 20").wait_for(timeout=WAIT_MS)
+    page.locator(".end-told").get_by_text(": 20").first.wait_for(timeout=WAIT_MS)
     assert window_bars(sentence.inner_text()) <= before - 9
     keep(page, "slider", tmp_path)
 
 
 def test_a_new_line_of_metrics_appears_by_itself(page, served):
     go(page, "Training live")
-    page.get_by_text("300 of 1,000 steps").wait_for(timeout=WAIT_MS)
+    page.get_by_text("300 of 1,000 steps").first.wait_for(timeout=WAIT_MS)
     path = next(served.glob("*-live-*")) / "metrics.jsonl"
     start = time.perf_counter()
     with path.open("a") as stream:
         stream.write('\n{"step": 500, "reward": 5.0, "entropy": 1.5}\n')
-    page.get_by_text("500 of 1,000 steps").wait_for(timeout=WAIT_MS)
+    page.get_by_text("500 of 1,000 steps").first.wait_for(timeout=WAIT_MS)
     print(f"a new line of metrics is on the page after {time.perf_counter() - start:.1f} s")
 
 
 def test_what_a_trader_writes_is_on_the_book_by_itself(page, trader):
     go(page, "Book")
     state = page.get_by_test_id("stMetricValue")
-    state.get_by_text("HALTED", exact=True).wait_for(timeout=WAIT_MS)
+    state.get_by_text("HALTED", exact=True).first.wait_for(timeout=WAIT_MS)
     times = []
     for kind, name in (("resume", "active"), ("halt", "HALTED"), ("resume", "active"), ("halt", "HALTED")):
         start = time.perf_counter()
         trader.note(kind, "drilled by the test")
-        state.get_by_text(name, exact=True).wait_for(timeout=WAIT_MS)
+        state.get_by_text(name, exact=True).first.wait_for(timeout=WAIT_MS)
         times.append(time.perf_counter() - start)
     print(f"what a trader writes is on the book after {sorted(times)[2]:.1f} s (of {len(times)})")
 
