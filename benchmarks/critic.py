@@ -8,14 +8,12 @@ confirm it) or used whatever they say (`forced`). All cases have as many bars in
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import publish, table
+from record import printed_lines, publish, seed_options, table
 
 from pacesetter.build import build_fold, build_panel
 from pacesetter.evaluation.backtest.backtest import backtest
@@ -76,16 +74,10 @@ def tabulate(lines: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="1+2")
+    parser = seed_options()
     parser.add_argument("--markets", default=",".join(PLAYED))
-    parser.add_argument("--read", nargs="*")
-    parser.add_argument("--note", default="")
     asked = parser.parse_known_args()[0]
-    lines: list[dict[str, Any]] = []
-    for name in asked.read or ():
-        written = Path(name).read_text(encoding="utf-8").splitlines()
-        lines += [json.loads(line) for line in written if line.startswith("{")]
+    lines = printed_lines(asked.read)
     for market in asked.markets.split(",") if not asked.read else ():
         for seed in map(int, asked.seeds.split("+")):
             for bars in BARS:
@@ -94,7 +86,7 @@ def main() -> None:
                     print(json.dumps(lines[-1]), flush=True)
     about = (
         "Score: Sharpe ratio on 3,000 test bars; in `decay` mean–variance utility in bp a bar. Segments of 8 bars have "
-        "no bars that are left out, those of 48 have 8. A critic is used from two standard errors on blocks left out; "
+        "no bars that are left out, those of 48 have 8. A critic is used from two standard errors on held-out blocks; "
         f"`forced`: whatever these say. Seconds of a processor, with the choice. {asked.note}"
     )
     publish("critic", f"{about}\n\n{tabulate(lines)}", "A critic at the end of short segments")

@@ -18,15 +18,13 @@ and master are chosen and learned as ever; or the account is the formula's, with
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from record import publish, table
+from record import printed_lines, publish, seed_options, table
 
 from pacesetter.arrays import Array
 from pacesetter.build import build_fold, build_panel
@@ -206,16 +204,10 @@ def tabulate(lines: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="1+2")
+    parser = seed_options()
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--read", nargs="*")
-    parser.add_argument("--note", default="")
     asked = parser.parse_known_args()[0]
-    lines: list[dict[str, Any]] = []
-    for name in asked.read or ():
-        written = Path(name).read_text(encoding="utf-8").splitlines()
-        lines += [json.loads(line) for line in written if line.startswith("{")]
+    lines = printed_lines(asked.read)
     for seed in map(int, asked.seeds.split("+")) if not asked.read else ():
         for line in play(seed, asked.cases.split(",")):
             lines.append(line)

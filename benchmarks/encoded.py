@@ -10,14 +10,12 @@ tabulates such lines.
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from links import PLAYED, fit
-from record import publish, table
+from record import printed_lines, publish, seed_options, table
 
 from pacesetter.build import build_fold, build_panel
 from pacesetter.evaluation.backtest.backtest import backtest
@@ -79,18 +77,12 @@ def tabulate(lines: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="1+2")
+    parser = seed_options()
     parser.add_argument("--markets", default=",".join(PLAYED))
     parser.add_argument("--networks", default=",".join(ENCODERS))
     parser.add_argument("--plain", action="store_true")
-    parser.add_argument("--read", nargs="*")
-    parser.add_argument("--note", default="")
     asked = parser.parse_known_args()[0]
-    lines: list[dict[str, Any]] = []
-    for name in asked.read or ():
-        written = Path(name).read_text(encoding="utf-8").splitlines()
-        lines += [json.loads(line) for line in written if line.startswith("{")]
+    lines = printed_lines(asked.read)
     for market in asked.markets.split(",") if not asked.read else ():
         for seed in map(int, asked.seeds.split("+")):
             own = lines_of(market, seed, asked.networks.split(","), ("lags",) if asked.plain else USED)

@@ -7,15 +7,13 @@ Without a stated risk an account may shrink where large fills move the price. Pr
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import publish, table
+from record import printed_lines, publish, seed_options, table
 from worlds import difference
 
 from pacesetter.lab.league.cell import Cell, play_cell
@@ -36,16 +34,10 @@ def play(seed: int, target: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="1+2")
+    parser = seed_options()
     parser.add_argument("--targets", default="0.01")
-    parser.add_argument("--read", nargs="*")
-    parser.add_argument("--note", default="")
     asked = parser.parse_known_args()[0]
-    lines: list[dict[str, Any]] = []
-    for name in asked.read or ():
-        written = Path(name).read_text(encoding="utf-8").splitlines()
-        lines += [json.loads(line) for line in written if line.startswith("{")]
+    lines = printed_lines(asked.read)
     for target in asked.targets.split(",") if not asked.read else ():
         for seed in map(int, asked.seeds.split("+")):
             for line in play(seed, target):

@@ -1,6 +1,6 @@
 """Direct on markets without any relation, judged as a user sees it: how many verdicts claim an edge.
 
-    python benchmarks/noise.py SEEDS [--base none|cash] [--read FILES] [--record]
+    python benchmarks/noise.py [--seeds 0-59] [--base none|cash] [--read FILES] [--record]
 
 SEEDS are `0-9`. Markets and judgement are those of `tests/evaluation/test_noise.py`; with `--base cash` the account is
 sized to a volatility of 10 %. An account without a signal never leaves cash and claims nothing; it is not trained.
@@ -9,14 +9,12 @@ Prints a JSON line a market. `--read` tabulates such lines.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from record import publish, table
+from record import printed_lines, publish, seed_options, table
 from rich.console import Console
 
 from pacesetter.build import build_panel, build_parts
@@ -48,16 +46,10 @@ def judged(seed: int, base: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("seeds", nargs="?", default="0-59")
+    parser = seed_options("0-59")
     parser.add_argument("--base", choices=list(BASES), default="none")
-    parser.add_argument("--read", nargs="*")
-    parser.add_argument("--note", default="")
     asked = parser.parse_known_args()[0]
-    lines: list[dict[str, Any]] = []
-    for name in asked.read or ():
-        written = Path(name).read_text(encoding="utf-8").splitlines()
-        lines += [json.loads(line) for line in written if line.startswith("{")]
+    lines = printed_lines(asked.read)
     first, last = map(int, asked.seeds.split("-"))
     for seed in range(first, last + 1) if not asked.read else ():
         lines.append(judged(seed, asked.base))

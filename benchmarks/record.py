@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,21 @@ def seconds(work: Callable[[], Any], repeat: int = 5, warm: int = 1) -> float:
         work()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+def seed_options(default: str = "1+2") -> argparse.ArgumentParser:
+    """What benchmarks take that play a market for each seed, or read what earlier commands printed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", default=default)
+    parser.add_argument("--read", nargs="*", help="files of printed lines, to make the table of")
+    parser.add_argument("--note", default="", help="what the page says of them")
+    return parser
+
+
+def printed_lines(names: Iterable[str] | None) -> list[dict[str, Any]]:
+    """The JSON lines that earlier commands printed into these files."""
+    texts = [Path(name).read_text(encoding="utf-8") for name in names or ()]
+    return [json.loads(line) for text in texts for line in text.splitlines() if line.startswith("{")]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

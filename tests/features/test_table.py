@@ -184,3 +184,14 @@ def test_other_bars_and_features_of_others_are_not_cut_from_a_table(bars: Panel)
     feature_table(bars, ["return_1"], [counted])
     feature_table(bars.rows(0, 300), ["return_1"], [counted])
     assert asked[-1] == 300  # rounding may differ where somebody else computes
+
+
+def test_the_same_prices_under_other_stamps_are_not_cut_from_a_table(bars: Panel, monkeypatch) -> None:
+    feature_table(bars, ["return_1"])
+    computed: list[str] = []
+    own = table.feature_column
+    monkeypatch.setattr(table, "feature_column", lambda panel, one: computed.append(one.name) or own(panel, one))
+    later = dataclasses.replace(bars, index=bars.index + pd.Timedelta(hours=1))
+    cut = feature_table(later.rows(0, 300), ["return_1"])
+    assert computed == ["return_1"]
+    assert cut.index.equals(later.index[:300])

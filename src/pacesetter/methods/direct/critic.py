@@ -13,8 +13,8 @@ segment that follows, one with some of the end's holdings and one in cash, and w
     Σ Δφ · (Δφ − Δφ′) w = Σ Δφ · Δu        Δu their difference in utility, Δφ and Δφ′ before and after the segment
 
 which is least-squares temporal differences (Bradtke and Barto 1996). Both see the same bars, so that what the market
-does to the account in cash cancels. A critic is used where shapes learned with it are worth more on blocks of bars
-left out, in long segments.
+does to the account in cash cancels. A critic is used where shapes learned with it are worth more on held-out blocks, in
+long segments.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _features(learner: DirectLearner, bars: torch.Tensor, account: RolledAccount
 
 
 def choose_critic(learner: DirectLearner) -> dict[str, float]:
-    """Figures of shapes learned with a critic beside shapes learned without, on blocks of bars left out.
+    """Compare shapes learned with a critic with those learned without, on held-out blocks.
 
     gain_critic   standard errors of the difference; critic_used   1 where it is used
     """

@@ -27,7 +27,7 @@ class Drift(NamedTuple):
     """Drifts in units of volatility.
 
     mean (symbol,) of all bars        without   of all bars but each block        said   (bar, symbol) without its block
-    sure      standard errors by which they alone raise the utility on blocks left out
+    sure      standard errors by which they alone raise the utility on held-out blocks
     """
 
     mean: Array
